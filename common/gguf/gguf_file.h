@@ -1,0 +1,128 @@
+#ifndef STAGECOACH_COMMON_GGUF_GGUF_FILE_H_
+#define STAGECOACH_COMMON_GGUF_GGUF_FILE_H_
+
+// Reader of GGUF version 2 and 3 files, safe on hostile input: every count, length, offset and size is checked with
+// overflow-safe arithmetic against the file before anything is allocated or read. Nothing here maps a file; tensor data is
+// read with pread, so a file that is cut while in use gives an error and never a signal.
+//
+// Errors: kNotFound (no such file), kInvalidArgument (malformed; the message names the file, the field and both values),
+// kUnimplemented (a type or version we do not handle), kDataLoss (the file changed or shrank after it was opened).
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/quant/tensor_type.h"
+
+namespace stagecoach {
+
+// One metadata value. Every integer type is widened (unsigned to uint64_t, signed to int64_t), both floats to double;
+// arrays likewise, with `element_type` telling the stored one.
+struct GgufArray {
+  uint32_t element_type = 0;  // GGUF value type id, never 9 (nested arrays are refused)
+  std::variant<std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string>>
+      values;
+  size_t size() const;
+};
+using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
+
+// The metadata of a file. Getters return kNotFound for an absent key and kInvalidArgument for one of another type; the
+// message names the file and the key.
+class GgufMetadata {
+ public:
+  bool Has(absl::string_view key) const;
+  const GgufValue* Find(absl::string_view key) const;  // nullptr when absent
+
+  absl::StatusOr<std::string> GetString(absl::string_view key) const;
+  absl::StatusOr<int64_t> GetInt(absl::string_view key) const;    // any integer type whose value fits
+  absl::StatusOr<double> GetFloat(absl::string_view key) const;   // f32 or f64, finite
+  absl::StatusOr<bool> GetBool(absl::string_view key) const;
+  absl::StatusOr<std::vector<std::string>> GetStrings(absl::string_view key) const;
+  absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
+  absl::StatusOr<std::vector<float>> GetFloats(absl::string_view key) const;  // f32 arrays only
+
+  // As above, with a default for an absent key; a present key of the wrong type is still an error.
+  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const;
+  absl::StatusOr<double> GetFloatOr(absl::string_view key, double fallback) const;
+  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const;
+  absl::StatusOr<std::string> GetStringOr(absl::string_view key, absl::string_view fallback) const;
+
+  // In file order, for display.
+  const std::vector<std::pair<std::string, GgufValue>>& entries() const { return entries_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  friend class GgufParser;
+  std::string path_;
+  std::vector<std::pair<std::string, GgufValue>> entries_;
+  absl::flat_hash_map<std::string, size_t> index_;
+};
+
+struct GgufTensor {
+  std::string name;
+  std::vector<int64_t> dims;  // as stored: dims[0] is the contiguous one, the row length; 1 to 4 of them, each >= 1
+  uint32_t type_id = 0;       // a known GGUF type, possibly one we have no kernels for
+  int shard = 0;              // which file of the model holds it
+  uint64_t file_offset = 0;   // absolute, within that file
+  uint64_t bytes = 0;
+
+  int64_t cols() const { return dims[0]; }                               // row length
+  int64_t rows() const;                                                  // product of the other dimensions
+};
+
+// What must not change under a running job: compared in the handshake and at every relaunch.
+struct FileFingerprint {
+  uint64_t size_bytes = 0;
+  int64_t modified_ns = 0;    // modification time, nanoseconds since the epoch
+  uint64_t header_hash = 0;   // of all bytes before the tensor data
+  friend bool operator==(const FileFingerprint&, const FileFingerprint&) = default;
+};
+
+// A model: one file, or all shards of one (named <prefix>-00001-of-0000N.gguf; any of them may be given, the first holds the
+// metadata). Immutable and thread-safe once opened; Read may be called from many threads.
+class GgufFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  ~GgufFile();
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
+
+  const std::string& path() const { return path_; }  // of the first shard, as an absolute path
+  int version() const { return version_; }
+  const GgufMetadata& metadata() const { return metadata_; }
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }  // of all shards, in file order
+  const GgufTensor* FindTensor(absl::string_view name) const;          // nullptr when absent
+  const std::vector<std::string>& shard_paths() const { return shard_paths_; }
+  const std::vector<FileFingerprint>& fingerprints() const { return fingerprints_; }  // one a shard
+
+  // Reads `out.size()` bytes of the tensor's data, starting at `offset` bytes into it. kDataLoss when the file has become
+  // shorter. Thread-safe. Every byte read is counted in bytes_read().
+  absl::Status Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
+  uint64_t bytes_read() const;  // tensor data bytes read through Read so far
+
+ private:
+  struct Counter;
+  GgufFile();
+  std::string path_;
+  int version_ = 0;
+  GgufMetadata metadata_;
+  std::vector<GgufTensor> tensors_;
+  absl::flat_hash_map<std::string, size_t> tensor_index_;
+  std::vector<std::string> shard_paths_;
+  std::vector<int> descriptors_;
+  std::vector<FileFingerprint> fingerprints_;
+  std::unique_ptr<Counter> counter_;
+  friend class GgufParser;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_GGUF_GGUF_FILE_H_

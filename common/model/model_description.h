@@ -1,0 +1,71 @@
+#ifndef STAGECOACH_COMMON_MODEL_MODEL_DESCRIPTION_H_
+#define STAGECOACH_COMMON_MODEL_MODEL_DESCRIPTION_H_
+
+// Which tensors a model has and what each is for: the directory that the loader, the partitioner and `inspect` share.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/gguf/gguf_file.h"
+#include "common/model/hyper_parameters.h"
+
+namespace stagecoach {
+
+// The tensors of one layer; pointers into the GgufFile, nullptr where the model has none. Matrices are [out rows, in cols].
+struct LayerTensors {
+  const GgufTensor* attn_norm = nullptr;               // [D]
+  const GgufTensor* attn_q = nullptr;                  // [Nq*H, D]; nullptr when fused
+  const GgufTensor* attn_k = nullptr;                  // [Nk*H, D]
+  const GgufTensor* attn_v = nullptr;                  // [Nk*H, D]
+  const GgufTensor* attn_qkv = nullptr;                // [(Nq+2Nk)*H, D]: rows of q, then k, then v; nullptr when separate
+  const GgufTensor* attn_q_bias = nullptr;             // [Nq*H]
+  const GgufTensor* attn_k_bias = nullptr;             // [Nk*H]
+  const GgufTensor* attn_v_bias = nullptr;             // [Nk*H]
+  const GgufTensor* attn_qkv_bias = nullptr;           // [(Nq+2Nk)*H]
+  const GgufTensor* attn_q_norm = nullptr;             // [H]
+  const GgufTensor* attn_k_norm = nullptr;             // [H]
+  const GgufTensor* attn_output = nullptr;             // [D, Nq*H]
+  const GgufTensor* attn_output_bias = nullptr;        // [D]
+  const GgufTensor* ffn_norm = nullptr;                // [D]
+  const GgufTensor* ffn_gate = nullptr;                // [F, D]
+  const GgufTensor* ffn_up = nullptr;                  // [F, D]
+  const GgufTensor* ffn_down = nullptr;                // [D, F]
+  const GgufTensor* ffn_gate_bias = nullptr;           // [F]
+  const GgufTensor* ffn_up_bias = nullptr;             // [F]
+  const GgufTensor* ffn_down_bias = nullptr;           // [D]
+
+  std::vector<const GgufTensor*> All() const;          // those that are not nullptr
+};
+
+// A checked model: every tensor the hyper-parameters call for is there, with the shape they imply and a type its role allows
+// (matrices: any supported type; vectors: F32, F16 or BF16). Thread-safe, immutable.
+struct ModelDescription {
+  std::shared_ptr<const GgufFile> file;
+  HyperParameters hyper;
+  const GgufTensor* token_embd = nullptr;   // [V, D]
+  const GgufTensor* output_norm = nullptr;  // [D]
+  const GgufTensor* output = nullptr;       // [V, D]; the same pointer as token_embd when tied
+  const GgufTensor* output_bias = nullptr;  // [V]
+  const GgufTensor* rope_freqs = nullptr;   // [H/2]
+  std::vector<LayerTensors> layers;
+
+  bool tied() const { return output == token_embd; }
+
+  // The tensors stage [first_layer, last_layer) needs, each once (a tied embedding on a stage that owns both ends is listed once).
+  std::vector<const GgufTensor*> StageTensors(int64_t first_layer, int64_t last_layer, bool owns_embedding, bool owns_head) const;
+};
+
+// Opens `path` and describes it. Unsupported tensor types or architectures: kUnimplemented with the supported list.
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::string& path);
+
+// Describes an already opened file.
+absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::shared_ptr<const GgufFile> file);
+
+// Bytes of one token's K and V in one layer.
+int64_t KvBytesPerTokenLayer(const HyperParameters& hyper, int bytes_per_element);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_MODEL_MODEL_DESCRIPTION_H_

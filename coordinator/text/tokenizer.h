@@ -1,0 +1,75 @@
+#ifndef STAGECOACH_COORDINATOR_TEXT_TOKENIZER_H_
+#define STAGECOACH_COORDINATOR_TEXT_TOKENIZER_H_
+
+// Text to tokens and back, for the vocabularies a GGUF file carries: byte-level BPE ("gpt2") with the pre-tokenizers qwen2,
+// llama-bpe and gpt-2, and SentencePiece ("llama").
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+#include "common/gguf/gguf_file.h"
+
+namespace stagecoach {
+
+// Immutable and thread-safe.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // From tokenizer.ggml.* metadata. kUnimplemented with the supported list for another model or pre-tokenizer; kInvalidArgument names
+  // the key for anything malformed.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const GgufMetadata& metadata);
+
+  // Tokens of `text` (any bytes; invalid UTF-8 is taken byte by byte). add_special: with the BOS (and EOS) token where the
+  // vocabulary asks for one. parse_special: control tokens written in the text become tokens; otherwise they are plain text.
+  virtual std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const = 0;
+
+  // The bytes one token stands for: possibly part of a UTF-8 sequence, empty for control tokens (their text when
+  // `render_control`). A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a text.
+  virtual std::string TokenBytes(TokenId token, bool render_control) const = 0;
+
+  virtual int64_t vocab_size() const = 0;
+  virtual absl::Span<const TokenId> end_of_generation() const = 0;  // the whole set, ascending
+  virtual bool strips_leading_space() const = 0;                      // SentencePiece with add_space_prefix
+
+  // All tokens of a text at once. Invalid UTF-8 is kept as it is.
+  std::string Decode(absl::Span<const TokenId> tokens, bool render_control) const;
+};
+
+// Turns a stream of tokens to text that never ends inside a UTF-8 code point.
+class Detokenizer {
+ public:
+  // `tokenizer` outlives this.
+  explicit Detokenizer(const Tokenizer* tokenizer, bool at_text_start = true);
+  std::string Push(TokenId token);  // the text that is now complete; possibly empty
+  std::string Flush();              // at the end: what is left, an incomplete sequence as U+FFFD
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool strip_space_;
+  std::string pending_;
+};
+
+// Finds stop strings in a stream of text, also across pieces, and never lets any part of one through.
+class StopMatcher {
+ public:
+  explicit StopMatcher(std::vector<std::string> stops);  // empty strings are ignored
+  // Text that is certain not to belong to a stop string. Once stopped() nothing more is returned.
+  std::string Push(absl::string_view text);
+  std::string Flush();  // at the end of the stream: what was held back
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_TEXT_TOKENIZER_H_
