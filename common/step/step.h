@@ -1,0 +1,119 @@
+#ifndef STAGECOACH_COMMON_STEP_STEP_H_
+#define STAGECOACH_COMMON_STEP_STEP_H_
+
+// The plain structs of one step, shared by the scheduler, the engine and the stages. No protobuf here: common/wire turns them
+// to frames and back.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace stagecoach {
+
+// How the last stage picks a token. The order is: logit bias, repetition / presence / frequency penalties, then with
+// temperature > 0 top-k, top-p, min-p, temperature, and a draw addressed by (seed, position); greedy at temperature 0.
+// Equal logits rank by token id, lower first. Log-probabilities are the log-softmax of the raw logits, before all of this.
+struct SamplingParams {
+  float temperature = 0;        // >= 0; 0 is greedy
+  int32_t top_k = 0;            // 0: all
+  float top_p = 1;              // (0, 1]
+  float min_p = 0;              // [0, 1]
+  float repeat_penalty = 1;     // > 0; over the last repeat_last_n tokens of prompt and output
+  float presence_penalty = 0;   // over the output only
+  float frequency_penalty = 0;  // over the output only
+  int32_t repeat_last_n = 64;   // -1: all
+  uint64_t seed = 0;
+  int32_t logprobs = -1;        // -1: none wanted; K >= 0: the chosen token's and the K most probable
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
+};
+inline constexpr int kMaxLogprobs = 128;
+
+// Makes a sequence known to every stage. Output tokens are those produced before a preemption or a restart: they are
+// computed again like a prompt, but stay output for the penalties.
+struct OpenSequence {
+  SequenceId sequence = 0;
+  std::vector<TokenId> prompt;  // never empty
+  std::vector<TokenId> output;
+  SamplingParams sampling;
+  friend bool operator==(const OpenSequence&, const OpenSequence&) = default;
+};
+
+// A run of consecutive rows of one sequence: a prefill chunk, or one decode row. Never empty.
+struct SequenceSlice {
+  SequenceId sequence = 0;
+  int32_t start = 0;                // position of the first row; equals the rows of this sequence sent so far
+  int32_t count = 0;                // rows
+  std::vector<TokenId> tokens;      // [count]; only frames to the first stage carry them, elsewhere empty
+  std::vector<BlockId> new_blocks;  // appended to the sequence's block table before the rows are computed
+  bool sample = false;              // the last row is sampled: the token for position start + count is wanted
+  std::vector<TokenId> targets;     // empty, or [count]: the log-probability of this token after each row; kNoToken: none
+  friend bool operator==(const SequenceSlice&, const SequenceSlice&) = default;
+};
+
+// One unit of work of the pipeline. Within it, frees come first, then opens, then slices. All stages see the same stream of
+// micro-batches in the same order, so a block freed by one micro-batch may be given away in the same one.
+struct MicroBatch {
+  uint64_t number = 0;  // consecutive from 0 within a job
+  std::vector<SequenceId> free;
+  std::vector<OpenSequence> open;
+  std::vector<SequenceSlice> slices;
+  bool shutdown = false;  // the last frame of a job; carries no rows and gives an empty result
+
+  int32_t rows() const {
+    int32_t rows = 0;
+    for (const SequenceSlice& slice : slices) rows += slice.count;
+    return rows;
+  }
+  friend bool operator==(const MicroBatch&, const MicroBatch&) = default;
+};
+
+struct TokenLogprob {
+  TokenId token = kNoToken;
+  float logprob = 0;
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+// One token from the last stage.
+struct SampledToken {
+  SequenceId sequence = 0;
+  int32_t position = 0;           // of this token in its sequence (prompt and output counted)
+  TokenId token = kNoToken;
+  float logprob = 0;              // of the raw distribution; valid when logprobs >= 0 were asked for
+  std::vector<TokenLogprob> top;  // the K most probable, most probable first
+  friend bool operator==(const SampledToken&, const SampledToken&) = default;
+};
+
+// The log-probabilities of a slice's targets; 0 where the target was kNoToken.
+struct TargetLogprobs {
+  SequenceId sequence = 0;
+  int32_t start = 0;  // position of the slice's first row
+  std::vector<float> logprobs;
+  friend bool operator==(const TargetLogprobs&, const TargetLogprobs&) = default;
+};
+
+// When one stage worked on a micro-batch: TraceUs() times of that stage's host, and what it spent.
+struct StageTimes {
+  int32_t stage = 0;
+  int64_t received_us = 0;  // frame complete in memory
+  int64_t start_us = 0;     // compute began
+  int64_t end_us = 0;       // compute ended
+  int64_t send_us = 0;      // duration of the previous frame's send, begin to completion (0 when none)
+  friend bool operator==(const StageTimes&, const StageTimes&) = default;
+};
+
+// What a micro-batch gave, straight from the last stage.
+struct StepResult {
+  uint64_t number = 0;  // the micro-batch's
+  std::vector<SampledToken> sampled;
+  std::vector<TargetLogprobs> targets;
+  std::vector<StageTimes> times;  // one a stage, in stage order
+  friend bool operator==(const StepResult&, const StepResult&) = default;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_STEP_STEP_H_

@@ -1,0 +1,88 @@
+#ifndef STAGECOACH_COMMON_TRANSPORT_ENDPOINT_H_
+#define STAGECOACH_COMMON_TRANSPORT_ENDPOINT_H_
+
+// How one rank talks to the others: whole frames, no blocking call, one calling thread. Two bodies: loopback (threads of
+// one process, with fault hooks for tests) and mpi/.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/wire/frame_buffer.h"
+
+namespace stagecoach {
+
+enum class Channel : int {
+  kSetup = 1,      // coordinator -> stage: its assignment
+  kStep = 2,       // coordinator -> first stage -> ... -> last stage
+  kResult = 3,     // last stage -> coordinator
+  kTelemetry = 4,  // stage -> coordinator: ready, failure, heartbeats
+};
+inline constexpr int kAnyRank = -1;
+
+// A frame that has arrived: 64-byte aligned memory that is lent to the holder. When this object goes (on any thread), the memory
+// is free again and the endpoint posts its receive anew at its next Poll.
+class ReceivedFrame {
+ public:
+  ReceivedFrame(Channel channel, int source, absl::Span<const uint8_t> bytes, std::shared_ptr<const void> lease)
+      : channel_(channel), source_(source), bytes_(bytes), lease_(std::move(lease)) {}
+  Channel channel() const { return channel_; }
+  int source() const { return source_; }
+  absl::Span<const uint8_t> bytes() const { return bytes_; }
+
+ private:
+  Channel channel_;
+  int source_;
+  absl::Span<const uint8_t> bytes_;
+  std::shared_ptr<const void> lease_;
+};
+
+struct EndpointCounters {
+  uint64_t frames_sent = 0, frames_received = 0, bytes_sent = 0, bytes_received = 0;
+  uint64_t send_us = 0;       // sum over sends of begin to completion
+  uint64_t last_send_us = 0;  // of the send completed last
+};
+
+// Not thread-safe: every method is called by one thread, the one that made the object.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Posts `depth` receives of frames of up to `max_bytes` from `source` (or kAnyRank). A channel is opened once per source.
+  // A longer frame than max_bytes is an error of the sender and reported by Poll.
+  virtual absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) = 0;
+
+  // Starts sending buffer->message(); the endpoint keeps the reference until the send completes. Frames of one channel to one
+  // rank arrive in order.
+  virtual absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) = 0;
+
+  // Makes progress with everything under way; returns one arrived frame, oldest first per channel and source, if there is one.
+  virtual absl::StatusOr<std::optional<ReceivedFrame>> Poll() = 0;
+
+  virtual bool SendsPending() const = 0;  // some Send has not completed
+  virtual EndpointCounters counters() const = 0;
+};
+
+// The waiting ladder of a communication thread: try again at once, then yield for 100 us, then sleep 20 us growing to 200 us; after a
+// second without progress 2 ms. Wait() returns after at most that long.
+class WaitLadder {
+ public:
+  WaitLadder();        // sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer
+  void Progressed();   // something happened: back to the first rung
+  void Wait();
+  bool idle() const;   // a second has passed without progress
+
+ private:
+  int64_t since_us_ = 0;
+  int64_t sleep_us_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_TRANSPORT_ENDPOINT_H_

@@ -1,0 +1,88 @@
+#ifndef STAGECOACH_COMMON_WIRE_FRAME_H_
+#define STAGECOACH_COMMON_WIRE_FRAME_H_
+
+// Frames to bytes and back. A frame is one valid protobuf message (proto/frame.proto) whose payload comes last and starts at a
+// multiple of 64 bytes; proto/README.md draws one. Decoding checks everything against what the receiver already knows before
+// it allocates or trusts anything; it never copies the payload.
+//
+// Errors of decoding: kInvalidArgument with what, which, expected and found. All functions are thread-safe.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/step/step.h"
+#include "common/wire/frame_buffer.h"
+#include "proto/control.pb.h"
+#include "proto/telemetry.pb.h"
+
+namespace stagecoach {
+
+inline constexpr uint32_t kProtocolVersion = 1;
+
+enum class WireType { kF32, kBF16 };
+size_t WireTypeBytes(WireType type);
+absl::StatusOr<WireType> ParseWireType(absl::string_view name);  // "f32", "bf16"
+const char* WireTypeName(WireType type);
+
+// What a receiver knows of a job; a frame outside of it is refused.
+struct FrameLimits {
+  uint64_t run_id = 0;
+  int32_t stages = 0;
+  int64_t hidden = 0;           // width of a hidden state
+  int64_t vocab = 0;
+  int64_t context = 0;          // most tokens a sequence may have
+  int32_t blocks = 0;           // of the KV pool
+  int32_t block_tokens = 0;
+  int32_t max_rows = 0;         // of a micro-batch
+  int32_t max_slices = 0;
+  int64_t max_open_tokens = 0;  // prompt and output tokens opened by one micro-batch
+  WireType wire_type = WireType::kF32;
+
+  // Upper bounds that follow: of a header with its framing, of a step's payload, of a result frame.
+  size_t MaxStepHeaderBytes() const;
+  size_t MaxStepPayloadBytes() const;
+  size_t MaxStepFrameBytes() const;  // both, with padding: what a receive buffer needs
+  size_t MaxResultFrameBytes() const;
+};
+inline constexpr size_t kMaxSetupFrameBytes = 1 << 20;
+inline constexpr size_t kMaxTelemetryFrameBytes = 16 << 10;
+
+// A step between two ranks. With a payload: hidden states [rows, hidden] in `wire_type`.
+struct StepFrame {
+  MicroBatch batch;
+  std::vector<StageTimes> times;     // of the stages passed so far, in order
+  bool has_hidden = false;           // every hop but coordinator to first stage
+  absl::Span<const uint8_t> hidden;  // decoded frames: the payload in place; 64-byte aligned when the frame is
+};
+
+// Encodes into `buffer`. The payload (when frame.has_hidden, batch.rows() * hidden * WireTypeBytes) must already be at
+// buffer->payload(). kInvalidArgument when the header exceeds the limits (never sent; nothing is written).
+absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, FrameBuffer* buffer);
+// `expect_hidden`: whether this hop carries hidden states; `expected_number`: the next micro-batch's number.
+absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number,
+                                     bool expect_hidden);
+
+absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, FrameBuffer* buffer);
+absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number);
+
+// Set-up and telemetry frames. run_id 0 while no job is agreed on (Hello, StageAssignment); otherwise checked.
+using ControlBody =
+    std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat>;
+absl::Status EncodeControl(uint64_t run_id, const ControlBody& body, FrameBuffer* buffer);
+absl::StatusOr<ControlBody> DecodeControl(uint64_t run_id, absl::Span<const uint8_t> bytes);
+
+// Hidden-state codecs. f32 is a plain copy; bf16 rounds to nearest even. `count` elements.
+void EncodeHidden(WireType type, const float* in, size_t count, uint8_t* out);
+void DecodeHidden(WireType type, const uint8_t* in, size_t count, float* out);
+
+// CRC-32C (Castagnoli), reflected, initial value and final xor 0xffffffff.
+uint32_t Crc32c(absl::Span<const uint8_t> bytes);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_WIRE_FRAME_H_

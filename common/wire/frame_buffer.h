@@ -1,0 +1,60 @@
+#ifndef STAGECOACH_COMMON_WIRE_FRAME_BUFFER_H_
+#define STAGECOACH_COMMON_WIRE_FRAME_BUFFER_H_
+
+// The memory a frame is built in. The payload's place is fixed when the buffer is made: a stage computes straight into it,
+// then the header is written right-aligned in front of it, and header and payload leave as one message with no copy.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
+
+namespace stagecoach {
+
+class FrameBuffer {
+ public:
+  // Room for a header (with framing) of up to `max_header_bytes` and a payload of up to `max_payload_bytes`.
+  FrameBuffer(size_t max_header_bytes, size_t max_payload_bytes);
+
+  uint8_t* payload() { return memory_.data() + payload_offset_; }  // 64-byte aligned
+  const uint8_t* payload() const { return memory_.data() + payload_offset_; }
+  size_t payload_capacity() const { return payload_capacity_; }
+  size_t header_capacity() const { return payload_offset_; }
+
+  // The encoded frame: starts at a multiple of 64 bytes, ends with the payload. Empty before encoding.
+  absl::Span<const uint8_t> message() const { return {memory_.data() + begin_, end_ - begin_}; }
+
+  // For the encoder: [begin, payload) holds everything before the payload, whose length is `payload_bytes`.
+  uint8_t* SetMessage(size_t prefix_bytes, size_t payload_bytes);  // returns where the prefix starts
+
+ private:
+  AlignedBuffer memory_;
+  size_t payload_offset_ = 0;
+  size_t payload_capacity_ = 0;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+};
+
+// Frame buffers of one size, used again and again. Thread-safe. The pool must outlive what it gave out.
+class FramePool {
+ public:
+  FramePool(size_t max_header_bytes, size_t max_payload_bytes) : header_(max_header_bytes), payload_(max_payload_bytes) {}
+  // A free buffer, or a new one; it returns to the pool when the last reference goes.
+  std::shared_ptr<FrameBuffer> Acquire();
+  size_t buffers_made() const;
+
+ private:
+  const size_t header_;
+  const size_t payload_;
+  mutable std::mutex mu_;
+  std::vector<std::unique_ptr<FrameBuffer>> free_;  // guarded by mu_
+  size_t made_ = 0;                                 // guarded by mu_
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_WIRE_FRAME_BUFFER_H_
