@@ -1,0 +1,68 @@
+#ifndef STAGECOACH_COORDINATOR_REQUEST_SEQUENCE_H_
+#define STAGECOACH_COORDINATOR_REQUEST_SEQUENCE_H_
+
+// A request on its way through the scheduler: its tokens, how far it is, and its state, whose changes are checked.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/step/step.h"
+
+namespace stagecoach {
+
+enum class FinishReason { kStop, kLength, kCancelled, kScored };
+
+// What a request asks for; constant while it runs.
+struct SequenceSpec {
+  SequenceId id = 0;
+  std::vector<TokenId> prompt;       // never empty
+  std::vector<TokenId> output;       // produced before a restart; never computed as output again
+  SamplingParams sampling;
+  int64_t max_new_tokens = 0;        // counted from the prompt's end, `output` included; 0 only with score_from >= 0
+  std::vector<TokenId> stop_tokens;  // sampling one ends the sequence; it is reported
+  int64_t score_from = -1;           // >= 0: targets for every row whose next token is the prompt's, at positions >= score_from
+                                     // (the row at position p predicts token p + 1; reported for p + 1 >= score_from)
+};
+
+enum class SequenceState {
+  kWaiting,     // no blocks: new, or preempted and drained
+  kPrefilling,  // has blocks; prompt (or, after preemption, prompt and output) still to hand out or to confirm
+  kDecoding,    // everything known is computed; one row at a time
+  kPreempted,   // blocks gone, results still in flight
+  kFinished,
+};
+const char* SequenceStateName(SequenceState state);
+// Whether the state machine has this edge.
+bool IsValidTransition(SequenceState from, SequenceState to);
+
+// Not thread-safe; owned by the scheduler.
+class Sequence {
+ public:
+  explicit Sequence(SequenceSpec spec) : spec_(std::move(spec)), output_(spec_.output) {}
+  const SequenceSpec& spec() const { return spec_; }
+  SequenceState state() const { return state_; }
+  void MoveTo(SequenceState next);  // CHECKs the transition
+
+  const std::vector<TokenId>& output() const { return output_; }
+  int64_t tokens() const { return static_cast<int64_t>(spec_.prompt.size() + output_.size()); }
+  TokenId token(int64_t position) const;
+
+  // Owned by the scheduler's loop.
+  int64_t handed_out = 0;               // rows given to the pipeline since it was opened
+  int64_t confirmed = 0;                // of those, rows whose micro-batch has come back
+  int32_t slices_in_flight = 0;
+  std::vector<BlockId> block_table;
+  int32_t preemptions = 0;
+  void Append(TokenId token) { output_.push_back(token); }
+
+ private:
+  SequenceSpec spec_;
+  std::vector<TokenId> output_;
+  SequenceState state_ = SequenceState::kWaiting;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_REQUEST_SEQUENCE_H_
