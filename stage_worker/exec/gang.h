@@ -1,0 +1,53 @@
+#ifndef STAGECOACH_STAGE_WORKER_EXEC_GANG_H_
+#define STAGECOACH_STAGE_WORKER_EXEC_GANG_H_
+
+// A fixed set of threads that run one function together, with a barrier inside it. One thread: straight code. Their number never
+// changes a result, only who computes which part.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace stagecoach {
+
+class Gang {
+ public:
+  // `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or the CPUs to bind to (thread i to
+  // cpus[i % size]; thread 0 binds at its first Run).
+  Gang(int threads, std::vector<int> cpus);
+  ~Gang();
+  Gang(const Gang&) = delete;
+
+  int threads() const { return threads_; }
+
+  // Calls work(0 .. threads-1) on all threads and returns when all are done. From one thread at a time.
+  void Run(const std::function<void(int thread)>& work);
+
+  // Inside work: returns when every thread has arrived. Spins briefly, then sleeps.
+  void Barrier();
+
+  // The part [begin, end) of `count` items that thread `thread` of `threads` works on: contiguous, even.
+  struct Part { int64_t begin, end; };
+  static Part Share(int64_t count, int thread, int threads);
+
+ private:
+  const int threads_;
+  const std::vector<int> cpus_;
+  std::vector<std::thread> workers_;
+  std::mutex mu_;
+  std::condition_variable wake_;
+  const std::function<void(int)>* work_ = nullptr;  // guarded by mu_
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int> running_{0};
+  bool stop_ = false;                               // guarded by mu_
+  std::atomic<int> arrived_{0};
+  std::atomic<uint32_t> phase_{0};
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_EXEC_GANG_H_
