@@ -1,0 +1,76 @@
+#include "common/gguf/gguf_file.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/gguf/file_io.h"
+#include "common/gguf/gguf_shards.h"
+
+namespace stagecoach {
+
+struct GgufFile::Counter {
+  std::atomic<uint64_t> bytes{0};
+};
+
+int64_t GgufTensor::rows() const {
+  int64_t rows = 1;
+  for (size_t d = 1; d < dims.size(); ++d) rows *= dims[d];  // the parser has checked that the product fits
+  return rows;
+}
+
+GgufFile::GgufFile() : counter_(std::make_unique<Counter>()) {}
+
+GgufFile::~GgufFile() {
+  for (int descriptor : descriptors_) close(descriptor);
+}
+
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (path.empty() || error) return absl::NotFoundError(absl::StrCat("cannot open '", path, "': not a path"));
+  ASSIGN_OR_RETURN(std::vector<GgufShard> shards, OpenGgufShards(absolute.string()));
+
+  std::unique_ptr<GgufFile> file(new GgufFile);
+  file->path_ = shards[0].path;
+  file->version_ = shards[0].header.version;
+  file->metadata_ = std::move(shards[0].header.metadata);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    file->shard_paths_.push_back(shards[i].path);
+    file->descriptors_.push_back(shards[i].descriptor.Release());
+    file->fingerprints_.push_back(shards[i].fingerprint);
+    for (GgufTensor& tensor : shards[i].header.tensors) {
+      tensor.shard = static_cast<int>(i);
+      const auto [first, is_new] = file->tensor_index_.try_emplace(tensor.name, file->tensors_.size());
+      if (!is_new) {
+        return absl::InvalidArgumentError(absl::StrCat("'", shards[i].path, "': tensor '", tensor.name,
+                                                       "' appears twice: also in '",
+                                                       file->shard_paths_[file->tensors_[first->second].shard], "'"));
+      }
+      file->tensors_.push_back(std::move(tensor));
+    }
+  }
+  return file;
+}
+
+const GgufTensor* GgufFile::FindTensor(absl::string_view name) const {
+  const auto found = tensor_index_.find(name);
+  return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
+}
+
+absl::Status GgufFile::Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
+  CHECK(offset <= tensor.bytes && out.size() <= tensor.bytes - offset);
+  RETURN_IF_ERROR(ReadFully(descriptors_[tensor.shard], shard_paths_[tensor.shard], tensor.file_offset + offset, out));
+  counter_->bytes.fetch_add(out.size(), std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+uint64_t GgufFile::bytes_read() const { return counter_->bytes.load(std::memory_order_relaxed); }
+
+}  // namespace stagecoach

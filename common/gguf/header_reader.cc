@@ -1,0 +1,81 @@
+#include "common/gguf/header_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/gguf/file_io.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
+uint64_t Fnv1a(uint64_t hash, const uint8_t* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) hash = (hash ^ data[i]) * 0x100000001b3ull;
+  return hash;
+}
+
+}  // namespace
+
+HeaderReader::HeaderReader(int descriptor, std::string path, uint64_t file_bytes)
+    : descriptor_(descriptor), path_(std::move(path)), file_bytes_(file_bytes) {}
+
+absl::Status HeaderReader::CheckAvailable(absl::string_view field, uint64_t bytes) const {
+  if (bytes > remaining()) {
+    return Malformed("the file ends inside ", field, ": it needs ", bytes, " bytes at offset ", position_, ", but only ",
+                     remaining(), " are left of ", file_bytes_, "; the file was cut short, copy it again");
+  }
+  if (bytes > kMaxHeaderBytes - position_) {
+    return Malformed(field, " needs ", bytes, " bytes at offset ", position_, ", but a header may have at most ",
+                     kMaxHeaderBytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeaderReader::Fill() {
+  if (buffer_used_ < buffer_.size()) return absl::OkStatus();
+  buffer_.resize(std::min<uint64_t>(kChunkBytes, remaining()));
+  buffer_used_ = 0;
+  return ReadFully(descriptor_, path_, position_, absl::MakeSpan(buffer_));
+}
+
+absl::Status HeaderReader::ReadBytes(absl::string_view field, void* out, uint64_t bytes) {
+  RETURN_IF_ERROR(CheckAvailable(field, bytes));
+  uint8_t* to = static_cast<uint8_t*>(out);
+  while (bytes > 0) {
+    RETURN_IF_ERROR(Fill());
+    const size_t part = std::min<uint64_t>(bytes, buffer_.size() - buffer_used_);
+    std::memcpy(to, buffer_.data() + buffer_used_, part);
+    hash_ = Fnv1a(hash_, to, part);
+    to += part;
+    bytes -= part;
+    buffer_used_ += part;
+    position_ += part;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeaderReader::Skip(absl::string_view field, uint64_t bytes) {
+  RETURN_IF_ERROR(CheckAvailable(field, bytes));
+  uint8_t sink[512];
+  while (bytes > 0) {
+    const uint64_t part = std::min<uint64_t>(bytes, sizeof(sink));
+    RETURN_IF_ERROR(ReadBytes(field, sink, part));
+    bytes -= part;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> HeaderReader::ReadString(absl::string_view field, uint64_t max_bytes) {
+  ASSIGN_OR_RETURN(const uint64_t length, Read<uint64_t>(field));
+  if (length > max_bytes) {
+    return Malformed(field, " is a string of ", length, " bytes, at most ", max_bytes, " are allowed");
+  }
+  RETURN_IF_ERROR(CheckAvailable(field, length));
+  std::string text(length, '\0');
+  RETURN_IF_ERROR(ReadBytes(field, text.data(), length));
+  return text;
+}
+
+}  // namespace stagecoach
