@@ -1,0 +1,190 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/wire/frame.h"
+#include "common/wire/frame_check.h"
+#include "common/wire/frame_layout.h"
+
+namespace stagecoach {
+namespace {
+
+using internal::FieldError;
+using internal::FrameParts;
+
+struct OpenedFrame {
+  FrameParts parts;
+  pb::FrameHeader header;
+};
+
+// The part that all frames share: framing, checksum, version, run and number. Protobuf sees at most `max_prefix_bytes` bytes.
+absl::StatusOr<OpenedFrame> OpenFrame(uint64_t run_id, uint64_t number, absl::Span<const uint8_t> bytes, size_t max_prefix_bytes) {
+  OpenedFrame frame;
+  ASSIGN_OR_RETURN(frame.parts, internal::SplitFrame(bytes, max_prefix_bytes));
+  const pb::FrameHeader& header = frame.header;
+  if (!frame.header.ParseFromArray(frame.parts.header.data(), static_cast<int>(frame.parts.header.size()))) {
+    return FieldError("header", absl::StrCat(frame.parts.header.size(), " bytes that do not parse"), "a FrameHeader");
+  }
+  if (header.protocol_version() != kProtocolVersion) {
+    return FieldError("protocol_version", header.protocol_version(),
+                      absl::StrCat(kProtocolVersion, " (run one build of the programs on every host)"));
+  }
+  if (header.run_id() != run_id) return FieldError("run_id", header.run_id(), run_id);
+  if (header.sequence_number() != number) return FieldError("sequence_number", header.sequence_number(), number);
+  return frame;
+}
+
+absl::Status CheckBody(const pb::FrameHeader& header, pb::FrameHeader::BodyCase expected, absl::string_view name) {
+  if (header.body_case() == expected) return absl::OkStatus();
+  return FieldError("body", absl::StrCat("field ", static_cast<int>(header.body_case())),
+                    absl::StrCat("field ", static_cast<int>(expected), " (", name, ")"));
+}
+
+absl::Status CheckNoTensor(const OpenedFrame& frame) {
+  if (frame.header.has_tensor()) return FieldError("tensor", "present", "absent on this hop");
+  if (frame.parts.has_payload) return FieldError("payload", "present", "absent on this hop");
+  return absl::OkStatus();
+}
+
+absl::Status CheckTensor(const FrameLimits& limits, const OpenedFrame& frame, int32_t rows) {
+  if (!frame.header.has_tensor()) return FieldError("tensor", "absent", "present on this hop");
+  const pb::TensorDescription& tensor = frame.header.tensor();
+  const pb::DataType type = limits.wire_type == WireType::kF32 ? pb::DATA_TYPE_F32 : pb::DATA_TYPE_BF16;
+  if (tensor.data_type() != type) {
+    return FieldError("tensor.data_type", static_cast<int>(tensor.data_type()),
+                      absl::StrCat(static_cast<int>(type), " (", WireTypeName(limits.wire_type), ")"));
+  }
+  if (tensor.shape_size() != 2) return FieldError("tensor.shape", absl::StrCat(tensor.shape_size(), " dimensions"), "2 dimensions");
+  const uint64_t hidden = static_cast<uint64_t>(limits.hidden);
+  if (tensor.shape(0) != static_cast<uint64_t>(rows) || tensor.shape(1) != hidden) {
+    return FieldError("tensor.shape", absl::StrCat("[", tensor.shape(0), ", ", tensor.shape(1), "]"),
+                      absl::StrCat("[", rows, ", ", hidden, "] (rows of the slices, hidden width)"));
+  }
+  const uint64_t payload_bytes = static_cast<uint64_t>(rows) * hidden * WireTypeBytes(limits.wire_type);
+  if (tensor.payload_bytes() != payload_bytes) return FieldError("tensor.payload_bytes", tensor.payload_bytes(), payload_bytes);
+  if (!frame.parts.has_payload) return FieldError("payload", "absent", absl::StrCat(payload_bytes, " bytes long"));
+  if (frame.parts.payload.size() != payload_bytes) {
+    return FieldError("payload", absl::StrCat(frame.parts.payload.size(), " bytes long"), absl::StrCat(payload_bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+std::vector<T> Get(const google::protobuf::RepeatedField<T>& values) {
+  return std::vector<T>(values.begin(), values.end());
+}
+
+SamplingParams Get(const pb::SamplingParams& in) {
+  SamplingParams sampling;
+  sampling.temperature = in.temperature();
+  sampling.top_k = in.top_k();
+  sampling.top_p = in.top_p();
+  sampling.min_p = in.min_p();
+  sampling.repeat_penalty = in.repeat_penalty();
+  sampling.presence_penalty = in.presence_penalty();
+  sampling.frequency_penalty = in.frequency_penalty();
+  sampling.repeat_last_n = in.repeat_last_n();
+  sampling.seed = in.seed();
+  sampling.logprobs = in.logprobs();
+  for (const pb::LogitBias& entry : in.logit_bias()) sampling.logit_bias.emplace_back(entry.token(), entry.bias());
+  return sampling;
+}
+
+SequenceSlice Get(const pb::SequenceSlice& in) {
+  SequenceSlice slice;
+  slice.sequence = in.sequence();
+  slice.start = in.start();
+  slice.count = in.count();
+  slice.tokens = Get(in.tokens());
+  slice.new_blocks = Get(in.new_blocks());
+  slice.sample = in.sample();
+  slice.targets = Get(in.targets());
+  return slice;
+}
+
+MicroBatch Get(uint64_t number, const pb::StepHeader& in) {
+  MicroBatch batch;
+  batch.number = number;
+  batch.free.assign(in.free().begin(), in.free().end());
+  for (const pb::OpenSequence& open : in.open()) {
+    batch.open.push_back({open.sequence(), Get(open.prompt()), Get(open.output()), Get(open.sampling())});
+  }
+  for (const pb::SequenceSlice& slice : in.slices()) batch.slices.push_back(Get(slice));
+  batch.shutdown = in.shutdown();
+  return batch;
+}
+
+std::vector<StageTimes> GetTimes(const pb::FrameHeader& in) {
+  std::vector<StageTimes> times;
+  for (const pb::StageTimes& entry : in.times()) {
+    times.push_back({entry.stage(), entry.received_us(), entry.start_us(), entry.end_us(), entry.send_us()});
+  }
+  return times;
+}
+
+StepResult Get(uint64_t number, const pb::StepResult& in) {
+  StepResult result;
+  result.number = number;
+  for (const pb::SampledToken& token : in.sampled()) {
+    SampledToken& entry = result.sampled.emplace_back();
+    entry.sequence = token.sequence();
+    entry.position = token.position();
+    entry.token = token.token();
+    entry.logprob = token.logprob();
+    for (const pb::TokenLogprob& top : token.top()) entry.top.push_back({top.token(), top.logprob()});
+  }
+  for (const pb::TargetLogprobs& targets : in.targets()) {
+    result.targets.push_back({targets.sequence(), targets.start(), Get(targets.logprobs())});
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number,
+                                     bool expect_hidden) {
+  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(limits.run_id, expected_number, bytes, limits.MaxStepHeaderBytes()));
+  RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kStep, "step"));
+  StepFrame frame;
+  frame.batch = Get(expected_number, opened.header.step());
+  frame.times = GetTimes(opened.header);
+  RETURN_IF_ERROR(internal::CheckMicroBatch(limits, frame.batch, expect_hidden));
+  // The coordinator's frames come from no stage; those of a stage have passed it and its predecessors, and not the last one.
+  const size_t most = limits.stages > 0 ? static_cast<size_t>(limits.stages - 1) : 0;
+  RETURN_IF_ERROR(internal::CheckTimes(frame.times, expect_hidden ? 1 : 0, expect_hidden ? most : 0));
+  if (expect_hidden) {
+    RETURN_IF_ERROR(CheckTensor(limits, opened, frame.batch.rows()));
+    frame.has_hidden = true;
+    frame.hidden = opened.parts.payload;
+  } else {
+    RETURN_IF_ERROR(CheckNoTensor(opened));
+  }
+  return frame;
+}
+
+absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number) {
+  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(limits.run_id, expected_number, bytes, limits.MaxResultFrameBytes()));
+  RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kResult, "result"));
+  RETURN_IF_ERROR(CheckNoTensor(opened));
+  StepResult result = Get(expected_number, opened.header.result());
+  result.times = GetTimes(opened.header);
+  RETURN_IF_ERROR(internal::CheckResult(limits, result));
+  return result;
+}
+
+absl::StatusOr<ControlBody> DecodeControl(uint64_t run_id, absl::Span<const uint8_t> bytes) {
+  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(run_id, 0, bytes, kMaxSetupFrameBytes));
+  RETURN_IF_ERROR(CheckNoTensor(opened));
+  switch (opened.header.body_case()) {
+    case pb::FrameHeader::kHello: return opened.header.hello();
+    case pb::FrameHeader::kAssignment: return opened.header.assignment();
+    case pb::FrameHeader::kReady: return opened.header.ready();
+    case pb::FrameHeader::kFailure: return opened.header.failure();
+    case pb::FrameHeader::kHeartbeat: return opened.header.heartbeat();
+    default:
+      return FieldError("body", absl::StrCat("field ", static_cast<int>(opened.header.body_case())),
+                        "hello, assignment, ready, failure or heartbeat");
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <variant>
+
+#include "common/wire/frame.h"
+#include "common/wire/frame_layout.h"
+
+namespace stagecoach {
+namespace {
+
+template <typename T>
+void Put(const std::vector<T>& values, google::protobuf::RepeatedField<T>* out) {
+  out->Add(values.begin(), values.end());
+}
+
+void Put(const SamplingParams& sampling, pb::SamplingParams* out) {
+  out->set_temperature(sampling.temperature);
+  out->set_top_k(sampling.top_k);
+  out->set_top_p(sampling.top_p);
+  out->set_min_p(sampling.min_p);
+  out->set_repeat_penalty(sampling.repeat_penalty);
+  out->set_presence_penalty(sampling.presence_penalty);
+  out->set_frequency_penalty(sampling.frequency_penalty);
+  out->set_repeat_last_n(sampling.repeat_last_n);
+  out->set_seed(sampling.seed);
+  out->set_logprobs(sampling.logprobs);
+  for (const auto& [token, bias] : sampling.logit_bias) {
+    pb::LogitBias* entry = out->add_logit_bias();
+    entry->set_token(token);
+    entry->set_bias(bias);
+  }
+}
+
+void Put(const SequenceSlice& slice, bool with_tokens, pb::SequenceSlice* out) {
+  out->set_sequence(slice.sequence);
+  out->set_start(slice.start);
+  out->set_count(slice.count);
+  if (with_tokens) Put(slice.tokens, out->mutable_tokens());
+  Put(slice.new_blocks, out->mutable_new_blocks());
+  out->set_sample(slice.sample);
+  Put(slice.targets, out->mutable_targets());
+}
+
+void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {
+  out->mutable_free()->Add(batch.free.begin(), batch.free.end());
+  for (const OpenSequence& open : batch.open) {
+    pb::OpenSequence* entry = out->add_open();
+    entry->set_sequence(open.sequence);
+    Put(open.prompt, entry->mutable_prompt());
+    Put(open.output, entry->mutable_output());
+    Put(open.sampling, entry->mutable_sampling());
+  }
+  for (const SequenceSlice& slice : batch.slices) Put(slice, with_tokens, out->add_slices());
+  out->set_shutdown(batch.shutdown);
+}
+
+void Put(const StepResult& result, pb::StepResult* out) {
+  for (const SampledToken& token : result.sampled) {
+    pb::SampledToken* entry = out->add_sampled();
+    entry->set_sequence(token.sequence);
+    entry->set_position(token.position);
+    entry->set_token(token.token);
+    entry->set_logprob(token.logprob);
+    for (const TokenLogprob& top : token.top) {
+      pb::TokenLogprob* alternative = entry->add_top();
+      alternative->set_token(top.token);
+      alternative->set_logprob(top.logprob);
+    }
+  }
+  for (const TargetLogprobs& targets : result.targets) {
+    pb::TargetLogprobs* entry = out->add_targets();
+    entry->set_sequence(targets.sequence);
+    entry->set_start(targets.start);
+    Put(targets.logprobs, entry->mutable_logprobs());
+  }
+}
+
+void Put(const std::vector<StageTimes>& times, pb::FrameHeader* out) {
+  for (const StageTimes& stage : times) {
+    pb::StageTimes* entry = out->add_times();
+    entry->set_stage(stage.stage);
+    entry->set_received_us(stage.received_us);
+    entry->set_start_us(stage.start_us);
+    entry->set_end_us(stage.end_us);
+    entry->set_send_us(stage.send_us);
+  }
+}
+
+pb::FrameHeader StartHeader(uint64_t run_id, uint64_t number) {
+  pb::FrameHeader header;
+  header.set_protocol_version(kProtocolVersion);
+  header.set_run_id(run_id);
+  header.set_sequence_number(number);
+  return header;
+}
+
+}  // namespace
+
+absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, FrameBuffer* buffer) {
+  pb::FrameHeader header = StartHeader(limits.run_id, frame.batch.number);
+  size_t payload_bytes = 0;
+  if (frame.has_hidden) {
+    const uint64_t rows = static_cast<uint64_t>(frame.batch.rows());
+    const uint64_t hidden = static_cast<uint64_t>(limits.hidden);
+    payload_bytes = rows * hidden * WireTypeBytes(limits.wire_type);
+    pb::TensorDescription* tensor = header.mutable_tensor();
+    tensor->set_data_type(limits.wire_type == WireType::kF32 ? pb::DATA_TYPE_F32 : pb::DATA_TYPE_BF16);
+    tensor->add_shape(rows);
+    tensor->add_shape(hidden);
+    tensor->set_payload_bytes(payload_bytes);
+  }
+  Put(frame.times, &header);
+  Put(frame.batch, !frame.has_hidden, header.mutable_step());
+  return internal::WriteFrame(header, limits.MaxStepHeaderBytes(), frame.has_hidden, payload_bytes, buffer);
+}
+
+absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, FrameBuffer* buffer) {
+  pb::FrameHeader header = StartHeader(limits.run_id, result.number);
+  Put(result.times, &header);
+  Put(result, header.mutable_result());
+  return internal::WriteFrame(header, limits.MaxResultFrameBytes(), false, 0, buffer);
+}
+
+absl::Status EncodeControl(uint64_t run_id, const ControlBody& body, FrameBuffer* buffer) {
+  pb::FrameHeader header = StartHeader(run_id, 0);
+  size_t max_bytes = kMaxTelemetryFrameBytes;
+  if (const auto* hello = std::get_if<pb::Hello>(&body)) {
+    *header.mutable_hello() = *hello;
+    max_bytes = kMaxSetupFrameBytes;
+  } else if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) {
+    *header.mutable_assignment() = *assignment;
+    max_bytes = kMaxSetupFrameBytes;
+  } else if (const auto* ready = std::get_if<pb::StageReady>(&body)) {
+    *header.mutable_ready() = *ready;
+  } else if (const auto* failure = std::get_if<pb::StageFailure>(&body)) {
+    *header.mutable_failure() = *failure;
+  } else {
+    *header.mutable_heartbeat() = std::get<pb::Heartbeat>(body);
+  }
+  return internal::WriteFrame(header, max_bytes, false, 0, buffer);
+}
+
+}  // namespace stagecoach

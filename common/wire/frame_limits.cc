@@ -1,0 +1,59 @@
+// How large frames can get. Each term is a field of proto/*.proto at its worst: tag, length and the longest form of every value that
+// passes the decoder's checks.
+
+#include "common/base/check.h"
+#include "common/wire/frame.h"
+#include "common/wire/frame_layout.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kTag = 1;        // all field numbers are below 16, but for the oneof's 16
+constexpr size_t kId = 5;         // a varint of a non-negative int32, or of a length below 4 GiB
+constexpr size_t kSigned = 10;    // a varint of an int32 that may be negative
+constexpr size_t kWide = 10;      // a varint of a uint64
+constexpr size_t kMessage = kTag + kId;  // tag and length of a message or a packed list
+
+constexpr size_t kTimesBytes = kMessage + (kTag + kId) + 4 * (kTag + 8);
+constexpr size_t kTensorBytes = kMessage + (kTag + kId) + (kMessage + 2 * kWide) + (kTag + kWide);
+// protocol_version, run_id, sequence_number, tensor and the body's own tag and length
+constexpr size_t kHeaderBytes = (kTag + kId) + (kTag + 8) + (kTag + kWide) + kTensorBytes + (kMessage + 1);
+
+constexpr size_t kLogitBiasBytes = kMessage + (kTag + kId) + (kTag + 4);
+constexpr size_t kSamplingBytes = kMessage + 6 * (kTag + 4) + (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) +
+                                  kMaxLogitBias * kLogitBiasBytes;
+constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes;  // without the token ids
+// Without the entries of its lists.
+constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 3 * kMessage + (kTag + 1);
+constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) +
+                                 kMaxLogprobs * (kMessage + (kTag + kId) + (kTag + 4));
+constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + kMessage;
+
+size_t Count(int64_t value) {
+  CHECK_GE(value, 0);
+  return static_cast<size_t>(value);
+}
+
+}  // namespace
+
+size_t FrameLimits::MaxStepHeaderBytes() const {
+  CHECK_GT(block_tokens, 0);
+  const size_t rows = Count(max_rows), slices = Count(max_slices);
+  const size_t frees = kMessage + kWide * Count(MaxFrees());
+  const size_t opens = slices * kOpenBytes + kId * Count(max_open_tokens);
+  const size_t new_blocks = Count(max_rows / block_tokens) + slices;  // a slice fills at most count / block_tokens + 1
+  const size_t lists = kId * rows + kSigned * rows + kId * new_blocks;  // token ids, targets (kNoToken is negative), blocks
+  const size_t step = frees + opens + slices * kSliceBytes + lists + (kTag + 1);
+  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + step);
+}
+
+size_t FrameLimits::MaxStepPayloadBytes() const { return Count(max_rows) * Count(hidden) * WireTypeBytes(wire_type); }
+
+size_t FrameLimits::MaxStepFrameBytes() const { return MaxStepHeaderBytes() + MaxStepPayloadBytes(); }
+
+size_t FrameLimits::MaxResultFrameBytes() const {
+  const size_t result = Count(max_slices) * (kSampledBytes + kTargetsBytes) + Count(max_rows) * sizeof(float);
+  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + result);
+}
+
+}  // namespace stagecoach
