@@ -1,1 +1,98 @@
-int main() { return 2; }
+// A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Takes no flags.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/transport/mpi/mpi_endpoint.h"
+#include "common/wire/handshake.h"
+#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/stage_loop.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitFailed = 70;
+constexpr absl::Duration kGatherDeadline = absl::Seconds(60);
+
+constexpr char kUsage[] =
+    "stage_worker computes one stage of a Stagecoach pipeline. It takes no arguments and is started beside a coordinator:\n"
+    "  coordinator generate --pp 2 -m MODEL -p PROMPT          (the coordinator starts it)\n"
+    "  mpirun -n 1 coordinator generate ... : -n STAGES stage_worker\n";
+
+absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world) {
+  ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels("auto"));
+  ASSIGN_OR_RETURN(const std::vector<std::string> bytes,
+                   world->AllGather(MakeHello(pb::Hello::ROLE_STAGE, kernels->isa).SerializeAsString(), kGatherDeadline));
+  return ParseHellos(bytes);
+}
+
+// The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the coordinator's end is the
+// end of the whole job.
+absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
+  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, 0, kMaxSetupFrameBytes, 1));
+  WaitLadder ladder;
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint->Poll());
+    if (!frame.has_value()) {
+      ladder.Wait();
+      continue;
+    }
+    ASSIGN_OR_RETURN(ControlBody body, DecodeControl(/*run_id=*/0, frame->bytes()));
+    if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) return *assignment;
+    return absl::InternalError("the coordinator's first frame is not a stage assignment");
+  }
+}
+
+absl::Status Serve(Endpoint* endpoint) {
+  ASSIGN_OR_RETURN(const pb::StageAssignment assignment, AwaitAssignment(endpoint));
+  SetLogName(absl::StrCat("stage ", assignment.stage()));
+  return StageLoop(endpoint, assignment).Run();
+}
+
+int Main(int argc, char** argv) {
+  SetLogName("stage_worker");
+  // Never 0 here: a rank that leaves cleanly before MPI_Init hangs the job it belongs to.
+  if (argc > 1 || !StartedInMpiWorld()) {
+    if (argc > 1 && std::strcmp(argv[1], "--help") != 0) std::cerr << "stage_worker: unexpected argument '" << argv[1] << "'\n";
+    std::cerr << kUsage;
+    return kExitUsage;
+  }
+  absl::StatusOr<std::unique_ptr<MpiWorld>> world = MpiWorld::Init(&argc, &argv);
+  if (!world.ok()) {
+    LogError(world.status().message());
+    return kExitFailed;
+  }
+  absl::StatusOr<std::vector<pb::Hello>> hellos = Introduce(world->get());
+  absl::Status status = hellos.ok() ? CheckWorld(*hellos) : hellos.status();
+  if (!status.ok()) {
+    // Every rank finds the same; rank 0 says it and ends the job. The others give it a moment.
+    if ((*world)->rank() == 0) {
+      LogError(status.message());
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(5));
+    }
+    (*world)->Abort(kExitFailed);
+  }
+  std::unique_ptr<Endpoint> endpoint = (*world)->MakeEndpoint();
+  status = Serve(endpoint.get());
+  if (status.ok()) return 0;
+  // The coordinator has been told and ends the job; if it cannot, we do.
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  LogError(status.message());
+  (*world)->Abort(kExitFailed);
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) { return stagecoach::Main(argc, argv); }

@@ -1,0 +1,259 @@
+#include "stage_worker/stage_loop.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/host_info.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/wire/handshake.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kCoordinator = 0;
+constexpr int64_t kHeartbeatUs = 1000000;
+
+// A frame that fails its checks was damaged on the way or is out of step: nothing this rank could repair, but a new job can.
+absl::Status BadFrame(const absl::Status& status) {
+  return absl::DataLossError(absl::StrCat("received a bad frame: ", status.message()));
+}
+
+absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& assignment) {
+  const std::vector<FileFingerprint>& found = file.fingerprints();
+  bool same = static_cast<int>(found.size()) == assignment.fingerprints_size();
+  for (size_t i = 0; same && i < found.size(); ++i) {
+    const pb::FileFingerprint& expected = assignment.fingerprints(static_cast<int>(i));
+    same = found[i].size_bytes == expected.size_bytes() && found[i].modified_ns == expected.modified_ns() &&
+           found[i].header_hash == expected.header_hash();
+  }
+  if (same) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes, " bytes here, ",
+                   assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
+                   " bytes there; modification time and header are compared too); put the same file at this path on every host"));
+}
+
+absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
+  StageConfig config;
+  config.first_layer = assignment.first_layer();
+  config.last_layer = assignment.last_layer();
+  config.owns_embedding = assignment.owns_embedding();
+  config.owns_head = assignment.owns_head();
+  config.block_tokens = assignment.block_tokens();
+  config.blocks = assignment.blocks();
+  ASSIGN_OR_RETURN(config.kv_type, ParseKvType(assignment.kv_type()));
+  config.threads = assignment.threads();
+  config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());
+  config.context = assignment.context();
+  config.max_rows = assignment.max_rows();
+  config.max_slices = assignment.max_slices();
+  config.isa = assignment.isa();
+  return config;
+}
+
+}  // namespace
+
+StageLoop::StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment)
+    : endpoint_(endpoint),
+      assignment_(assignment),
+      is_last_(assignment.stage() + 1 == assignment.stages()),
+      name_(StageName(assignment.stage(), HostName())),
+      control_pool_(kMaxTelemetryFrameBytes, 0) {}
+
+StageLoop::~StageLoop() = default;
+
+absl::Status StageLoop::Run() {
+  std::thread computing([this] {
+    compute_status_ = LoadModel();
+    if (compute_status_.ok()) {
+      loaded_ = true;
+      compute_status_ = ComputeFrames();
+    }
+    outgoing_.End();
+  });
+  const absl::Status status = Communicate();
+  incoming_.End();
+  computing.join();
+  if (compute_status_.ok()) return status;
+  if (absl::Status reported = Report(compute_status_); !reported.ok()) LogError(reported.message());
+  return compute_status_;
+}
+
+// --- computing thread ------------------------------------------------------------------------------------------------
+
+absl::Status StageLoop::LoadModel() {
+  ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description, OpenModel(assignment_.model_path()));
+  RETURN_IF_ERROR(CheckFingerprints(*description->file, assignment_));
+  ASSIGN_OR_RETURN(const StageConfig config, ConfigOf(assignment_));
+  ASSIGN_OR_RETURN(model_, StageModel::Load(description, config, &counters_));
+  tensor_bytes_read_ = description->file->bytes_read();
+  limits_ = LimitsOf(assignment_, description->hyper.hidden, description->hyper.vocab);
+  MakeBuffers(description->hyper.hidden);
+  return absl::OkStatus();
+}
+
+void StageLoop::MakeBuffers(int64_t hidden) {
+  pool_ = is_last_ ? std::make_unique<FramePool>(limits_.MaxResultFrameBytes(), 0)
+                   : std::make_unique<FramePool>(limits_.MaxStepHeaderBytes(), limits_.MaxStepPayloadBytes());
+  if (is_last_ || limits_.wire_type != WireType::kF32) {
+    wide_hidden_ = AlignedBuffer(static_cast<size_t>(assignment_.max_rows()) * hidden * sizeof(float));
+  }
+}
+
+absl::Status StageLoop::ComputeFrames() {
+  while (true) {
+    const int64_t begin_us = MonotonicUs();
+    std::optional<Incoming> incoming = incoming_.Take();
+    wait_us_ += MonotonicUs() - begin_us;
+    if (!incoming.has_value()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const bool more, ComputeOne(*std::move(incoming)));
+    if (!more) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<bool> StageLoop::ComputeOne(Incoming incoming) {
+  StageTimes times{.stage = assignment_.stage(), .received_us = incoming.received_us, .start_us = TraceUs()};
+  absl::StatusOr<StepFrame> decoded =
+      DecodeStep(limits_, incoming.frame.bytes(), next_number_, /*expect_hidden=*/assignment_.stage() > 0);
+  if (!decoded.ok()) return BadFrame(decoded.status());
+  StepFrame step = *std::move(decoded);
+  ++next_number_;
+  const bool shutdown = step.batch.shutdown;
+  if (absl::Status taken = model_->Begin(step.batch); !taken.ok()) return BadFrame(taken);
+
+  std::shared_ptr<FrameBuffer> buffer = pool_->Acquire();
+  float* hidden = wide_hidden_.size() > 0 ? wide_hidden_.as<float>() : reinterpret_cast<float*>(buffer->payload());
+  if (step.batch.rows() > 0) {
+    if (step.has_hidden) DecodeHidden(limits_.wire_type, step.hidden.data(), step.batch.rows() * limits_.hidden, hidden);
+    model_->Forward(step.batch, hidden);
+    if (assignment_.stage_delay_us() > 0) std::this_thread::sleep_for(std::chrono::microseconds(assignment_.stage_delay_us()));
+  }
+  times.send_us = last_send_us_.load(std::memory_order_relaxed);
+  step.times.push_back(times);
+  RETURN_IF_ERROR(HandOver(std::move(step), std::move(buffer), hidden));
+  ++steps_done_;
+  return !shutdown;
+}
+
+// Result or next hop; the time the head and the codec take belongs to this stage's computation.
+absl::Status StageLoop::HandOver(StepFrame step, std::shared_ptr<FrameBuffer> buffer, const float* hidden) {
+  const auto finish_times = [&](StageTimes& times) {
+    times.end_us = TraceUs();
+    compute_us_ += times.end_us - times.start_us;
+  };
+  if (is_last_) {
+    StepResult result;
+    result.number = step.batch.number;
+    if (step.batch.rows() > 0) model_->Finish(step.batch, hidden, &result);
+    result.times = std::move(step.times);
+    finish_times(result.times.back());
+    RETURN_IF_ERROR(EncodeResult(limits_, result, buffer.get()));
+    outgoing_.Push({Channel::kResult, kCoordinator, std::move(buffer)});
+    return absl::OkStatus();
+  }
+  const size_t elements = static_cast<size_t>(step.batch.rows()) * limits_.hidden;
+  if (wide_hidden_.size() > 0) EncodeHidden(limits_.wire_type, hidden, elements, buffer->payload());
+  for (SequenceSlice& slice : step.batch.slices) slice.tokens.clear();
+  step.has_hidden = true;
+  step.hidden = {};
+  finish_times(step.times.back());
+  RETURN_IF_ERROR(EncodeStep(limits_, step, buffer.get()));
+  outgoing_.Push({Channel::kStep, endpoint_->rank() + 1, std::move(buffer)});
+  return absl::OkStatus();
+}
+
+// --- communication thread --------------------------------------------------------------------------------------------
+
+absl::Status StageLoop::Communicate() {
+  WaitLadder ladder;
+  while (!outgoing_.Exhausted() || endpoint_->SendsPending()) {
+    ASSIGN_OR_RETURN(const bool progressed, CommunicateOnce());
+    if (progressed) {
+      ladder.Progressed();
+    } else {
+      ladder.Wait();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> StageLoop::CommunicateOnce() {
+  bool progressed = false;
+  if (loaded_ && !announced_) {
+    RETURN_IF_ERROR(AnnounceReady());
+    announced_ = true;
+  }
+  while (std::optional<Outgoing> out = outgoing_.TryTake()) {
+    RETURN_IF_ERROR(endpoint_->Send(out->channel, out->destination, std::move(out->buffer)));
+    progressed = true;
+  }
+  ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint_->Poll());
+  if (frame.has_value()) {
+    progressed = true;
+    // A frame on the set-up channel once a job runs only wakes this thread up: work is on its way.
+    if (frame->channel() == Channel::kStep) incoming_.Push({*std::move(frame), TraceUs()});
+  }
+  last_send_us_.store(static_cast<int64_t>(endpoint_->counters().last_send_us), std::memory_order_relaxed);
+  if (const int64_t now = MonotonicUs(); now >= next_heartbeat_us_) {
+    next_heartbeat_us_ = now + kHeartbeatUs;
+    RETURN_IF_ERROR(SendToCoordinator(MakeHeartbeat()));
+  }
+  return progressed;
+}
+
+absl::Status StageLoop::AnnounceReady() {
+  // One more receive than the window, so that a frame never waits for its buffer.
+  RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kStep, endpoint_->rank() - 1, limits_.MaxStepFrameBytes(), assignment_.in_flight() + 1));
+  const size_t frames = assignment_.in_flight() + 1;
+  const size_t frame_bytes = is_last_ ? limits_.MaxResultFrameBytes() : limits_.MaxStepFrameBytes();
+  pb::StageReady ready;
+  ready.set_stage(assignment_.stage());
+  ready.set_weight_bytes(model_->weight_bytes());
+  ready.set_kv_bytes(model_->kv_bytes());
+  ready.set_scratch_bytes(model_->scratch_bytes() + wide_hidden_.size() + frames * (frame_bytes + limits_.MaxStepFrameBytes()));
+  ready.set_tensor_bytes_read(tensor_bytes_read_);
+  ready.set_resident_bytes(ResidentBytes());
+  return SendToCoordinator(ready);
+}
+
+absl::Status StageLoop::SendToCoordinator(const ControlBody& body) {
+  std::shared_ptr<FrameBuffer> buffer = control_pool_.Acquire();
+  RETURN_IF_ERROR(EncodeControl(assignment_.run_id(), body, buffer.get()));
+  return endpoint_->Send(Channel::kTelemetry, kCoordinator, std::move(buffer));
+}
+
+pb::Heartbeat StageLoop::MakeHeartbeat() const {
+  pb::Heartbeat heartbeat;
+  heartbeat.set_stage(assignment_.stage());
+  heartbeat.set_bytes_to_load(counters_.bytes_to_load);
+  heartbeat.set_bytes_loaded(counters_.bytes_loaded);
+  heartbeat.set_layers_done(counters_.layers_done);
+  heartbeat.set_steps_done(steps_done_);
+  heartbeat.set_resident_bytes(ResidentBytes());
+  heartbeat.set_compute_us(compute_us_);
+  heartbeat.set_send_us(endpoint_->counters().send_us);
+  heartbeat.set_wait_us(wait_us_);
+  return heartbeat;
+}
+
+absl::Status StageLoop::Report(const absl::Status& failure) {
+  constexpr int64_t kDeadlineUs = 2000000;
+  pb::StageFailure report;
+  report.set_stage(assignment_.stage());
+  report.set_code(static_cast<int>(failure.code()));
+  report.set_message(absl::StrCat(name_, ": ", failure.message().substr(0, kMaxTelemetryFrameBytes / 4)));
+  RETURN_IF_ERROR(SendToCoordinator(report));
+  const int64_t deadline = MonotonicUs() + kDeadlineUs;
+  WaitLadder ladder;
+  while (endpoint_->SendsPending() && MonotonicUs() < deadline) {
+    RETURN_IF_ERROR(endpoint_->Poll().status());
+    ladder.Wait();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/transport/endpoint.h"
+#include "common/wire/handshake.h"
 #include "coordinator/engine/engine_channel.h"
 #include "proto/control.pb.h"
 
@@ -18,9 +19,6 @@ namespace stagecoach {
 // `hellos`: of all ranks, by rank; rank 0 is the coordinator. Failures are reported to the front (JobFailed) and returned; the caller then
 // ends the job hard. Runs on the thread that made `endpoint`.
 absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* front);
-
-// Checks that exactly rank 0 coordinates, that there is a stage, and that versions agree: one clear message otherwise.
-absl::Status CheckWorld(const std::vector<pb::Hello>& hellos);
 
 }  // namespace stagecoach
 

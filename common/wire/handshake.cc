@@ -1,0 +1,79 @@
+#include "common/wire/handshake.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/host_info.h"
+
+namespace stagecoach {
+
+pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa) {
+  pb::Hello hello;
+  hello.set_role(role);
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_program_version(kProgramVersion);
+  hello.set_host(HostName());
+  hello.set_pid(getpid());
+  hello.set_allowed_cores(AllowedCores());
+  hello.set_available_memory_bytes(AvailableMemoryBytes());
+  hello.set_isa(isa);
+  return hello;
+}
+
+absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string>& bytes) {
+  std::vector<pb::Hello> hellos(bytes.size());
+  for (size_t rank = 0; rank < bytes.size(); ++rank) {
+    if (!hellos[rank].ParseFromString(bytes[rank])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank, " did not introduce itself as a stagecoach program; start one coordinator as rank 0 and stage_workers"));
+    }
+  }
+  return hellos;
+}
+
+absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
+  constexpr char kHowTo[] = "; start it as: mpirun -n 1 coordinator <verb> ... : -n STAGES stage_worker";
+  int coordinators = 0;
+  for (const pb::Hello& hello : hellos) coordinators += hello.role() == pb::Hello::ROLE_COORDINATOR;
+  const int stages = static_cast<int>(hellos.size()) - coordinators;
+  if (coordinators != 1) {
+    return absl::FailedPreconditionError(absl::StrCat("this world has ", coordinators, " coordinators and ", stages,
+                                                      " stage_workers, expected exactly one coordinator", kHowTo));
+  }
+  if (stages < 1) {
+    return absl::FailedPreconditionError(absl::StrCat("this world has a coordinator and no stage_worker, expected at least one", kHowTo));
+  }
+  if (hellos[0].role() != pb::Hello::ROLE_COORDINATOR) {
+    return absl::FailedPreconditionError(absl::StrCat("rank 0 is a stage_worker, expected the coordinator to be rank 0", kHowTo));
+  }
+  for (size_t rank = 1; rank < hellos.size(); ++rank) {
+    const pb::Hello& hello = hellos[rank];
+    if (hello.protocol_version() != hellos[0].protocol_version() || hello.program_version() != hellos[0].program_version()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "rank ", rank, " on ", hello.host(), " runs version ", hello.program_version(), " (protocol ", hello.protocol_version(),
+          "), the coordinator runs ", hellos[0].program_version(), " (protocol ", hellos[0].protocol_version(),
+          "); install one version on every host"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int64_t vocab) {
+  FrameLimits limits;
+  limits.run_id = assignment.run_id();
+  limits.stages = assignment.stages();
+  limits.hidden = hidden;
+  limits.vocab = vocab;
+  limits.context = assignment.context();
+  limits.blocks = assignment.blocks();
+  limits.block_tokens = assignment.block_tokens();
+  limits.max_rows = assignment.max_rows();
+  limits.max_slices = assignment.max_slices();
+  limits.max_open_tokens = assignment.max_open_tokens();
+  limits.wire_type = assignment.wire_type() == "bf16" ? WireType::kBF16 : WireType::kF32;
+  return limits;
+}
+
+std::string StageName(int stage, const std::string& host) { return absl::StrCat("stage ", stage, " on ", host); }
+
+}  // namespace stagecoach

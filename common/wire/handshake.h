@@ -1,0 +1,37 @@
+#ifndef STAGECOACH_COMMON_WIRE_HANDSHAKE_H_
+#define STAGECOACH_COMMON_WIRE_HANDSHAKE_H_
+
+// The first thing ranks say to each other, and whether the world they form can be a job.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/wire/frame.h"
+#include "proto/control.pb.h"
+
+namespace stagecoach {
+
+inline constexpr char kProgramVersion[] = "0.1.0";
+
+// This process as a rank: host, process id, cores and memory it may use. `isa`: the best instruction set of its kernels; empty
+// for the coordinator, which computes nothing.
+pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa);
+
+// One Hello per rank, by rank. kInvalidArgument for bytes that are no Hello.
+absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string>& bytes);
+
+// Exactly rank 0 coordinates, all others are stages and there is at least one, and all are of one version: otherwise
+// kFailedPrecondition with one message that says what was started and what to start instead.
+absl::Status CheckWorld(const std::vector<pb::Hello>& hellos);
+
+// What coordinator and stages both know of a job's frames. `wire_type` of the assignment must be valid.
+FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int64_t vocab);
+
+// "stage 1 on node7": how a stage is named in every message.
+std::string StageName(int stage, const std::string& host);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_WIRE_HANDSHAKE_H_
