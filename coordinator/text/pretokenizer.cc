@@ -13,14 +13,14 @@ struct NamedPreTokenizer {
 
 // The first of each kind is the usual name; the others are names that converters write for the same expression.
 constexpr NamedPreTokenizer kNames[] = {
-    {"qwen2", PreTokenizer::kQwen2},       {"deepseek-r1-qwen", PreTokenizer::kQwen2},
-    {"megrez", PreTokenizer::kQwen2},      {"kormo", PreTokenizer::kQwen2},
+    {"qwen2", PreTokenizer::kQwen2},        {"deepseek-r1-qwen", PreTokenizer::kQwen2},
+    {"megrez", PreTokenizer::kQwen2},       {"kormo", PreTokenizer::kQwen2},
     {"llama-bpe", PreTokenizer::kLlamaBpe}, {"llama3", PreTokenizer::kLlamaBpe},
-    {"llama-v3", PreTokenizer::kLlamaBpe}, {"falcon3", PreTokenizer::kLlamaBpe},
-    {"pixtral", PreTokenizer::kLlamaBpe},  {"gpt-2", PreTokenizer::kGpt2},
-    {"phi-2", PreTokenizer::kGpt2},        {"olmo", PreTokenizer::kGpt2},
-    {"mpt", PreTokenizer::kGpt2},          {"jina-es", PreTokenizer::kGpt2},
-    {"jina-de", PreTokenizer::kGpt2},      {"jina-v2-es", PreTokenizer::kGpt2},
+    {"llama-v3", PreTokenizer::kLlamaBpe},  {"falcon3", PreTokenizer::kLlamaBpe},
+    {"pixtral", PreTokenizer::kLlamaBpe},   {"gpt-2", PreTokenizer::kGpt2},
+    {"phi-2", PreTokenizer::kGpt2},         {"olmo", PreTokenizer::kGpt2},
+    {"mpt", PreTokenizer::kGpt2},           {"jina-es", PreTokenizer::kGpt2},
+    {"jina-de", PreTokenizer::kGpt2},       {"jina-v2-es", PreTokenizer::kGpt2},
     {"jina-v2-de", PreTokenizer::kGpt2},
 };
 
@@ -65,7 +65,8 @@ size_t ContractionBytes(absl::string_view text, bool fold_case) {
   return found ? 3 : 0;
 }
 
-// The last three alternatives, for a text that starts with white space: \s*[\r\n]+ (when `break_after_lines`), then \s+(?!\S), then \s+.
+// The last three alternatives, for a text that starts with white space: \s*[\r\n]+ (when `break_after_lines`), then
+// \s+(?!\S), then \s+.
 size_t WhitespaceBytes(absl::string_view text, bool break_after_lines) {
   size_t end = 0, last_char = 0, after_last_line = 0;
   for (Char next = CharAt(text, 0); next.Is(CharClass::kSpace); next = CharAt(text, end)) {
@@ -120,9 +121,12 @@ std::string SupportedPreTokenizers() {
 size_t FirstPieceBytes(PreTokenizer kind, absl::string_view text) {
   if (text.empty()) return 0;
   switch (kind) {
-    case PreTokenizer::kQwen2: return FirstPieceOfQwen2(text, 1);
-    case PreTokenizer::kLlamaBpe: return FirstPieceOfQwen2(text, 3);
-    case PreTokenizer::kGpt2: return FirstPieceOfGpt2(text);
+    case PreTokenizer::kQwen2:
+      return FirstPieceOfQwen2(text, 1);
+    case PreTokenizer::kLlamaBpe:
+      return FirstPieceOfQwen2(text, 3);
+    case PreTokenizer::kGpt2:
+      return FirstPieceOfGpt2(text);
   }
   return text.size();
 }

@@ -1,10 +1,11 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_PRETOKENIZER_H_
 #define STAGECOACH_COORDINATOR_TEXT_PRETOKENIZER_H_
 
-// Cuts text into the pieces that byte-level BPE works on. Each pre-tokenizer is published as a regular expression; here each is a
-// scanner that never looks back, so its time is linear in the text whatever the text is.
+// Cuts text into the pieces that byte-level BPE works on. Each pre-tokenizer is published as a regular expression; here
+// each is a scanner that never looks back, so its time is linear in the text whatever the text is.
 //
-// \p{L}, \p{N} and \s are those of unicode_tables.h. A byte that is not valid UTF-8 counts as one character of none of them.
+// \p{L}, \p{N} and \s are those of unicode_tables.h. A byte that is not valid UTF-8 counts as one character of none of
+// them.
 
 #include <cstddef>
 #include <optional>

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_TOKENIZER_H_
 #define STAGECOACH_COORDINATOR_TEXT_TOKENIZER_H_
 
-// Text to tokens and back, for the vocabularies a GGUF file carries: byte-level BPE ("gpt2") with the pre-tokenizers qwen2,
-// llama-bpe and gpt-2, and SentencePiece ("llama").
+// Text to tokens and back, for the vocabularies a GGUF file carries: byte-level BPE ("gpt2") with the pre-tokenizers
+// qwen2, llama-bpe and gpt-2, and SentencePiece ("llama").
 
 #include <memory>
 #include <string>
@@ -21,27 +21,30 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // From tokenizer.ggml.* metadata. kUnimplemented with the supported list for another model or pre-tokenizer; kInvalidArgument names
-  // the key for anything malformed.
+  // From tokenizer.ggml.* metadata. kUnimplemented with the supported list for another model or pre-tokenizer;
+  // kInvalidArgument names the key for anything malformed.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const GgufMetadata& metadata);
 
-  // Tokens of `text` (any bytes; invalid UTF-8 is taken byte by byte). add_special: with the BOS (and EOS) token where the
-  // vocabulary asks for one. parse_special: control tokens written in the text become tokens; otherwise they are plain text.
+  // Tokens of `text` (any bytes; invalid UTF-8 is taken byte by byte). add_special: with the BOS (and EOS) token where
+  // the vocabulary asks for one. parse_special: control tokens written in the text become tokens; otherwise they are
+  // plain text.
   virtual std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const = 0;
 
   // The bytes one token stands for: possibly part of a UTF-8 sequence, empty for control tokens (their text when
-  // `render_control`). A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a text.
+  // `render_control`). A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a
+  // text.
   virtual std::string TokenBytes(TokenId token, bool render_control) const = 0;
 
   virtual int64_t vocab_size() const = 0;
   virtual absl::Span<const TokenId> end_of_generation() const = 0;  // the whole set, ascending
-  virtual bool strips_leading_space() const = 0;                      // SentencePiece with add_space_prefix
+  virtual bool strips_leading_space() const = 0;                    // SentencePiece with add_space_prefix
 
   // All tokens of a text at once. Invalid UTF-8 is kept as it is.
   std::string Decode(absl::Span<const TokenId> tokens, bool render_control) const;
 };
 
-// Turns a stream of tokens to text that never ends inside a UTF-8 code point.
+// Turns a stream of tokens to valid UTF-8 that never ends inside a code point. Bytes that can no longer become a code
+// point turn to U+FFFD. Control tokens are not rendered.
 class Detokenizer {
  public:
   // `tokenizer` outlives this.
@@ -55,7 +58,8 @@ class Detokenizer {
   std::string pending_;
 };
 
-// Finds stop strings in a stream of text, also across pieces, and never lets any part of one through.
+// Finds stop strings in a stream of text, also across pieces, and never lets any part of one through. The match that
+// ends first counts, of several that end together the longest; how the stream is cut to pieces makes no difference.
 class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stops);  // empty strings are ignored
@@ -65,8 +69,15 @@ class StopMatcher {
   bool stopped() const { return stopped_; }
 
  private:
-  std::vector<std::string> stops_;
-  std::string held_;
+  struct Stop {
+    std::string text;
+    std::vector<size_t> border;  // of each prefix: how long a prefix of the text its end also is
+    size_t matched;              // the longest prefix of the text that ends the stream so far
+  };
+  static bool Advance(Stop* stop, char next);  // true when the stop string is complete
+
+  std::vector<Stop> stops_;
+  std::string held_;  // the end of the stream that may yet become a stop string
   bool stopped_ = false;
 };
 

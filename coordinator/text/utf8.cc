@@ -48,9 +48,22 @@ DecodedChar DecodeUtf8(absl::string_view text, size_t position) {
   return {code_point, length};
 }
 
-size_t IncompleteUtf8(absl::string_view text, size_t position) {
-  const size_t valid = ValidPrefix(text, position);
-  return valid < LengthOf(ByteAt(text, position)) && position + valid == text.size() ? valid : 0;
+size_t AppendWholeUtf8(absl::string_view text, std::string* out) {
+  size_t position = 0;
+  while (position < text.size()) {
+    const size_t length = LengthOf(ByteAt(text, position));
+    const size_t valid = ValidPrefix(text, position);
+    if (length > 0 && valid == length) {
+      out->append(text.data() + position, length);
+      position += length;
+    } else if (valid > 0 && position + valid == text.size()) {
+      break;
+    } else {
+      AppendUtf8(kReplacementCharacter, out);
+      position += valid > 0 ? valid : 1;
+    }
+  }
+  return position;
 }
 
 void AppendUtf8(uint32_t code_point, std::string* out) {

@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_UTF8_H_
 #define STAGECOACH_COORDINATOR_TEXT_UTF8_H_
 
-// UTF-8 as the Unicode Standard defines it (chapter 3, table 3-7): no overlong forms, no surrogates, nothing beyond U+10FFFF.
+// UTF-8 as the Unicode Standard defines it (chapter 3, table 3-7): no overlong forms, no surrogates, nothing beyond
+// U+10FFFF.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +22,10 @@ struct DecodedChar {
 // The character at `position`, which is less than text.size(). Never reads beyond the text.
 DecodedChar DecodeUtf8(absl::string_view text, size_t position);
 
-// How many bytes from `position` on are the start of a valid sequence that the text cuts short: 0 to 3. 0 also when the sequence is
-// whole, or already broken.
-size_t IncompleteUtf8(absl::string_view text, size_t position);
+// Appends `text` to *out as valid UTF-8: each broken part becomes one U+FFFD (the longest start of a valid sequence
+// counts as one part). A sequence that the end of the text cuts short is left alone. Returns how many bytes of `text`
+// were taken: all but 0 to 3.
+size_t AppendWholeUtf8(absl::string_view text, std::string* out);
 
 void AppendUtf8(uint32_t code_point, std::string* out);
 

@@ -1,0 +1,204 @@
+#include "coordinator/text/vocabulary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr char kModelKey[] = "tokenizer.ggml.model";
+constexpr char kPreKey[] = "tokenizer.ggml.pre";
+constexpr char kTokensKey[] = "tokenizer.ggml.tokens";
+constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
+constexpr char kScoresKey[] = "tokenizer.ggml.scores";
+constexpr char kMergesKey[] = "tokenizer.ggml.merges";
+constexpr char kBosKey[] = "tokenizer.ggml.bos_token_id";
+constexpr char kEosKey[] = "tokenizer.ggml.eos_token_id";
+constexpr char kEotKey[] = "tokenizer.ggml.eot_token_id";
+constexpr char kEomKey[] = "tokenizer.ggml.eom_token_id";
+constexpr char kUnknownKey[] = "tokenizer.ggml.unknown_token_id";
+constexpr char kAddBosKey[] = "tokenizer.ggml.add_bos_token";
+constexpr char kAddEosKey[] = "tokenizer.ggml.add_eos_token";
+constexpr char kAddSpaceKey[] = "tokenizer.ggml.add_space_prefix";
+
+// Texts that models end a turn or a document with. Files often name only one of theirs by id.
+constexpr absl::string_view kEndTexts[] = {
+    "<|im_end|>", "<|endoftext|>",      "<|eot_id|>",      "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
+    "<|call|>",   "<end_of_turn>",      "<|end_of_turn|>", "</s>",       "<EOT>",           "[EOT]",   "<eos>",
+    "[EOS]",      "<end_of_utterance>",
+};
+
+absl::Status Malformed(const GgufMetadata& metadata, absl::string_view key, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(metadata.path(), ": metadata key '", key, "' ", what));
+}
+
+absl::Status CheckLength(const GgufMetadata& metadata, absl::string_view key, size_t found, size_t tokens) {
+  if (found == tokens) return absl::OkStatus();
+  return Malformed(
+      metadata, key,
+      absl::StrCat("has ", found, " entries, expected ", tokens, ", one for each entry of '", kTokensKey, "'"));
+}
+
+absl::Status ReadModel(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  ASSIGN_OR_RETURN(const std::string model, metadata.GetString(kModelKey));
+  if (model == "llama") {
+    vocabulary->model = Vocabulary::Model::kSentencePiece;
+    return absl::OkStatus();
+  }
+  if (model != "gpt2") {
+    return absl::UnimplementedError(
+        absl::StrCat(metadata.path(), ": tokenizer model '", model, "' (key '", kModelKey,
+                     "') is not supported; supported are gpt2 (byte-level BPE) and llama (SentencePiece)"));
+  }
+  vocabulary->model = Vocabulary::Model::kBytePair;
+  ASSIGN_OR_RETURN(const std::string pre, metadata.GetStringOr(kPreKey, ""));
+  const std::optional<PreTokenizer> kind = PreTokenizerByName(pre);
+  if (!kind.has_value()) {
+    return absl::UnimplementedError(
+        absl::StrCat(metadata.path(), ": ",
+                     pre.empty() ? "a file without a pre-tokenizer" : absl::StrCat("pre-tokenizer '", pre, "'"),
+                     " (key '", kPreKey, "') is not supported; supported are ", SupportedPreTokenizers()));
+  }
+  vocabulary->pre_tokenizer = *kind;
+  return absl::OkStatus();
+}
+
+absl::Status ReadTokens(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  ASSIGN_OR_RETURN(vocabulary->texts, metadata.GetStrings(kTokensKey));
+  const size_t tokens = vocabulary->texts.size();
+  if (tokens == 0 || tokens > static_cast<size_t>(INT32_MAX)) {
+    return Malformed(metadata, kTokensKey, absl::StrCat("has ", tokens, " entries, expected 1 to ", INT32_MAX));
+  }
+  const bool sentence_piece = vocabulary->model == Vocabulary::Model::kSentencePiece;
+  if (!sentence_piece && !metadata.Has(kTypesKey)) {
+    vocabulary->types.assign(tokens, TokenType::kNormal);
+    return absl::OkStatus();
+  }
+  // SentencePiece without types would not know its byte tokens.
+  ASSIGN_OR_RETURN(const std::vector<int64_t> types, metadata.GetInts(kTypesKey));
+  RETURN_IF_ERROR(CheckLength(metadata, kTypesKey, types.size(), tokens));
+  vocabulary->types.reserve(tokens);
+  for (size_t i = 0; i < tokens; ++i) {
+    if (types[i] < 0 || types[i] > 6) {
+      return Malformed(metadata, kTypesKey, absl::StrCat("has ", types[i], " at index ", i, ", expected 0 to 6"));
+    }
+    vocabulary->types.push_back(static_cast<TokenType>(types[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadScores(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  ASSIGN_OR_RETURN(vocabulary->scores, metadata.GetFloats(kScoresKey));
+  RETURN_IF_ERROR(CheckLength(metadata, kScoresKey, vocabulary->scores.size(), vocabulary->texts.size()));
+  for (size_t i = 0; i < vocabulary->scores.size(); ++i) {
+    if (!std::isfinite(vocabulary->scores[i])) {
+      return Malformed(metadata, kScoresKey,
+                       absl::StrCat("has ", vocabulary->scores[i], " at index ", i, ", expected a finite number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadMerges(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  ASSIGN_OR_RETURN(vocabulary->merges, metadata.GetStrings(kMergesKey));
+  for (size_t i = 0; i < vocabulary->merges.size(); ++i) {
+    const std::string& merge = vocabulary->merges[i];
+    const size_t space = merge.find(' ', 1);
+    if (space == std::string::npos || space + 1 == merge.size()) {
+      return Malformed(
+          metadata, kMergesKey,
+          absl::StrCat("has '", merge, "' at index ", i, ", expected two parts with a space between them"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenId> ReadTokenId(const GgufMetadata& metadata, absl::string_view key, const Vocabulary& vocabulary) {
+  if (!metadata.Has(key)) return kNoToken;
+  ASSIGN_OR_RETURN(const int64_t id, metadata.GetInt(key));
+  if (id < 0 || static_cast<uint64_t>(id) >= vocabulary.texts.size()) {
+    return Malformed(metadata, key,
+                     absl::StrCat("is ", id, ", expected a token id from 0 to ", vocabulary.texts.size() - 1, ", as '",
+                                  kTokensKey, "' has ", vocabulary.texts.size(), " entries"));
+  }
+  return static_cast<TokenId>(id);
+}
+
+// Whether a token is read as part of plain text because merges lead to it.
+bool IsMergedWord(const Vocabulary& vocabulary, TokenId token) {
+  const std::string& text = vocabulary.texts[token];
+  if (vocabulary.types[token] != TokenType::kNormal) return false;
+  return std::any_of(vocabulary.merges.begin(), vocabulary.merges.end(), [&text](const std::string& merge) {
+    if (merge.size() != text.size() + 1) return false;
+    const size_t space = merge.find(' ', 1);
+    return text.compare(0, space, merge, 0, space) == 0 &&
+           text.compare(space, std::string::npos, merge, space + 1, std::string::npos) == 0;
+  });
+}
+
+absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  std::vector<TokenId>& ends = vocabulary->end_of_generation;
+  for (const char* key : {kEosKey, kEotKey, kEomKey}) {
+    ASSIGN_OR_RETURN(const TokenId id, ReadTokenId(metadata, key, *vocabulary));
+    if (id != kNoToken) ends.push_back(id);
+  }
+  for (size_t i = 0; i < vocabulary->texts.size(); ++i) {
+    const TokenId id = static_cast<TokenId>(i);
+    const bool named =
+        std::find(std::begin(kEndTexts), std::end(kEndTexts), vocabulary->texts[i]) != std::end(kEndTexts);
+    if (named && !IsMergedWord(*vocabulary, id)) ends.push_back(id);
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return absl::OkStatus();
+}
+
+// Whether a BOS or EOS token is added: what the file says, else `fallback` where there is such a token.
+absl::StatusOr<bool> ReadAddToken(const GgufMetadata& metadata, absl::string_view key, bool fallback,
+                                  absl::string_view id_key, TokenId id) {
+  ASSIGN_OR_RETURN(const bool add, metadata.GetBoolOr(key, fallback));
+  if (add && id == kNoToken && metadata.Has(key)) {
+    return Malformed(metadata, id_key, absl::StrCat("is missing, expected a token id, because '", key, "' is true"));
+  }
+  return add && id != kNoToken;
+}
+
+absl::Status ReadSpecialTokens(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  ASSIGN_OR_RETURN(vocabulary->bos, ReadTokenId(metadata, kBosKey, *vocabulary));
+  ASSIGN_OR_RETURN(vocabulary->eos, ReadTokenId(metadata, kEosKey, *vocabulary));
+  ASSIGN_OR_RETURN(vocabulary->unknown, ReadTokenId(metadata, kUnknownKey, *vocabulary));
+  if (vocabulary->unknown == kNoToken) {
+    const auto found = std::find(vocabulary->types.begin(), vocabulary->types.end(), TokenType::kUnknown);
+    if (found != vocabulary->types.end()) vocabulary->unknown = static_cast<TokenId>(found - vocabulary->types.begin());
+  }
+  const bool sentence_piece = vocabulary->model == Vocabulary::Model::kSentencePiece;
+  const bool bos_is_usual = sentence_piece || vocabulary->pre_tokenizer == PreTokenizer::kLlamaBpe;
+  ASSIGN_OR_RETURN(vocabulary->add_bos, ReadAddToken(metadata, kAddBosKey, bos_is_usual, kBosKey, vocabulary->bos));
+  ASSIGN_OR_RETURN(vocabulary->add_eos, ReadAddToken(metadata, kAddEosKey, false, kEosKey, vocabulary->eos));
+  if (sentence_piece) {
+    ASSIGN_OR_RETURN(vocabulary->add_space_prefix, metadata.GetBoolOr(kAddSpaceKey, true));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Vocabulary> ReadVocabulary(const GgufMetadata& metadata) {
+  Vocabulary vocabulary;
+  RETURN_IF_ERROR(ReadModel(metadata, &vocabulary));
+  RETURN_IF_ERROR(ReadTokens(metadata, &vocabulary));
+  if (vocabulary.model == Vocabulary::Model::kSentencePiece) {
+    RETURN_IF_ERROR(ReadScores(metadata, &vocabulary));
+  } else {
+    RETURN_IF_ERROR(ReadMerges(metadata, &vocabulary));
+  }
+  RETURN_IF_ERROR(ReadSpecialTokens(metadata, &vocabulary));
+  RETURN_IF_ERROR(ReadEndOfGeneration(metadata, &vocabulary));
+  return vocabulary;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,57 @@
+#ifndef STAGECOACH_COORDINATOR_TEXT_VOCABULARY_H_
+#define STAGECOACH_COORDINATOR_TEXT_VOCABULARY_H_
+
+// What a GGUF file says about its tokens, checked: the tokenizer.ggml.* keys.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/gguf/gguf_file.h"
+#include "coordinator/text/pretokenizer.h"
+
+namespace stagecoach {
+
+enum class TokenType : uint8_t {  // the values of tokenizer.ggml.token_type
+  kUndefined = 0,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+struct Vocabulary {
+  enum class Model { kBytePair, kSentencePiece };
+
+  Model model = Model::kBytePair;
+  PreTokenizer pre_tokenizer = PreTokenizer::kQwen2;  // byte pairs only
+  std::vector<std::string> texts;                     // of each token, as stored
+  std::vector<TokenType> types;                       // as many as texts
+  std::vector<float> scores;                          // SentencePiece only: as many as texts, finite
+  std::vector<std::string> merges;                    // byte pairs only: "left right", best first
+
+  // kNoToken where there is none; otherwise below texts.size().
+  TokenId bos = kNoToken;
+  TokenId eos = kNoToken;
+  TokenId unknown = kNoToken;
+  bool add_bos = false;  // only with a bos
+  bool add_eos = false;  // only with an eos
+  bool add_space_prefix = false;
+
+  // The tokens that end a generation, ascending: eos, eot and eom, and every token with a text known for that purpose,
+  // such as <|im_end|>, whatever its type. Not such a text that is an ordinary word of the vocabulary, that is, a
+  // normal token that byte-pair merges produce: Qwen has </s> as a piece of HTML.
+  std::vector<TokenId> end_of_generation;
+};
+
+// kUnimplemented, with the supported ones, for a model or pre-tokenizer that we do not have; kNotFound or
+// kInvalidArgument, naming the file and the key, for what is missing or malformed.
+absl::StatusOr<Vocabulary> ReadVocabulary(const GgufMetadata& metadata);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_TEXT_VOCABULARY_H_
