@@ -1,0 +1,66 @@
+#ifndef STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
+#define STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
+
+// The memory behind the block tables: K and V of `blocks` blocks for every layer of this stage, in the tiles that the attention
+// kernel reads. Which block belongs to whom is the coordinator's business; see SequenceTable.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "stage_worker/exec/page_memory.h"
+#include "stage_worker/kernels/kernels.h"
+
+namespace stagecoach {
+
+struct KvPoolShape {
+  int64_t layers = 0;  // of this stage
+  int32_t blocks = 0;
+  int32_t block_tokens = 0;  // a multiple of kTilePositions
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  KvType type = KvType::kF16;
+};
+
+// Not zeroed and not touched before use: no position is read before it was written. Different tiles may be used by different
+// threads.
+class KvPool {
+ public:
+  // kInvalidArgument for a shape out of range (block_tokens not a multiple of 16, a count below 1, a size that overflows),
+  // kResourceExhausted when the system has no such address range.
+  static absl::StatusOr<KvPool> Create(const KvPoolShape& shape);
+
+  // Tile `tile` (positions [16 tile, 16 tile + 16) of the block) of one KV head: K is [head_dim][16], V is [16][head_dim].
+  uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
+    return memory_.data() + HeadOffset(layer, block, kv_head) + tile * tile_bytes_;
+  }
+  uint8_t* VTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
+    return KTile(layer, block, kv_head, tile) + tiles_ * tile_bytes_;
+  }
+  const uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) const {
+    return memory_.data() + HeadOffset(layer, block, kv_head) + tile * tile_bytes_;
+  }
+  const uint8_t* VTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) const {
+    return KTile(layer, block, kv_head, tile) + tiles_ * tile_bytes_;
+  }
+
+  const KvPoolShape& shape() const { return shape_; }
+  size_t bytes() const { return memory_.size(); }
+
+ private:
+  // [layer][block][kv head]{ K tiles, V tiles }
+  size_t HeadOffset(int64_t layer, BlockId block, int64_t kv_head) const {
+    const size_t head = (static_cast<size_t>(layer) * shape_.blocks + block) * shape_.kv_heads + kv_head;
+    return head * 2 * tiles_ * tile_bytes_;
+  }
+
+  KvPoolShape shape_;
+  size_t tiles_ = 0;  // of one block and head, K or V
+  size_t tile_bytes_ = 0;
+  PageMemory memory_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_

@@ -1,0 +1,136 @@
+#include "stage_worker/kv/sequence_table.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+
+struct SequenceTable::Pending {
+  struct Extent {
+    int64_t rows = 0;
+    int64_t blocks = 0;
+  };
+  absl::flat_hash_set<SequenceId> freed;
+  absl::flat_hash_map<SequenceId, Extent> extents;  // of sequences that this batch opens or adds rows to
+  absl::flat_hash_set<BlockId> taken;
+};
+
+SequenceTable::SequenceTable(int32_t block_tokens, int32_t blocks, int64_t context)
+    : block_tokens_(block_tokens), context_(context), owners_(static_cast<size_t>(blocks)) {
+  CHECK_GT(block_tokens, 0);
+}
+
+absl::Status SequenceTable::Apply(const MicroBatch& batch) {
+  RETURN_IF_ERROR(Validate(batch));
+  Commit(batch);
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::Validate(const MicroBatch& batch) const {
+  Pending pending;
+  RETURN_IF_ERROR(ValidateFreesAndOpens(batch, &pending));
+  for (const SequenceSlice& slice : batch.slices) RETURN_IF_ERROR(ValidateSlice(slice, &pending));
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pending* pending) const {
+  for (const SequenceId sequence : batch.free) {
+    if (!entries_.contains(sequence)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, ", which is not open here"));
+    }
+    if (!pending->freed.insert(sequence).second) {
+      return absl::InvalidArgumentError(absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, " twice"));
+    }
+  }
+  for (const OpenSequence& open : batch.open) {
+    const bool known = entries_.contains(open.sequence) && !pending->freed.contains(open.sequence);
+    if (known || !pending->extents.try_emplace(open.sequence).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("micro-batch ", batch.number, " opens sequence ", open.sequence, ", which is open already"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* pending) const {
+  auto extent = pending->extents.find(slice.sequence);
+  if (extent == pending->extents.end()) {
+    const auto entry = entries_.find(slice.sequence);
+    if (entry == entries_.end() || pending->freed.contains(slice.sequence)) {
+      return absl::InvalidArgumentError(absl::StrCat("rows for sequence ", slice.sequence, ", which is not open here"));
+    }
+    const int64_t blocks = static_cast<int64_t>(entry->second.blocks.size());
+    extent = pending->extents.emplace(slice.sequence, Pending::Extent{entry->second.rows, blocks}).first;
+  }
+  if (slice.count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a slice of sequence ", slice.sequence, " has ", slice.count, " rows, expected at least 1"));
+  }
+  if (slice.start != extent->second.rows) {
+    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " starts at position ", slice.start,
+                                                   ", expected ", extent->second.rows));
+  }
+  RETURN_IF_ERROR(ValidateNewBlocks(slice, pending));
+  extent->second.blocks += static_cast<int64_t>(slice.new_blocks.size());
+  extent->second.rows += slice.count;
+  if (extent->second.rows > context_) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " would have ", extent->second.rows,
+                                                   " rows, the context is ", context_));
+  }
+  if (extent->second.rows > extent->second.blocks * block_tokens_) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " would have ", extent->second.rows, " rows in ",
+                                                   extent->second.blocks, " blocks of ", block_tokens_, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::ValidateNewBlocks(const SequenceSlice& slice, Pending* pending) const {
+  for (const BlockId block : slice.new_blocks) {
+    if (block < 0 || static_cast<size_t>(block) >= owners_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is given block ", block,
+                                                     ", the pool has blocks 0 to ", owners_.size() - 1));
+    }
+    const Owner& owner = owners_[static_cast<size_t>(block)];
+    if (owner.used && !pending->freed.contains(owner.sequence)) {
+      return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is given block ", block,
+                                                     ", which sequence ", owner.sequence, " uses"));
+    }
+    if (!pending->taken.insert(block).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence ", slice.sequence, " is given block ", block, ", which this micro-batch gave away already"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SequenceTable::Commit(const MicroBatch& batch) {
+  for (const SequenceId sequence : batch.free) {
+    const auto entry = entries_.find(sequence);
+    CHECK(entry != entries_.end());
+    for (const BlockId block : entry->second.blocks) owners_[static_cast<size_t>(block)] = Owner();
+    blocks_in_use_ -= static_cast<int32_t>(entry->second.blocks.size());
+    entries_.erase(entry);
+  }
+  for (const OpenSequence& open : batch.open) entries_.try_emplace(open.sequence);
+  for (const SequenceSlice& slice : batch.slices) {
+    Entry& entry = entries_.at(slice.sequence);
+    for (const BlockId block : slice.new_blocks) {
+      owners_[static_cast<size_t>(block)] = Owner{true, slice.sequence};
+      entry.blocks.push_back(block);
+    }
+    blocks_in_use_ += static_cast<int32_t>(slice.new_blocks.size());
+    entry.rows += slice.count;
+  }
+}
+
+const SequenceTable::Entry* SequenceTable::Find(SequenceId sequence) const {
+  const auto entry = entries_.find(sequence);
+  return entry == entries_.end() ? nullptr : &entry->second;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,62 @@
+#ifndef STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
+#define STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
+
+// Which sequences a stage knows, how many rows of each it has stored, and in which blocks. The stage follows the coordinator's
+// stream and decides nothing; it checks that the stream makes sense, so that a corrupted frame cannot make one sequence read
+// or overwrite another's blocks.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/base/ids.h"
+#include "common/step/step.h"
+
+namespace stagecoach {
+
+// Used by one thread at a time.
+class SequenceTable {
+ public:
+  struct Entry {
+    std::vector<BlockId> blocks;  // position p lies in blocks[p / block_tokens]
+    int64_t rows = 0;             // positions [0, rows) are stored
+  };
+
+  // `context`: most rows a sequence may have.
+  SequenceTable(int32_t block_tokens, int32_t blocks, int64_t context);
+
+  // Takes in the micro-batch's frees, then its opens, then its slices with their new blocks. A sequence may have several slices in one
+  // micro-batch. On an error (kInvalidArgument) nothing has changed: a free or slice of an unknown sequence, an open of a
+  // known one, a slice that does not start where the last one ended or has no row, a block out of range or in use by any
+  // sequence, a table too short for its rows or a sequence longer than the context.
+  absl::Status Apply(const MicroBatch& batch);
+
+  // The checks of Apply alone, and its changes alone (the batch must have passed the checks).
+  absl::Status Validate(const MicroBatch& batch) const;
+  void Commit(const MicroBatch& batch);
+
+  const Entry* Find(SequenceId sequence) const;  // nullptr when unknown
+  size_t size() const { return entries_.size(); }
+  int32_t blocks_in_use() const { return blocks_in_use_; }
+
+ private:
+  struct Pending;  // what a batch under validation has changed so far
+  absl::Status ValidateFreesAndOpens(const MicroBatch& batch, Pending* pending) const;
+  absl::Status ValidateSlice(const SequenceSlice& slice, Pending* pending) const;
+  absl::Status ValidateNewBlocks(const SequenceSlice& slice, Pending* pending) const;
+
+  const int32_t block_tokens_;
+  const int64_t context_;
+  absl::flat_hash_map<SequenceId, Entry> entries_;
+  struct Owner {
+    bool used = false;
+    SequenceId sequence = 0;
+  };
+  std::vector<Owner> owners_;  // [blocks]
+  int32_t blocks_in_use_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_

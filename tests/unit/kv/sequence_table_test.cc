@@ -1,0 +1,150 @@
+#include "stage_worker/kv/sequence_table.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int32_t kBlockTokens = 16;
+
+OpenSequence Open(SequenceId sequence) {
+  OpenSequence open;
+  open.sequence = sequence;
+  open.prompt = {1};
+  return open;
+}
+
+SequenceSlice Slice(SequenceId sequence, int32_t start, int32_t count, std::vector<BlockId> blocks = {}) {
+  SequenceSlice slice;
+  slice.sequence = sequence;
+  slice.start = start;
+  slice.count = count;
+  slice.new_blocks = std::move(blocks);
+  return slice;
+}
+
+// A table of 8 blocks with sequence 1 open: 20 rows in blocks 3 and 5.
+class SequenceTableTest : public ::testing::Test {
+ protected:
+  SequenceTableTest() : table_(kBlockTokens, 8, 64) {
+    MicroBatch batch;
+    batch.open = {Open(1)};
+    batch.slices = {Slice(1, 0, 20, {3, 5})};
+    EXPECT_TRUE(table_.Apply(batch).ok());
+  }
+
+  // The batch is refused with this message, and sequence 1 and the number of used blocks are as before.
+  void ExpectRefused(const MicroBatch& batch, const std::string& message) {
+    const absl::Status status = table_.Apply(batch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    ASSERT_NE(table_.Find(1), nullptr);
+    EXPECT_EQ(table_.Find(1)->rows, 20);
+    EXPECT_THAT(table_.Find(1)->blocks, ElementsAre(3, 5));
+    EXPECT_EQ(table_.size(), 1u);
+    EXPECT_EQ(table_.blocks_in_use(), 2);
+  }
+
+  SequenceTable table_;
+};
+
+TEST_F(SequenceTableTest, AppendsRowsAndBlocksInOrder) {
+  MicroBatch batch;
+  batch.slices = {Slice(1, 20, 12), Slice(1, 32, 1, {0})};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_EQ(table_.Find(1)->rows, 33);
+  EXPECT_THAT(table_.Find(1)->blocks, ElementsAre(3, 5, 0));
+  EXPECT_EQ(table_.blocks_in_use(), 3);
+}
+
+TEST_F(SequenceTableTest, GivesABlockFreedByABatchAwayInTheSameBatch) {
+  MicroBatch batch;
+  batch.free = {1};
+  batch.open = {Open(2), Open(1)};
+  batch.slices = {Slice(2, 0, 16, {5}), Slice(1, 0, 1, {3})};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_THAT(table_.Find(2)->blocks, ElementsAre(5));
+  EXPECT_THAT(table_.Find(1)->blocks, ElementsAre(3));
+  EXPECT_EQ(table_.Find(1)->rows, 1);
+}
+
+TEST_F(SequenceTableTest, ForgetsAFreedSequence) {
+  MicroBatch batch;
+  batch.free = {1};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_EQ(table_.Find(1), nullptr);
+  EXPECT_EQ(table_.blocks_in_use(), 0);
+}
+
+TEST_F(SequenceTableTest, RefusesAFreeOfAnUnknownSequence) {
+  MicroBatch batch;
+  batch.free = {1, 7};
+  ExpectRefused(batch, "frees sequence 7, which is not open here");
+  batch.free = {1, 1};
+  ExpectRefused(batch, "frees sequence 1 twice");
+}
+
+TEST_F(SequenceTableTest, RefusesToOpenASequenceTwice) {
+  MicroBatch batch;
+  batch.open = {Open(1)};
+  ExpectRefused(batch, "opens sequence 1, which is open already");
+  batch.open = {Open(2), Open(2)};
+  ExpectRefused(batch, "opens sequence 2, which is open already");
+}
+
+TEST_F(SequenceTableTest, RefusesRowsOfASequenceThatIsNotOpen) {
+  MicroBatch batch;
+  batch.slices = {Slice(9, 0, 1, {0})};
+  ExpectRefused(batch, "rows for sequence 9, which is not open here");
+  batch.free = {1};
+  batch.slices = {Slice(1, 20, 1)};
+  ExpectRefused(batch, "rows for sequence 1, which is not open here");
+}
+
+TEST_F(SequenceTableTest, RefusesRowsThatDoNotFollowTheLastOnes) {
+  MicroBatch batch;
+  batch.slices = {Slice(1, 21, 1)};
+  ExpectRefused(batch, "starts at position 21, expected 20");
+  batch.slices = {Slice(1, 20, 2), Slice(1, 20, 1)};
+  ExpectRefused(batch, "starts at position 20, expected 22");
+  batch.slices = {Slice(1, 20, 0)};
+  ExpectRefused(batch, "has 0 rows, expected at least 1");
+}
+
+TEST_F(SequenceTableTest, RefusesABlockThatAnySequenceUses) {
+  MicroBatch batch;
+  batch.open = {Open(2)};
+  batch.slices = {Slice(2, 0, 16, {5})};
+  ExpectRefused(batch, "block 5, which sequence 1 uses");
+  batch.slices = {Slice(1, 20, 1, {3})};
+  batch.open = {};
+  ExpectRefused(batch, "block 3, which sequence 1 uses");
+  batch.open = {Open(2)};
+  batch.slices = {Slice(1, 20, 1, {0}), Slice(2, 0, 1, {0})};
+  ExpectRefused(batch, "block 0, which this micro-batch gave away already");
+}
+
+TEST_F(SequenceTableTest, RefusesABlockOutOfRange) {
+  MicroBatch batch;
+  batch.slices = {Slice(1, 20, 1, {8})};
+  ExpectRefused(batch, "block 8, the pool has blocks 0 to 7");
+  batch.slices = {Slice(1, 20, 1, {-1})};
+  ExpectRefused(batch, "block -1, the pool has blocks 0 to 7");
+}
+
+TEST_F(SequenceTableTest, RefusesMoreRowsThanTheBlocksOrTheContextHold) {
+  MicroBatch batch;
+  batch.slices = {Slice(1, 20, 13)};
+  ExpectRefused(batch, "33 rows in 2 blocks of 16 tokens");
+  batch.slices = {Slice(1, 20, 45, {0, 1, 2})};
+  ExpectRefused(batch, "65 rows, the context is 64");
+}
+
+}  // namespace
+}  // namespace stagecoach
