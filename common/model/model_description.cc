@@ -1,0 +1,199 @@
+#include "common/model/model_description.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+using Shape = std::vector<int64_t>;  // in stored order: the row length first
+
+std::string ShapeText(const Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
+
+// Missing dimensions count as 1.
+bool SameShape(const Shape& a, const Shape& b) {
+  for (size_t d = 0; d < std::max(a.size(), b.size()); ++d) {
+    if ((d < a.size() ? a[d] : 1) != (d < b.size() ? b[d] : 1)) return false;
+  }
+  return true;
+}
+
+// Looks tensors up by name, checks their shape and type, and remembers which ones were asked for.
+class Directory {
+ public:
+  explicit Directory(const GgufFile& file) : file_(file) {}
+
+  absl::Status Vector(const std::string& name, int64_t size, bool required, const GgufTensor*& out) {
+    RETURN_IF_ERROR(Find(name, {size}, required, out));
+    if (out == nullptr) return absl::OkStatus();
+    const auto type = static_cast<TensorType>(out->type_id);
+    if (type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16) return absl::OkStatus();
+    return Invalid("tensor '", name, "' has type ", FindTensorType(out->type_id)->name, ", expected F32, F16 or BF16");
+  }
+
+  absl::Status Matrix(const std::string& name, int64_t rows, int64_t cols, bool required, const GgufTensor*& out) {
+    return Find(name, {cols, rows}, required, out);
+  }
+
+  // A tensor that nobody asked for belongs to something we do not compute.
+  absl::Status CheckAllKnown(const HyperParameters& hyper) const {
+    for (const GgufTensor& tensor : file_.tensors()) {
+      const bool unused_by_design =
+          absl::EndsWith(tensor.name, "rope_freqs.weight") || absl::EndsWith(tensor.name, "attn_rot_embd.weight");
+      if (unused_by_design || used_.contains(&tensor)) continue;
+      return absl::UnimplementedError(absl::StrCat("'", file_.path(), "': tensor '", tensor.name,
+                                                   "' is not part of a supported ", hyper.architecture, " model of ",
+                                                   hyper.layers, " layers; computing without it would be wrong"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename... Parts>
+  absl::Status Invalid(const Parts&... parts) const {
+    return absl::InvalidArgumentError(absl::StrCat("'", file_.path(), "': ", parts...));
+  }
+
+  absl::Status Find(const std::string& name, const Shape& expected, bool required, const GgufTensor*& out) {
+    out = file_.FindTensor(name);
+    if (out == nullptr) {
+      if (!required) return absl::OkStatus();
+      return Invalid("tensor '", name, "' is missing, expected one of shape ", ShapeText(expected));
+    }
+    if (!SameShape(out->dims, expected)) {
+      return Invalid("tensor '", name, "' has shape ", ShapeText(out->dims), ", expected ", ShapeText(expected));
+    }
+    const TensorTypeInfo* type = FindTensorType(out->type_id);
+    if (!type->supported) {
+      return absl::UnimplementedError(absl::StrCat("'", file_.path(), "': tensor '", name, "' has type ", type->name,
+                                                   "; supported types are ", SupportedTensorTypes()));
+    }
+    used_.insert(out);
+    return absl::OkStatus();
+  }
+
+  const GgufFile& file_;
+  absl::flat_hash_set<const GgufTensor*> used_;
+};
+
+absl::Status FindQkv(Directory& find, const HyperParameters& hyper, const std::string& prefix, LayerTensors& layer) {
+  const int64_t q = hyper.q_width(), kv = hyper.kv_width(), hidden = hyper.hidden;
+  const bool bias = hyper.traits.qkv_bias_required;
+  RETURN_IF_ERROR(find.Matrix(prefix + "attn_qkv.weight", q + 2 * kv, hidden, false, layer.attn_qkv));
+  if (layer.attn_qkv != nullptr) return find.Vector(prefix + "attn_qkv.bias", q + 2 * kv, bias, layer.attn_qkv_bias);
+  RETURN_IF_ERROR(find.Matrix(prefix + "attn_q.weight", q, hidden, true, layer.attn_q));
+  RETURN_IF_ERROR(find.Matrix(prefix + "attn_k.weight", kv, hidden, true, layer.attn_k));
+  RETURN_IF_ERROR(find.Matrix(prefix + "attn_v.weight", kv, hidden, true, layer.attn_v));
+  RETURN_IF_ERROR(find.Vector(prefix + "attn_q.bias", q, bias, layer.attn_q_bias));
+  RETURN_IF_ERROR(find.Vector(prefix + "attn_k.bias", kv, bias, layer.attn_k_bias));
+  return find.Vector(prefix + "attn_v.bias", kv, bias, layer.attn_v_bias);
+}
+
+absl::Status FindLayer(Directory& find, const HyperParameters& hyper, const std::string& prefix, LayerTensors& layer) {
+  const int64_t hidden = hyper.hidden, ffn = hyper.ffn;
+  RETURN_IF_ERROR(find.Vector(prefix + "attn_norm.weight", hidden, true, layer.attn_norm));
+  RETURN_IF_ERROR(FindQkv(find, hyper, prefix, layer));
+  if (hyper.traits.qk_norm) {
+    RETURN_IF_ERROR(find.Vector(prefix + "attn_q_norm.weight", hyper.head_dim, true, layer.attn_q_norm));
+    RETURN_IF_ERROR(find.Vector(prefix + "attn_k_norm.weight", hyper.head_dim, true, layer.attn_k_norm));
+  }
+  RETURN_IF_ERROR(find.Matrix(prefix + "attn_output.weight", hidden, hyper.q_width(), true, layer.attn_output));
+  RETURN_IF_ERROR(find.Vector(prefix + "attn_output.bias", hidden, false, layer.attn_output_bias));
+  RETURN_IF_ERROR(find.Vector(prefix + "ffn_norm.weight", hidden, true, layer.ffn_norm));
+  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_gate.weight", ffn, hidden, true, layer.ffn_gate));
+  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_up.weight", ffn, hidden, true, layer.ffn_up));
+  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_down.weight", hidden, ffn, true, layer.ffn_down));
+  RETURN_IF_ERROR(find.Vector(prefix + "ffn_gate.bias", ffn, false, layer.ffn_gate_bias));
+  RETURN_IF_ERROR(find.Vector(prefix + "ffn_up.bias", ffn, false, layer.ffn_up_bias));
+  return find.Vector(prefix + "ffn_down.bias", hidden, false, layer.ffn_down_bias);
+}
+
+// A token id outside the embedding must never reach a stage, so the vocabulary may not have one.
+absl::Status CheckVocabulary(const GgufMetadata& metadata, int64_t vocab) {
+  const GgufValue* tokens = metadata.Find("tokenizer.ggml.tokens");
+  const GgufArray* array = tokens ? std::get_if<GgufArray>(tokens) : nullptr;
+  if (array != nullptr && static_cast<int64_t>(array->size()) > vocab) {
+    return absl::InvalidArgumentError(absl::StrCat("'", metadata.path(), "': key 'tokenizer.ggml.tokens' has ", array->size(),
+                                                   " tokens, but tensor 'token_embd.weight' has ", vocab, " rows"));
+  }
+  for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "padding"}) {
+    const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
+    ASSIGN_OR_RETURN(const int64_t id, metadata.GetIntOr(key, 0));
+    if (id >= 0 && id < vocab) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", metadata.path(), "': key '", key, "' is ", id, ", expected 0 to ", vocab - 1));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<const GgufTensor*> LayerTensors::All() const {
+  std::vector<const GgufTensor*> present;
+  for (const GgufTensor* tensor :
+       {attn_norm, attn_q, attn_k, attn_v, attn_qkv, attn_q_bias, attn_k_bias, attn_v_bias, attn_qkv_bias, attn_q_norm,
+        attn_k_norm, attn_output, attn_output_bias, ffn_norm, ffn_gate, ffn_up, ffn_down, ffn_gate_bias, ffn_up_bias,
+        ffn_down_bias}) {
+    if (tensor != nullptr) present.push_back(tensor);
+  }
+  return present;
+}
+
+std::vector<const GgufTensor*> ModelDescription::StageTensors(int64_t first_layer, int64_t last_layer, bool owns_embedding,
+                                                              bool owns_head) const {
+  CHECK(0 <= first_layer && first_layer <= last_layer && last_layer <= hyper.layers);
+  std::vector<const GgufTensor*> tensors;
+  if (owns_embedding) tensors.push_back(token_embd);
+  if (rope_freqs != nullptr && first_layer < last_layer) tensors.push_back(rope_freqs);
+  for (int64_t layer = first_layer; layer < last_layer; ++layer) {
+    const std::vector<const GgufTensor*> all = layers[layer].All();
+    tensors.insert(tensors.end(), all.begin(), all.end());
+  }
+  if (owns_head) {
+    tensors.push_back(output_norm);
+    if (!(owns_embedding && tied())) tensors.push_back(output);
+    if (output_bias != nullptr) tensors.push_back(output_bias);
+  }
+  return tensors;
+}
+
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::string& path) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
+  return DescribeModel(std::move(file));
+}
+
+absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::shared_ptr<const GgufFile> file) {
+  auto model = std::make_shared<ModelDescription>();
+  ASSIGN_OR_RETURN(model->hyper, ReadHyperParameters(*file));
+  const HyperParameters& hyper = model->hyper;
+  RETURN_IF_ERROR(CheckVocabulary(file->metadata(), hyper.vocab));
+  Directory find(*file);
+  RETURN_IF_ERROR(find.Matrix("token_embd.weight", hyper.vocab, hyper.hidden, true, model->token_embd));
+  RETURN_IF_ERROR(find.Vector("output_norm.weight", hyper.hidden, true, model->output_norm));
+  RETURN_IF_ERROR(find.Matrix("output.weight", hyper.vocab, hyper.hidden, false, model->output));
+  if (model->output == nullptr) model->output = model->token_embd;
+  RETURN_IF_ERROR(find.Vector("output.bias", hyper.vocab, false, model->output_bias));
+  if (hyper.traits.rope_factors) {
+    RETURN_IF_ERROR(find.Vector("rope_freqs.weight", hyper.head_dim / 2, false, model->rope_freqs));
+  }
+  model->layers.resize(static_cast<size_t>(hyper.layers));
+  for (int64_t i = 0; i < hyper.layers; ++i) {
+    RETURN_IF_ERROR(FindLayer(find, hyper, absl::StrCat("blk.", i, "."), model->layers[i]));
+  }
+  RETURN_IF_ERROR(find.CheckAllKnown(hyper));
+  model->file = std::move(file);
+  return std::shared_ptr<const ModelDescription>(std::move(model));
+}
+
+int64_t KvBytesPerTokenLayer(const HyperParameters& hyper, int bytes_per_element) {
+  return 2 * hyper.kv_width() * bytes_per_element;
+}
+
+}  // namespace stagecoach
