@@ -26,21 +26,28 @@ class EngineChannel {
   // kUnavailable when the peer is gone.
   absl::Status Send(const pb::EngineMessage& message);
 
-  // The next whole message, or nothing when none has arrived. kUnavailable: the peer closed the socket (everything sent
-  // before was delivered first). kInvalidArgument: a length above 64 MiB or bytes that are no EngineMessage.
+  // The next whole message, or nothing when none has arrived. Call it until there is nothing before polling again: several
+  // messages may have come with one read. kUnavailable: the peer closed the socket (everything sent
+  // before was delivered first). kInvalidArgument: a length above 64 MiB or bytes that are no EngineMessage;
+  // close the channel then.
   absl::StatusOr<std::optional<pb::EngineMessage>> Receive();
 
   absl::Status Flush();
   bool WritePending() const { return !outgoing_.empty(); }
 
  private:
+  absl::StatusOr<std::optional<pb::EngineMessage>> TakeBuffered();
+
   int descriptor_;
   std::string incoming_;
+  size_t taken_ = 0;  // bytes at the front of incoming_ already given out
   std::string outgoing_;
+  size_t sent_ = 0;   // bytes at the front of outgoing_ already written
   bool closed_ = false;
 };
 
-// A listening Unix socket at `path`, and connecting to it.
+// A listening Unix socket at `path` (its descriptor is non-blocking), and connecting to it (the caller wraps either end in an
+// EngineChannel). kInvalidArgument: the path is too long. kInternal, kUnavailable: the system's reason.
 absl::StatusOr<int> ListenLocal(const std::string& path);
 absl::StatusOr<int> ConnectLocal(const std::string& path);
 

@@ -1,0 +1,81 @@
+#include "coordinator/engine/engine_messages.h"
+
+namespace stagecoach {
+
+pb::SamplingParams ToProto(const SamplingParams& params) {
+  pb::SamplingParams out;
+  out.set_temperature(params.temperature);
+  out.set_top_k(params.top_k);
+  out.set_top_p(params.top_p);
+  out.set_min_p(params.min_p);
+  out.set_repeat_penalty(params.repeat_penalty);
+  out.set_presence_penalty(params.presence_penalty);
+  out.set_frequency_penalty(params.frequency_penalty);
+  out.set_repeat_last_n(params.repeat_last_n);
+  out.set_seed(params.seed);
+  out.set_logprobs(params.logprobs);
+  for (const auto& [token, bias] : params.logit_bias) {
+    pb::LogitBias* entry = out.add_logit_bias();
+    entry->set_token(token);
+    entry->set_bias(bias);
+  }
+  return out;
+}
+
+SamplingParams FromProto(const pb::SamplingParams& params) {
+  SamplingParams out;
+  out.temperature = params.temperature();
+  out.top_k = params.top_k();
+  out.top_p = params.top_p();
+  out.min_p = params.min_p();
+  out.repeat_penalty = params.repeat_penalty();
+  out.presence_penalty = params.presence_penalty();
+  out.frequency_penalty = params.frequency_penalty();
+  out.repeat_last_n = params.repeat_last_n();
+  out.seed = params.seed();
+  out.logprobs = params.logprobs();
+  for (const pb::LogitBias& entry : params.logit_bias()) out.logit_bias.emplace_back(entry.token(), entry.bias());
+  return out;
+}
+
+pb::SampledToken ToProto(const SampledToken& token) {
+  pb::SampledToken out;
+  out.set_sequence(token.sequence);
+  out.set_position(token.position);
+  out.set_token(token.token);
+  out.set_logprob(token.logprob);
+  for (const TokenLogprob& top : token.top) {
+    pb::TokenLogprob* entry = out.add_top();
+    entry->set_token(top.token);
+    entry->set_logprob(top.logprob);
+  }
+  return out;
+}
+
+SampledToken FromProto(const pb::SampledToken& token) {
+  SampledToken out;
+  out.sequence = token.sequence();
+  out.position = token.position();
+  out.token = token.token();
+  out.logprob = token.logprob();
+  for (const pb::TokenLogprob& top : token.top()) out.top.push_back({top.token(), top.logprob()});
+  return out;
+}
+
+pb::TargetLogprobs ToProto(const TargetLogprobs& scores) {
+  pb::TargetLogprobs out;
+  out.set_sequence(scores.sequence);
+  out.set_start(scores.start);
+  out.mutable_logprobs()->Add(scores.logprobs.begin(), scores.logprobs.end());
+  return out;
+}
+
+TargetLogprobs FromProto(const pb::TargetLogprobs& scores) {
+  TargetLogprobs out;
+  out.sequence = scores.sequence();
+  out.start = scores.start();
+  out.logprobs.assign(scores.logprobs().begin(), scores.logprobs().end());
+  return out;
+}
+
+}  // namespace stagecoach
