@@ -1,0 +1,42 @@
+#ifndef STAGECOACH_STAGE_WORKER_SAMPLE_TOKEN_HISTORY_H_
+#define STAGECOACH_STAGE_WORKER_SAMPLE_TOKEN_HISTORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+#include "common/step/step.h"
+
+namespace stagecoach {
+
+// The tokens of one sequence, with the border between prompt and output that the penalties need. It is the same after a preemption
+// or a restart, because OpenSequence brings both parts.
+class TokenHistory {
+ public:
+  explicit TokenHistory(const OpenSequence& open);
+
+  void AppendOutput(TokenId token);
+
+  // Prompt, then output.
+  absl::Span<const TokenId> tokens() const { return tokens_; }
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  // How often each token occurs in the output.
+  const absl::flat_hash_map<TokenId, int32_t>& output_counts() const { return output_counts_; }
+  const SamplingParams& sampling() const { return sampling_; }
+
+ private:
+  SamplingParams sampling_;
+  std::vector<TokenId> tokens_;
+  absl::flat_hash_map<TokenId, int32_t> output_counts_;
+};
+
+// What a sequence opened on the stage with the head must satisfy: a prompt, every token and every biased token in [0, vocab), and sampling
+// parameters within the ranges of SamplingParams. kInvalidArgument names the field, the value and the range.
+absl::Status ValidateOpenSequence(const OpenSequence& open, int64_t vocab);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_SAMPLE_TOKEN_HISTORY_H_
