@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -22,8 +23,9 @@ struct SequenceSpec {
   SamplingParams sampling;
   int64_t max_new_tokens = 0;        // counted from the prompt's end, `output` included; 0 only with score_from >= 0
   std::vector<TokenId> stop_tokens;  // sampling one ends the sequence; it is reported
-  int64_t score_from = -1;           // >= 0: targets for every row whose next token is the prompt's, at positions >= score_from
-                                     // (the row at position p predicts token p + 1; reported for p + 1 >= score_from)
+  int64_t score_from = -1;           // >= 0: targets for every row whose next token is the prompt's, at positions
+                                     // >= score_from (the row at position p predicts token p + 1; reported for
+                                     // p + 1 >= score_from)
 };
 
 enum class SequenceState {
@@ -47,7 +49,7 @@ class Sequence {
 
   const std::vector<TokenId>& output() const { return output_; }
   int64_t tokens() const { return static_cast<int64_t>(spec_.prompt.size() + output_.size()); }
-  TokenId token(int64_t position) const;
+  TokenId token(int64_t position) const;  // of the prompt, then of the output; position < tokens()
 
   // Owned by the scheduler's loop.
   int64_t handed_out = 0;               // rows given to the pipeline since it was opened
@@ -55,6 +57,10 @@ class Sequence {
   int32_t slices_in_flight = 0;
   std::vector<BlockId> block_table;
   int32_t preemptions = 0;
+  uint64_t order = 0;                   // of arrival: the lower one is served first and preempted last
+  bool opened = false;                  // the stages know it, or will with the micro-batch being composed
+  int64_t scored = 0;                   // rows whose target log-probabilities were reported; never asked for again
+  uint64_t last_served = 0;             // number of the last micro-batch that took a decode row, plus one
   void Append(TokenId token) { output_.push_back(token); }
 
  private:

@@ -7,11 +7,20 @@
 // Life of a sequence: Add puts it into the waiting queue; Next admits it when its blocks are there, hands out its prompt as
 // chunks (several may be in flight at once: every stage sees the same ordered stream, so chunk k+1 finds the K and V of chunk k) and,
 // once its first token is confirmed, one decode row at a time; Confirm advances it when the last stage reports. A
-// sequence that is preempted gives all its blocks back, waits for what it has in flight, and is computed again from its
-// prompt and its output so far. Freed blocks may be given away at once, for the same reason of order.
+// sequence that is preempted gives all its blocks back, waits for what it has in flight (a token sampled by it counts), and is
+// computed again from its prompt and its output so far. Freed blocks may be given away at once, for the same reason of order.
+//
+// Who gets the blocks: order of arrival is priority. Admission is strictly in that order (a preempted sequence keeps its
+// place), and asks for blocks for all known tokens and one more, beside what admitted prompts have still to take; a sequence that was
+// preempted before asks for one spare block per running sequence on top, so that the next step of those does not throw it out again.
+// Blocks themselves are taken as rows are handed out. When one is needed and none is free, the running sequence that arrived last
+// is preempted, be it the one that asks. So the oldest running sequence always moves on, and everything finishes.
+//
+// Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,18 +29,29 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/step/step.h"
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/block_manager.h"
 
 namespace stagecoach {
 
+// What a micro-batch is made of. Decode rows: at most ceil(decoding sequences / micro_batches), so that every micro-batch in flight
+// carries its share; of the ready ones those that waited longest. Nothing waits for a share to fill up. Chunks: of the
+// oldest prompt first, then of the next ones, while rows are left; a prompt has work while it has rows that were not handed out
+// and it either runs or could be admitted now.
 enum class Policy {
-  kPrefillFirst,    // throughput: chunks fill micro-batches; decode rows ride only in micro-batches when no prompt has work
-  kInterleaved,     // decode rows and prefill chunks share one token budget in every micro-batch
-  kDecodePriority,  // every ready decode row first; full chunks only in micro-batches without decode rows, a small remainder
-                    // beside them, and a bound on how long a prompt may starve
+  kPrefillFirst,    // throughput: chunks alone, while any prompt has work; decode rows only otherwise
+  kInterleaved,     // decode rows, then chunks, under one budget of rows
+  kDecodePriority,  // latency: beside decode rows at most kPrefillQuantum rows of prompts; whole chunks when no row is ready
 };
+// Prefill rows that kDecodePriority lets ride beside decode rows.
+inline constexpr int32_t kPrefillQuantum = 32;
+// A prompt that has work cannot be put off for ever: after this many micro-batches in a row that gave prompts less than one full
+// chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved), the next one begins with a full
+// chunk of the oldest prompt, and decode rows take what is left. A full chunk is min(prefill_chunk, the prompt's rows left,
+// max_num_batched_tokens).
+inline constexpr int32_t kStarvationBound = 8;
 absl::StatusOr<Policy> ParsePolicy(absl::string_view name);  // "prefill-first", "interleaved", "decode-priority"
 const char* PolicyName(Policy policy);
 
@@ -52,7 +72,8 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each
 struct SequenceEvent {
   SequenceId sequence = 0;
   std::vector<SampledToken> tokens;    // newly produced, in order
-  std::vector<TargetLogprobs> scores;  // of this micro-batch
+  std::vector<TargetLogprobs> scores;  // of this micro-batch: exactly the rows that score_from asks for, each once in a
+                                       // sequence's life, in order, whatever preemptions happen
   std::optional<FinishReason> finished;
 };
 
@@ -65,8 +86,10 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options);  // options must be valid
 
-  // Queues a sequence. kInvalidArgument for an empty prompt; kResourceExhausted when prompt and output so far can never fit the
-  // context or the pool (the message holds both numbers). max_new_tokens is cut to what the context leaves.
+  // Queues a sequence. max_new_tokens is cut to what the context leaves. kInvalidArgument for an empty prompt, negative token ids, or
+  // nothing asked for; kAlreadyExists while a sequence of this id is unfinished; kResourceExhausted when the prompt leaves the
+  // context no room, or prompt and max_new_tokens can outgrow the pool (the message holds both numbers);
+  // kFailedPrecondition "nothing left to produce" when `output` already has max_new_tokens or ends with a stop token.
   absl::Status Add(SequenceSpec spec);
 
   // The next micro-batch, or nothing when no row can be handed out now (all waits for results, for blocks, or there is no work).
@@ -93,11 +116,58 @@ class Scheduler {
   absl::Status CheckIntegrity() const;
 
  private:
-  struct InFlight;
+  struct SliceInFlight {
+    uint64_t order = 0;  // of its sequence, which may be gone by now
+    SequenceId sequence = 0;
+    int64_t start = 0, count = 0;
+    bool decode = false, sample = false;
+    int64_t score_begin = 0, score_end = 0;  // positions of the rows with targets; equal: none
+  };
+  struct InFlight {
+    uint64_t number = 0;
+    std::vector<SliceInFlight> slices;
+  };
+  struct Draft;  // a micro-batch being composed
+
+  // Composition (micro_batch_composition.cc).
+  void Compose(Draft& draft);
+  void ComposeDecodeRows(Draft& draft);
+  void ComposeChunks(Draft& draft, int64_t most_rows);
+  int64_t FullChunkRows(const Draft& draft) const;
+  Sequence* Admissible(const Draft& draft) const;
+  void Admit(Sequence& sequence, Draft& draft);
+  void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
+  void AppendSlice(Sequence& sequence, int64_t count, Draft& draft);
+  void Withdraw(Sequence& sequence, Draft& draft);
+  MicroBatch Submit(Draft draft);
+
+  // Life cycle (scheduler.cc).
+  int64_t BlocksFor(int64_t rows) const { return (rows + options_.block_tokens - 1) / options_.block_tokens; }
+  int64_t BlocksToAdmit(const Sequence& sequence) const;
+  void ReleaseBlocks(Sequence& sequence);
+  void TakeBack(Sequence& sequence);
+  void Finish(Sequence& sequence);
+  absl::Status CheckResult(const StepResult& result) const;
+  SequenceEvent Advance(const SliceInFlight& slice, const StepResult& result);
+
+  // Integrity (scheduler_integrity.cc).
+  absl::Status CheckSequence(const Sequence& sequence) const;
+
   SchedulerOptions options_;
   BlockManager blocks_;
-  std::deque<InFlight> in_flight_;
+  std::deque<InFlight> in_flight_;  // oldest first
   SchedulerCounters counters_;
+
+  // By order of arrival. Each unfinished sequence is in exactly one of waiting_ (kWaiting, kPreempted) and running_.
+  std::map<uint64_t, std::unique_ptr<Sequence>> sequences_;
+  std::map<uint64_t, Sequence*> waiting_;
+  std::map<uint64_t, Sequence*> running_;
+  absl::flat_hash_map<SequenceId, uint64_t> order_of_;
+
+  std::vector<SequenceId> frees_;  // for the next micro-batch
+  uint64_t next_order_ = 0;
+  uint64_t next_number_ = 0;
+  int32_t put_off_ = 0;  // micro-batches in a row that owed prompts rows, see kStarvationBound
 };
 
 }  // namespace stagecoach

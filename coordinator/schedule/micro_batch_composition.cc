@@ -1,0 +1,223 @@
+// What the next micro-batch holds: admission, the three policies, and the hunt for blocks.
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "coordinator/schedule/scheduler.h"
+
+namespace stagecoach {
+
+// batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. One slice per sequence at most.
+struct Scheduler::Draft {
+  MicroBatch batch;
+  std::vector<SliceInFlight> slices;
+  int64_t rows_left = 0;
+  int64_t prefill_rows = 0;
+  int64_t open_tokens = 0;
+  bool preempted = false;  // somebody lost its blocks for this draft: it admits nobody any more
+};
+
+std::optional<MicroBatch> Scheduler::Next() {
+  if (in_flight() >= options_.micro_batches) return std::nullopt;
+  // A draft can end empty because the only sequence it took up preempted itself; the others then deserve their turn. Each round
+  // preempts at least one running sequence, so this ends.
+  for (;;) {
+    Draft draft;
+    draft.rows_left = options_.max_num_batched_tokens;
+    Compose(draft);
+    if (!draft.slices.empty()) return Submit(std::move(draft));
+    if (!draft.preempted) return std::nullopt;
+  }
+}
+
+void Scheduler::Compose(Draft& draft) {
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  const int64_t full_chunk = FullChunkRows(draft);
+  if (options_.policy == Policy::kPrefillFirst) {
+    ComposeChunks(draft, kAll);
+    if (draft.slices.empty()) ComposeDecodeRows(draft);
+    return;
+  }
+  const bool decode_priority = options_.policy == Policy::kDecodePriority;
+  if (full_chunk > 0 && put_off_ >= kStarvationBound) {
+    ComposeChunks(draft, full_chunk);
+    ComposeDecodeRows(draft);
+  } else {
+    ComposeDecodeRows(draft);
+    ComposeChunks(draft, decode_priority && !draft.slices.empty() ? kPrefillQuantum : kAll);
+  }
+  if (draft.slices.empty()) return;
+  const int64_t owed = std::min(full_chunk, decode_priority ? kAll : 1);
+  put_off_ = draft.prefill_rows < owed ? put_off_ + 1 : 0;
+}
+
+void Scheduler::ComposeDecodeRows(Draft& draft) {
+  std::vector<Sequence*> ready;
+  int64_t decoding = 0;
+  for (const auto& [order, sequence] : running_) {
+    if (sequence->state() != SequenceState::kDecoding) continue;
+    ++decoding;
+    if (sequence->slices_in_flight == 0) ready.push_back(sequence);
+  }
+  const int64_t share = (decoding + options_.micro_batches - 1) / options_.micro_batches;
+  const int64_t taken = std::min({share, draft.rows_left, static_cast<int64_t>(ready.size())});
+  const auto waited_longer = [](const Sequence* a, const Sequence* b) {
+    return std::pair(a->last_served, a->order) < std::pair(b->last_served, b->order);
+  };
+  std::sort(ready.begin(), ready.end(), waited_longer);
+  ready.resize(taken);
+  // Oldest first: who preempts takes blocks from those whose turn comes later.
+  std::sort(ready.begin(), ready.end(), [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  for (Sequence* sequence : ready) {
+    if (sequence->state() == SequenceState::kDecoding) HandOut(*sequence, 1, draft);
+  }
+}
+
+void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
+  const auto rows_for = [&](const Sequence& sequence) {
+    return std::min({sequence.tokens() - sequence.handed_out, static_cast<int64_t>(options_.prefill_chunk),
+                     most_rows - draft.prefill_rows, draft.rows_left});
+  };
+  std::vector<Sequence*> running;
+  for (const auto& [order, sequence] : running_) running.push_back(sequence);
+  for (Sequence* sequence : running) {
+    if (sequence->state() != SequenceState::kPrefilling) continue;
+    if (const int64_t rows = rows_for(*sequence); rows > 0) HandOut(*sequence, rows, draft);
+  }
+  while (draft.rows_left > 0 && draft.prefill_rows < most_rows) {
+    Sequence* sequence = Admissible(draft);
+    if (sequence == nullptr) return;
+    Admit(*sequence, draft);
+    HandOut(*sequence, rows_for(*sequence), draft);
+  }
+}
+
+// Rows of a full chunk of the oldest prompt that has work; 0 when none has.
+int64_t Scheduler::FullChunkRows(const Draft& draft) const {
+  const int64_t most = std::min(options_.prefill_chunk, options_.max_num_batched_tokens);
+  for (const auto& [order, sequence] : running_) {
+    const int64_t rows = sequence->tokens() - sequence->handed_out;
+    if (sequence->state() == SequenceState::kPrefilling && rows > 0) return std::min(rows, most);
+  }
+  const Sequence* next = Admissible(draft);
+  return next == nullptr ? 0 : std::min(next->tokens(), most);
+}
+
+// The sequence at the head of the queue, when it may start now. A preempted one that is not drained yet holds up those behind it:
+// they would take the blocks that it has a right to.
+Sequence* Scheduler::Admissible(const Draft& draft) const {
+  if (waiting_.empty() || draft.preempted) return nullptr;
+  if (running_.size() >= static_cast<size_t>(options_.max_num_seqs)) return nullptr;
+  Sequence* head = waiting_.begin()->second;
+  if (head->state() != SequenceState::kWaiting) return nullptr;
+  if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
+  int64_t promised = 0;  // to prompts that run but have not taken all their blocks
+  for (const auto& [order, sequence] : running_) {
+    if (sequence->state() != SequenceState::kPrefilling) continue;
+    promised += BlocksToAdmit(*sequence) - static_cast<int64_t>(sequence->block_table.size());
+  }
+  const int64_t spare = head->preemptions > 0 ? static_cast<int64_t>(running_.size()) : 0;
+  return blocks_.free() >= promised + spare + BlocksToAdmit(*head) ? head : nullptr;
+}
+
+void Scheduler::Admit(Sequence& sequence, Draft& draft) {
+  waiting_.erase(sequence.order);
+  running_.emplace(sequence.order, &sequence);
+  sequence.MoveTo(SequenceState::kPrefilling);
+  sequence.opened = true;
+  draft.open_tokens += sequence.tokens();
+  draft.batch.open.push_back({.sequence = sequence.spec().id,
+                              .prompt = sequence.spec().prompt,
+                              .output = sequence.output(),
+                              .sampling = sequence.spec().sampling});
+}
+
+// Gives up to `wanted` rows to the draft: fewer where free blocks cover fewer, none when the sequence itself had to go.
+void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
+  const auto rows_that_fit = [&] {
+    const int64_t blocks = static_cast<int64_t>(sequence.block_table.size()) + blocks_.free();
+    return blocks * options_.block_tokens - sequence.handed_out;
+  };
+  while (rows_that_fit() <= 0) {
+    Sequence& victim = *running_.rbegin()->second;
+    Withdraw(victim, draft);
+    TakeBack(victim);
+    draft.preempted = true;
+    if (&victim == &sequence) return;
+  }
+  AppendSlice(sequence, std::min({wanted, rows_that_fit(), draft.rows_left}), draft);
+}
+
+void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
+  CHECK_GT(count, 0);
+  const SequenceSpec& spec = sequence.spec();
+  const int64_t start = sequence.handed_out, end = start + count;
+  const int64_t prompt = static_cast<int64_t>(spec.prompt.size());
+  SliceInFlight flight{.order = sequence.order, .sequence = spec.id, .start = start, .count = count};
+  flight.decode = sequence.state() == SequenceState::kDecoding;
+  flight.sample = end == sequence.tokens() && spec.max_new_tokens > static_cast<int64_t>(sequence.output().size());
+  if (spec.score_from >= 0) {
+    flight.score_begin = std::max({start, spec.score_from - 1, sequence.scored});
+    flight.score_end = std::max(flight.score_begin, std::min(end, prompt - 1));
+  }
+
+  SequenceSlice slice{.sequence = spec.id, .start = static_cast<int32_t>(start), .count = static_cast<int32_t>(count)};
+  slice.sample = flight.sample;
+  for (int64_t p = start; p < end; ++p) slice.tokens.push_back(sequence.token(p));
+  if (flight.score_begin < flight.score_end) {
+    slice.targets.assign(count, kNoToken);
+    for (int64_t p = flight.score_begin; p < flight.score_end; ++p) slice.targets[p - start] = spec.prompt[p + 1];
+  }
+  const int64_t more = BlocksFor(end) - static_cast<int64_t>(sequence.block_table.size());
+  absl::StatusOr<std::vector<BlockId>> blocks = blocks_.Allocate(static_cast<int32_t>(more));
+  CHECK(blocks.ok());
+  slice.new_blocks = *std::move(blocks);
+  sequence.block_table.insert(sequence.block_table.end(), slice.new_blocks.begin(), slice.new_blocks.end());
+
+  sequence.handed_out = end;
+  ++sequence.slices_in_flight;
+  draft.rows_left -= count;
+  if (!flight.decode) draft.prefill_rows += count;
+  draft.batch.slices.push_back(std::move(slice));
+  draft.slices.push_back(flight);
+}
+
+// Undoes what the draft holds of a sequence that is about to lose its blocks. A free comes before all slices of its micro-batch, so
+// a sequence cannot have both a slice and its end in one.
+void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
+  for (size_t i = 0; i < draft.slices.size(); ++i) {
+    const SliceInFlight& slice = draft.slices[i];
+    if (slice.order != sequence.order) continue;
+    draft.rows_left += slice.count;
+    if (!slice.decode) draft.prefill_rows -= slice.count;
+    --sequence.slices_in_flight;
+    draft.slices.erase(draft.slices.begin() + i);
+    draft.batch.slices.erase(draft.batch.slices.begin() + i);
+    break;
+  }
+  const auto opened_here = std::find_if(draft.batch.open.begin(), draft.batch.open.end(), [&](const OpenSequence& open) {
+    return open.sequence == sequence.spec().id;
+  });
+  if (opened_here != draft.batch.open.end()) {
+    draft.open_tokens -= sequence.tokens();
+    draft.batch.open.erase(opened_here);
+    sequence.opened = false;  // no stage will have heard of it
+  }
+}
+
+MicroBatch Scheduler::Submit(Draft draft) {
+  draft.batch.number = next_number_++;
+  draft.batch.free = std::exchange(frees_, {});
+  for (const SliceInFlight& slice : draft.slices) {
+    (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
+    if (slice.decode) sequences_.at(slice.order)->last_served = draft.batch.number + 1;
+  }
+  ++counters_.micro_batches;
+  counters_.blocks_used_peak = std::max(counters_.blocks_used_peak, blocks_.used());
+  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices)});
+  return std::move(draft.batch);
+}
+
+}  // namespace stagecoach

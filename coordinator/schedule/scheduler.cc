@@ -1,0 +1,250 @@
+// The life of a sequence: in, advanced by results, preempted, out. What a micro-batch holds is decided in
+// micro_batch_composition.cc.
+
+#include "coordinator/schedule/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+int64_t Size(const std::vector<TokenId>& tokens) { return static_cast<int64_t>(tokens.size()); }
+
+bool IsStop(const SequenceSpec& spec, TokenId token) {
+  return std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end();
+}
+
+// Rows that are ever computed: the last token's K and V would serve a token that is not produced.
+int64_t MostRows(const SequenceSpec& spec) {
+  return Size(spec.prompt) + std::max<int64_t>(spec.max_new_tokens - 1, 0);
+}
+
+absl::Status CheckSpec(const SequenceSpec& spec) {
+  if (spec.prompt.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", spec.id, " has an empty prompt; give at least one token to continue from"));
+  }
+  for (const std::vector<TokenId>* tokens : {&spec.prompt, &spec.output}) {
+    for (const TokenId token : *tokens) {
+      if (token < 0) return absl::InvalidArgumentError(absl::StrCat("sequence ", spec.id, " holds token id ", token));
+    }
+  }
+  if (spec.max_new_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", spec.id, " asks for ", spec.max_new_tokens, " new tokens, must be at least 0"));
+  }
+  if (spec.max_new_tokens == 0 && spec.score_from < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", spec.id, " asks for 0 new tokens and no scores: there is nothing to compute"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), blocks_(options.blocks) {
+  CHECK(ValidateSchedulerOptions(options).ok());
+}
+
+absl::Status Scheduler::Add(SequenceSpec spec) {
+  RETURN_IF_ERROR(CheckSpec(spec));
+  if (order_of_.contains(spec.id)) {
+    return absl::AlreadyExistsError(absl::StrCat("sequence ", spec.id, " is already being computed"));
+  }
+  const int64_t prompt = Size(spec.prompt);
+  const int64_t asked = spec.max_new_tokens;
+  if (prompt + (asked > 0 ? 1 : 0) > options_.context) {
+    return absl::ResourceExhaustedError(absl::StrCat("sequence ", spec.id, ": the prompt has ", prompt, " tokens",
+                                                     asked > 0 ? " and needs room for a new one" : "",
+                                                     ", the context holds ", options_.context,
+                                                     "; shorten the prompt or enlarge the context"));
+  }
+  spec.max_new_tokens = std::min(asked, options_.context - prompt);
+  if (asked > 0 ? Size(spec.output) >= spec.max_new_tokens : !spec.output.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, ",
+                                                      spec.output.size(), " of ", spec.max_new_tokens,
+                                                      " new tokens are there"));
+  }
+  if (!spec.output.empty() && IsStop(spec, spec.output.back())) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, token ",
+                                                      spec.output.back(), " at its end is a stop token"));
+  }
+  if (const int64_t rows = MostRows(spec); BlocksFor(rows) > blocks_.total()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "sequence ", spec.id, ": ", prompt, " prompt tokens and up to ", spec.max_new_tokens, " new ones need KV for ",
+        rows, " tokens, the pool holds ", int64_t{blocks_.total()} * options_.block_tokens, " (", blocks_.total(),
+        " blocks of ", options_.block_tokens, "); ask for fewer tokens or give the KV cache more memory"));
+  }
+  auto sequence = std::make_unique<Sequence>(std::move(spec));
+  sequence->order = next_order_++;
+  order_of_.emplace(sequence->spec().id, sequence->order);
+  waiting_.emplace(sequence->order, sequence.get());
+  sequences_.emplace(sequence->order, std::move(sequence));
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Cancel(SequenceId id) {
+  const auto found = order_of_.find(id);
+  if (found == order_of_.end()) {
+    return absl::NotFoundError(absl::StrCat("sequence ", id, " is unknown or finished, so it cannot be cancelled"));
+  }
+  Finish(*sequences_.at(found->second));
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Preempt(SequenceId id) {
+  const auto found = order_of_.find(id);
+  if (found == order_of_.end()) {
+    return absl::NotFoundError(absl::StrCat("sequence ", id, " is unknown or finished, so it cannot be preempted"));
+  }
+  const auto running = running_.find(found->second);
+  if (running == running_.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sequence ", id, " is ", SequenceStateName(sequences_.at(found->second)->state()),
+                     ", only a running one can be preempted"));
+  }
+  TakeBack(*running->second);
+  return absl::OkStatus();
+}
+
+bool Scheduler::HasUnfinished() const { return !sequences_.empty(); }
+
+const Sequence* Scheduler::Find(SequenceId id) const {
+  const auto found = order_of_.find(id);
+  return found == order_of_.end() ? nullptr : sequences_.at(found->second).get();
+}
+
+int64_t Scheduler::BlocksToAdmit(const Sequence& sequence) const {
+  return BlocksFor(std::min(sequence.tokens() + 1, MostRows(sequence.spec())));
+}
+
+void Scheduler::ReleaseBlocks(Sequence& sequence) {
+  CHECK(blocks_.Free(sequence.block_table).ok());
+  sequence.block_table.clear();
+  if (sequence.opened) frees_.push_back(sequence.spec().id);
+  sequence.opened = false;
+}
+
+void Scheduler::TakeBack(Sequence& sequence) {
+  ReleaseBlocks(sequence);
+  sequence.handed_out = sequence.confirmed = 0;
+  ++sequence.preemptions;
+  ++counters_.preemptions;
+  running_.erase(sequence.order);
+  waiting_.emplace(sequence.order, &sequence);
+  sequence.MoveTo(SequenceState::kPreempted);
+  if (sequence.slices_in_flight == 0) sequence.MoveTo(SequenceState::kWaiting);
+}
+
+void Scheduler::Finish(Sequence& sequence) {
+  ReleaseBlocks(sequence);
+  sequence.MoveTo(SequenceState::kFinished);
+  running_.erase(sequence.order);
+  waiting_.erase(sequence.order);
+  order_of_.erase(sequence.spec().id);
+  sequences_.erase(sequence.order);
+}
+
+absl::StatusOr<std::vector<SequenceEvent>> Scheduler::Confirm(const StepResult& result) {
+  RETURN_IF_ERROR(CheckResult(result));
+  const InFlight oldest = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  std::vector<SequenceEvent> events;
+  for (const SliceInFlight& slice : oldest.slices) {
+    SequenceEvent event = Advance(slice, result);
+    if (!event.tokens.empty() || !event.scores.empty() || event.finished) events.push_back(std::move(event));
+  }
+  return events;
+}
+
+// Everything is checked before anything changes. Results of cancelled sequences must be well-formed like all others.
+absl::Status Scheduler::CheckResult(const StepResult& result) const {
+  if (in_flight_.empty()) {
+    return absl::InternalError(absl::StrCat("result of micro-batch ", result.number, ", but none is in flight"));
+  }
+  const InFlight& oldest = in_flight_.front();
+  const auto mismatch = [&result](const auto&... detail) {
+    return absl::InternalError(absl::StrCat("result of micro-batch ", result.number, ": ", detail...));
+  };
+  if (result.number != oldest.number) return mismatch("expected that of ", oldest.number);
+  size_t samples = 0, scored = 0;
+  for (const SliceInFlight& slice : oldest.slices) {
+    const auto of_this = [&slice](const auto& entry) { return entry.sequence == slice.sequence; };
+    if (slice.sample) {
+      ++samples;
+      const auto token = std::find_if(result.sampled.begin(), result.sampled.end(), of_this);
+      if (token == result.sampled.end()) return mismatch("no token of sequence ", slice.sequence);
+      if (token->position != slice.start + slice.count) {
+        return mismatch("sequence ", slice.sequence, " has a token at position ", token->position, ", expected ",
+                        slice.start + slice.count);
+      }
+      if (token->token < 0) return mismatch("sequence ", slice.sequence, " has token id ", token->token);
+    }
+    if (slice.score_begin < slice.score_end) {
+      ++scored;
+      const auto scores = std::find_if(result.targets.begin(), result.targets.end(), of_this);
+      if (scores == result.targets.end()) return mismatch("no target log-probabilities of sequence ", slice.sequence);
+      if (scores->start != slice.start || static_cast<int64_t>(scores->logprobs.size()) != slice.count) {
+        return mismatch("sequence ", slice.sequence, " has ", scores->logprobs.size(),
+                        " target log-probabilities from position ", scores->start, ", expected ", slice.count,
+                        " from ", slice.start);
+      }
+    }
+  }
+  if (result.sampled.size() != samples) return mismatch(result.sampled.size(), " tokens, expected ", samples);
+  if (result.targets.size() != scored) {
+    return mismatch(result.targets.size(), " lists of target log-probabilities, expected ", scored);
+  }
+  return absl::OkStatus();
+}
+
+SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const StepResult& result) {
+  SequenceEvent event{.sequence = slice.sequence};
+  const auto found = sequences_.find(slice.order);
+  if (found == sequences_.end()) return event;  // cancelled since
+  Sequence& sequence = *found->second;
+  const SequenceSpec& spec = sequence.spec();
+  const auto of_this = [&slice](const auto& entry) { return entry.sequence == slice.sequence; };
+  --sequence.slices_in_flight;
+  const bool running = sequence.state() != SequenceState::kPreempted;
+  if (running) {
+    CHECK_EQ(sequence.confirmed, slice.start);
+    sequence.confirmed += slice.count;
+  }
+  if (slice.score_begin < slice.score_end) {
+    const auto scores = std::find_if(result.targets.begin(), result.targets.end(), of_this);
+    const auto first = scores->logprobs.begin() + (slice.score_begin - slice.start);
+    event.scores.push_back({.sequence = slice.sequence,
+                            .start = static_cast<int32_t>(slice.score_begin),
+                            .logprobs = {first, first + (slice.score_end - slice.score_begin)}});
+    sequence.scored = slice.score_end;
+  }
+  if (slice.sample) {
+    const auto token = std::find_if(result.sampled.begin(), result.sampled.end(), of_this);
+    CHECK_EQ(slice.start + slice.count, sequence.tokens());
+    sequence.Append(token->token);
+    event.tokens.push_back(*token);
+    if (IsStop(spec, token->token)) {
+      event.finished = FinishReason::kStop;
+    } else if (Size(sequence.output()) == spec.max_new_tokens) {
+      event.finished = FinishReason::kLength;
+    } else if (sequence.state() == SequenceState::kPrefilling) {
+      sequence.MoveTo(SequenceState::kDecoding);
+    }
+  } else if (spec.max_new_tokens == 0 && slice.start + slice.count == Size(spec.prompt)) {
+    event.finished = FinishReason::kScored;
+  }
+  if (event.finished) {
+    Finish(sequence);
+  } else if (!running && sequence.slices_in_flight == 0) {
+    sequence.MoveTo(SequenceState::kWaiting);
+  }
+  return event;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,98 @@
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/schedule/scheduler.h"
+
+namespace stagecoach {
+
+absl::Status Scheduler::CheckIntegrity() const {
+  RETURN_IF_ERROR(blocks_.CheckIntegrity());
+  if (in_flight() > options_.micro_batches) {
+    return absl::InternalError(absl::StrCat(in_flight(), " micro-batches in flight of ", options_.micro_batches));
+  }
+  for (size_t i = 0; i < in_flight_.size(); ++i) {
+    if (in_flight_[i].number + in_flight_.size() - i != next_number_ || in_flight_[i].slices.empty()) {
+      return absl::InternalError(absl::StrCat("micro-batch ", in_flight_[i].number, " in flight is empty or out of order"));
+    }
+  }
+  if (running_.size() > static_cast<size_t>(options_.max_num_seqs)) {
+    return absl::InternalError(absl::StrCat(running_.size(), " sequences run of ", options_.max_num_seqs));
+  }
+  if (order_of_.size() != sequences_.size() || running_.size() + waiting_.size() != sequences_.size()) {
+    return absl::InternalError(absl::StrCat(sequences_.size(), " sequences, ", order_of_.size(), " ids, ", running_.size(),
+                                            " running, ", waiting_.size(), " waiting"));
+  }
+  std::set<BlockId> owned;
+  size_t in_tables = 0;
+  for (const auto& [order, sequence] : sequences_) {
+    const auto named = order_of_.find(sequence->spec().id);
+    if (sequence->order != order || named == order_of_.end() || named->second != order) {
+      return absl::InternalError(absl::StrCat("sequence ", sequence->spec().id, " is not found under its id"));
+    }
+    RETURN_IF_ERROR(CheckSequence(*sequence));
+    owned.insert(sequence->block_table.begin(), sequence->block_table.end());
+    in_tables += sequence->block_table.size();
+  }
+  if (owned.size() != in_tables || in_tables != static_cast<size_t>(blocks_.used())) {
+    return absl::InternalError(absl::StrCat(blocks_.used(), " blocks are used, tables list ", in_tables, ", of them ",
+                                            owned.size(), " different"));
+  }
+  for (const BlockId block : owned) {
+    if (blocks_.references(block) != 1) {
+      return absl::InternalError(absl::StrCat("block ", block, " has ", blocks_.references(block), " references"));
+    }
+  }
+  if (std::set<SequenceId>(frees_.begin(), frees_.end()).size() != frees_.size()) {
+    return absl::InternalError("a sequence is to be freed twice by one micro-batch");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
+  const auto violation = [&sequence](const auto&... detail) {
+    return absl::InternalError(absl::StrCat("sequence ", sequence.spec().id, " (", SequenceStateName(sequence.state()),
+                                            ", ", sequence.tokens(), " tokens, ", sequence.handed_out, " handed out, ",
+                                            sequence.confirmed, " confirmed): ", detail...));
+  };
+  const SequenceState state = sequence.state();
+  const bool runs = state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
+  if (running_.contains(sequence.order) != runs || waiting_.contains(sequence.order) == runs) {
+    return violation("is in the wrong queue");
+  }
+  int32_t slices = 0;
+  int64_t rows = 0;
+  bool contiguous = true;
+  for (const InFlight& micro_batch : in_flight_) {
+    for (const SliceInFlight& slice : micro_batch.slices) {
+      if (slice.order != sequence.order) continue;
+      contiguous = contiguous && (!runs || slice.start == sequence.confirmed + rows);
+      ++slices;
+      rows += slice.count;
+    }
+  }
+  if (slices != sequence.slices_in_flight) {
+    return violation("counts ", sequence.slices_in_flight, " slices in flight, there are ", slices);
+  }
+  if (!runs) {
+    if (sequence.handed_out != 0 || sequence.confirmed != 0 || !sequence.block_table.empty() || sequence.opened) {
+      return violation("holds ", sequence.block_table.size(), " blocks or is open on the stages");
+    }
+    if ((state == SequenceState::kPreempted) != (slices > 0)) return violation("has ", slices, " slices in flight");
+    return absl::OkStatus();
+  }
+  if (!contiguous || sequence.handed_out - sequence.confirmed != rows) {
+    return violation("has ", rows, contiguous ? " rows in flight" : " rows in flight, out of order");
+  }
+  if (!sequence.opened || sequence.handed_out == 0) return violation("is not open on the stages");
+  if (sequence.handed_out > sequence.tokens()) return violation("computes tokens nobody knows");
+  if (state == SequenceState::kDecoding && sequence.confirmed != sequence.tokens() - 1) {
+    return violation("has more than one row to compute");
+  }
+  if (static_cast<int64_t>(sequence.block_table.size()) != BlocksFor(sequence.handed_out)) {
+    return violation("has ", sequence.block_table.size(), " blocks, expected ", BlocksFor(sequence.handed_out));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach
