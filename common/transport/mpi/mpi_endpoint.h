@@ -20,23 +20,28 @@ bool StartedInMpiWorld();
 
 class MpiWorld {
  public:
-  // MPI_Init_thread. A process that fails before this must exit with a non-zero code, or its job hangs.
+  // MPI_Init_thread, at most once in a process. A process that fails before this must exit with a non-zero code, or its job hangs.
   static absl::StatusOr<std::unique_ptr<MpiWorld>> Init(int* argc, char*** argv);
-  ~MpiWorld();  // MPI_Finalize, unless aborted
+  ~MpiWorld();  // MPI_Finalize; Abort(1) after a gather that ran out of time, which MPI_Finalize would wait for
 
   int rank() const;
   int size() const;
 
   // Every rank's bytes (at most 64 KiB each) by rank, gathered with non-blocking collectives; kDeadlineExceeded names how long it waited.
+  // After an error of it the job can only be aborted.
   absl::StatusOr<std::vector<std::string>> AllGather(const std::string& mine, absl::Duration deadline);
 
-  std::unique_ptr<Endpoint> MakeEndpoint();  // one; the world must outlive it
+  // One at a time; the world must outlive it. Poll says kInvalidArgument for a frame longer than its receive (which stays open), and
+  // kUnavailable for what MPI reports beyond that, with MPI's own text. When it goes, sends under way get a second to complete.
+  std::unique_ptr<Endpoint> MakeEndpoint();
 
   // Ends the whole job: MPI_Abort with an exit code of 1 to 125. Does not return.
   [[noreturn]] void Abort(int exit_code);
 
  private:
-  MpiWorld() = default;
+  MpiWorld();
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace stagecoach

@@ -1,0 +1,250 @@
+#include "common/transport/mpi/mpi_endpoint.h"
+
+#include <climits>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/transport/mpi/mpi_calls.h"
+#include "common/transport/receive_slot.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kDrainUs = 1'000'000;
+
+int AsCount(size_t bytes) {
+  CHECK_LE(bytes, static_cast<size_t>(INT_MAX));
+  return static_cast<int>(bytes);
+}
+
+struct PostedReceive {
+  std::shared_ptr<ReceiveSlot> slot;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+// The receives of one channel and source. MPI matches messages of one source and tag to posted receives in posting order, but a later,
+// smaller one may complete first: frames are taken from the front only, which keeps their order.
+struct Lane {
+  Channel channel;
+  int source;
+  size_t max_bytes;
+  std::deque<PostedReceive> posted;
+  std::vector<std::shared_ptr<ReceiveSlot>> unposted;  // lent, or about to be posted again
+};
+
+struct PendingSend {
+  std::shared_ptr<const FrameBuffer> buffer;
+  MPI_Request request = MPI_REQUEST_NULL;
+  Channel channel;
+  int destination;
+  int64_t begin_us;
+};
+
+class MpiEndpoint : public Endpoint {
+ public:
+  MpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live)
+      : thread_(thread), rank_(rank), size_(size), live_(std::move(live)) {}
+  ~MpiEndpoint() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) override;
+  absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) override;
+  absl::StatusOr<std::optional<ReceivedFrame>> Poll() override;
+  bool SendsPending() const override {
+    thread_.Check();
+    return !sends_.empty();
+  }
+  EndpointCounters counters() const override { return counters_; }
+
+ private:
+  absl::Status Post(Lane* lane, std::shared_ptr<ReceiveSlot> slot);
+  absl::Status PostReturned();  // the receives whose leases have been dropped
+  // One MPI_Testsome over all sends and the front of every lane: one pass of MPI's progress engine however many there are.
+  absl::Status TestAll();
+  absl::Status FinishSend(PendingSend* send, int code);
+  absl::Status FinishReceive(Lane* lane, const MPI_Status& status, int code);
+  void CancelReceives();
+
+  const MpiThread thread_;
+  const int rank_;
+  const int size_;
+  const std::shared_ptr<bool> live_;
+  std::vector<Lane> lanes_;
+  std::deque<PendingSend> sends_;
+  std::deque<ReceivedFrame> arrived_;
+  EndpointCounters counters_;
+
+  // Scratch of TestAll, kept between calls.
+  std::vector<MPI_Request> requests_;
+  std::vector<int> indices_;
+  std::vector<MPI_Status> statuses_;
+};
+
+absl::Status MpiEndpoint::OpenReceive(Channel channel, int source, size_t max_bytes, int depth) {
+  thread_.Check();
+  if (source != kAnyRank && (source < 0 || source >= size_)) {
+    return absl::InvalidArgumentError(absl::StrCat("receive from rank ", source, ", expected 0 to ", size_ - 1));
+  }
+  if (depth < 1) return absl::InvalidArgumentError(absl::StrCat("receive depth is ", depth, ", expected at least 1"));
+  if (max_bytes > static_cast<size_t>(INT_MAX)) {
+    return absl::InvalidArgumentError(absl::StrCat("frames of channel ", ChannelName(channel), " may have ", max_bytes,
+                                                   " bytes, expected at most ", INT_MAX, ": use fewer rows in a micro-batch"));
+  }
+  for (const Lane& lane : lanes_) {
+    if (lane.channel == channel && (lane.source == source || lane.source == kAnyRank || source == kAnyRank)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("channel ", ChannelName(channel), " from rank ", source, " is open already (from rank ", lane.source, ")"));
+    }
+  }
+  Lane& lane = lanes_.emplace_back(Lane{channel, source, max_bytes, {}, {}});
+  for (int i = 0; i < depth; ++i) RETURN_IF_ERROR(Post(&lane, std::make_shared<ReceiveSlot>(max_bytes)));
+  return absl::OkStatus();
+}
+
+absl::Status MpiEndpoint::Post(Lane* lane, std::shared_ptr<ReceiveSlot> slot) {
+  PostedReceive receive{std::move(slot), MPI_REQUEST_NULL};
+  const int source = lane->source == kAnyRank ? MPI_ANY_SOURCE : lane->source;
+  RETURN_IF_ERROR(MpiStatus(MPI_Irecv(receive.slot->memory.data(), AsCount(lane->max_bytes), MPI_BYTE, source,
+                                      static_cast<int>(lane->channel), MPI_COMM_WORLD, &receive.request),
+                            absl::StrCat("posting a receive on channel ", ChannelName(lane->channel))));
+  lane->posted.push_back(std::move(receive));
+  return absl::OkStatus();
+}
+
+absl::Status MpiEndpoint::PostReturned() {
+  for (Lane& lane : lanes_) {
+    for (size_t i = 0; i < lane.unposted.size();) {
+      if (lane.unposted[i]->lent.load(std::memory_order_acquire)) {
+        ++i;
+        continue;
+      }
+      std::shared_ptr<ReceiveSlot> slot = std::move(lane.unposted[i]);
+      lane.unposted.erase(lane.unposted.begin() + static_cast<std::ptrdiff_t>(i));
+      RETURN_IF_ERROR(Post(&lane, std::move(slot)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MpiEndpoint::Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) {
+  thread_.Check();
+  if (destination < 0 || destination >= size_) {
+    return absl::InvalidArgumentError(absl::StrCat("send to rank ", destination, ", expected 0 to ", size_ - 1));
+  }
+  const absl::Span<const uint8_t> message = buffer->message();
+  PendingSend send{std::move(buffer), MPI_REQUEST_NULL, channel, destination, MonotonicUs()};
+  RETURN_IF_ERROR(MpiStatus(MPI_Isend(message.data(), AsCount(message.size()), MPI_BYTE, destination, static_cast<int>(channel),
+                                      MPI_COMM_WORLD, &send.request),
+                            absl::StrCat("sending on channel ", ChannelName(channel), " to rank ", destination)));
+  sends_.push_back(std::move(send));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<ReceivedFrame>> MpiEndpoint::Poll() {
+  thread_.Check();
+  RETURN_IF_ERROR(PostReturned());
+  RETURN_IF_ERROR(TestAll());
+  if (arrived_.empty()) return std::optional<ReceivedFrame>();
+  std::optional<ReceivedFrame> frame = std::move(arrived_.front());
+  arrived_.pop_front();
+  return frame;
+}
+
+absl::Status MpiEndpoint::TestAll() {
+  requests_.clear();
+  for (const PendingSend& send : sends_) requests_.push_back(send.request);
+  for (const Lane& lane : lanes_) requests_.push_back(lane.posted.empty() ? MPI_REQUEST_NULL : lane.posted.front().request);
+  if (requests_.empty()) return absl::OkStatus();
+  indices_.resize(requests_.size());
+  statuses_.resize(requests_.size());
+  int count = 0;
+  const int code = MPI_Testsome(AsCount(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return MpiStatus(code, "testing requests");
+  if (count == MPI_UNDEFINED) return absl::OkStatus();
+
+  absl::Status first_error;
+  for (int i = 0; i < count; ++i) {
+    const size_t index = static_cast<size_t>(indices_[i]);
+    const int one_code = code == MPI_ERR_IN_STATUS ? statuses_[i].MPI_ERROR : MPI_SUCCESS;
+    if (index < sends_.size()) {
+      first_error.Update(FinishSend(&sends_[index], one_code));
+    } else {
+      first_error.Update(FinishReceive(&lanes_[index - sends_.size()], statuses_[i], one_code));
+    }
+  }
+  std::erase_if(sends_, [](const PendingSend& send) { return send.buffer == nullptr; });
+  return first_error;
+}
+
+absl::Status MpiEndpoint::FinishSend(PendingSend* send, int code) {
+  ++counters_.frames_sent;
+  counters_.bytes_sent += send->buffer->message().size();
+  counters_.last_send_us = static_cast<uint64_t>(MonotonicUs() - send->begin_us);
+  counters_.send_us += counters_.last_send_us;
+  send->buffer = nullptr;
+  return MpiStatus(code, absl::StrCat("sending on channel ", ChannelName(send->channel), " to rank ", send->destination));
+}
+
+absl::Status MpiEndpoint::FinishReceive(Lane* lane, const MPI_Status& status, int code) {
+  std::shared_ptr<ReceiveSlot> slot = std::move(lane->posted.front().slot);
+  lane->posted.pop_front();
+  lane->unposted.push_back(slot);
+  if (code != MPI_SUCCESS) {
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    const std::string what = absl::StrCat("frame on channel ", ChannelName(lane->channel), " from rank ", status.MPI_SOURCE);
+    if (error_class != MPI_ERR_TRUNCATE) return MpiStatus(code, what);
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is too long, expected at most ", lane->max_bytes, " bytes: ", MpiText(code)));
+  }
+  int bytes = 0;
+  RETURN_IF_ERROR(MpiStatus(MPI_Get_count(&status, MPI_BYTE, &bytes), "reading a frame's length"));
+  ++counters_.frames_received;
+  counters_.bytes_received += static_cast<uint64_t>(bytes);
+  const absl::Span<const uint8_t> received(slot->memory.data(), static_cast<size_t>(bytes));
+  arrived_.emplace_back(lane->channel, status.MPI_SOURCE, received, Lend(std::move(slot)));
+  return absl::OkStatus();
+}
+
+void MpiEndpoint::CancelReceives() {
+  for (Lane& lane : lanes_) {
+    for (PostedReceive& receive : lane.posted) MPI_Cancel(&receive.request);
+  }
+  const int64_t deadline_us = MonotonicUs() + kDrainUs;
+  WaitLadder ladder;
+  for (Lane& lane : lanes_) {
+    for (PostedReceive& receive : lane.posted) {
+      int done = 0;
+      while (MPI_Test(&receive.request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0 && MonotonicUs() < deadline_us) ladder.Wait();
+      // A receive in the middle of a message cannot be cancelled: MPI may still write there, so the memory is never freed.
+      if (done == 0) new std::shared_ptr<ReceiveSlot>(std::move(receive.slot));
+    }
+  }
+}
+
+MpiEndpoint::~MpiEndpoint() {
+  thread_.Check();
+  const int64_t deadline_us = MonotonicUs() + kDrainUs;
+  WaitLadder ladder;
+  while (!sends_.empty() && MonotonicUs() < deadline_us) {
+    if (!TestAll().ok()) continue;  // the receiver of a frame that is thrown away here is nobody
+    ladder.Wait();
+  }
+  arrived_.clear();
+  // MPI may still read what it has not sent: those buffers are never freed.
+  for (PendingSend& send : sends_) new std::shared_ptr<const FrameBuffer>(std::move(send.buffer));
+  CancelReceives();
+  *live_ = false;
+}
+
+}  // namespace
+
+std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live) {
+  return std::make_unique<MpiEndpoint>(thread, rank, size, std::move(live));
+}
+
+}  // namespace stagecoach
