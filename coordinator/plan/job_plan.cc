@@ -63,22 +63,14 @@ std::map<std::string, int> StagesByHost(const std::vector<pb::Hello>& stages) {
   return count;
 }
 
-uint64_t WeightBytes(const ModelDescription& model, const pb::StageAssignment& stage) {
-  uint64_t bytes = 0;
-  for (const GgufTensor* tensor :
-       model.StageTensors(stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head())) {
-    bytes += tensor->bytes;
-  }
-  return bytes;
-}
-
 // Bytes each stage may use for its pool when the user does not say: its share of half of what the host has, less the weights.
 std::vector<uint64_t> PoolBudgets(const std::vector<pb::Hello>& hellos, const ModelDescription& model,
                                   const std::vector<pb::StageAssignment>& stages) {
   const std::map<std::string, int> by_host = StagesByHost(hellos);
   std::map<std::string, uint64_t> weights, available;
   for (size_t i = 0; i < stages.size(); ++i) {
-    weights[hellos[i].host()] += WeightBytes(model, stages[i]);
+    const pb::StageAssignment& stage = stages[i];
+    weights[hellos[i].host()] += StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
     uint64_t& least = available.try_emplace(hellos[i].host(), hellos[i].available_memory_bytes()).first->second;
     least = std::min<uint64_t>(least, hellos[i].available_memory_bytes());
   }
@@ -104,6 +96,10 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
     const uint64_t layers = plan->stages[i].last_layer() - plan->stages[i].first_layer();
     const uint64_t block_bytes = layers * job.block_tokens() * token_layer_bytes;
     const uint64_t budget = job.kv_cache_bytes() > 0 ? job.kv_cache_bytes() : budgets[i];
+    if (budget > hellos[i].available_memory_bytes()) {
+      return absl::ResourceExhaustedError(absl::StrCat("--kv-cache-memory is ", budget, " bytes, but stage ", i, " on ", hellos[i].host(),
+                                                       " has ", hellos[i].available_memory_bytes(), " bytes of memory available; give less"));
+    }
     if (budget < block_bytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("stage ", i, " on ", hellos[i].host(), " has ", budget, " bytes for its KV cache, but one block of ",

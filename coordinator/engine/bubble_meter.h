@@ -1,0 +1,45 @@
+#ifndef STAGECOACH_COORDINATOR_ENGINE_BUBBLE_METER_H_
+#define STAGECOACH_COORDINATOR_ENGINE_BUBBLE_METER_H_
+
+// How much of the stages' time was idle while there was work, beside the least that was possible for the same work.
+//
+// The floor replays the run in an ideal pipeline: every micro-batch takes on each stage the time that was measured there, a stage
+// works on one micro-batch at a time and in order, hops and the coordinator take no time, and a micro-batch enters as soon as the
+// result it waited for (the last one confirmed before it was submitted) is there. What is idle even then is owed to the
+// work itself: too few sequences, fill and drain, uneven stages. Pure; not thread-safe.
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/step/step.h"
+
+namespace stagecoach {
+
+class BubbleMeter {
+ public:
+  explicit BubbleMeter(int stages) : stage_free_us_(stages, 0), compute_us_(stages, 0), send_us_(stages, 0) {}
+
+  void Submitted(uint64_t number, int64_t now_us);
+  void Confirmed(const StepResult& result, int64_t now_us);
+
+  int64_t busy_us() const { return busy_us_; }                // with at least one micro-batch in flight
+  int64_t compute_us(int stage) const { return compute_us_[stage]; }
+  int64_t send_us(int stage) const { return send_us_[stage]; }
+  double Measured() const;  // 1 - sum of compute / (stages x busy time); 0 before any work
+  double Floor() const;     // the same of the ideal pipeline
+
+ private:
+  double BubbleOf(double span_us) const;
+
+  int64_t busy_since_us_ = 0;
+  int64_t busy_us_ = 0;
+  std::vector<double> stage_free_us_;          // ideal pipeline: when each stage is free again
+  std::map<uint64_t, double> ready_us_;        // ideal pipeline: when each micro-batch in flight could enter
+  double last_confirmed_us_ = 0;               // ideal pipeline: when the result confirmed last was there
+  std::vector<int64_t> compute_us_, send_us_;  // [stages], measured
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_ENGINE_BUBBLE_METER_H_

@@ -1,0 +1,187 @@
+#include "coordinator/engine/engine.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "coordinator/engine/engine_messages.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kAliveUs = 1000000;        // the front hears something at least this often
+constexpr int kIdleWaitMs = 250;             // while idle: heartbeats are read this often
+constexpr int64_t kShutdownUs = 5000000;
+
+pb::RequestFinished::Reason ReasonOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return pb::RequestFinished::REASON_STOP;
+    case FinishReason::kLength: return pb::RequestFinished::REASON_LENGTH;
+    case FinishReason::kCancelled: return pb::RequestFinished::REASON_CANCELLED;
+    case FinishReason::kScored: return pb::RequestFinished::REASON_SCORED;
+  }
+  return pb::RequestFinished::REASON_UNSPECIFIED;
+}
+
+SequenceSpec SpecOf(const pb::SubmitRequest& request, SequenceId id) {
+  SequenceSpec spec;
+  spec.id = id;
+  spec.prompt.assign(request.prompt().begin(), request.prompt().end());
+  spec.output.assign(request.output().begin(), request.output().end());
+  spec.sampling = FromProto(request.sampling());
+  spec.max_new_tokens = request.max_new_tokens();
+  spec.stop_tokens.assign(request.stop_tokens().begin(), request.stop_tokens().end());
+  spec.score_from = request.score_prompt() ? request.score_from() : -1;
+  return spec;
+}
+
+absl::Status CheckTokens(const google::protobuf::RepeatedField<int32_t>& tokens, int64_t vocab) {
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= vocab) {
+      return absl::InvalidArgumentError(absl::StrCat("token ", token, " is outside of the vocabulary of ", vocab, " tokens"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Engine::Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t vocab, EngineChannel* front, StepLog* step_log)
+    : pipeline_(pipeline), front_(front), step_log_(step_log), vocab_(vocab), scheduler_(options), bubble_(pipeline->stages()) {}
+
+absl::Status Engine::Step() {
+  RETURN_IF_ERROR(TakeMessages());
+  while (std::optional<MicroBatch> batch = scheduler_.Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
+  ASSIGN_OR_RETURN(const std::optional<StepResult> result, Await());
+  if (result.has_value()) return Publish(*result);
+  Rest();
+  if (MonotonicUs() - last_said_us_ < kAliveUs) return front_->Flush();
+  pb::EngineMessage alive;
+  alive.mutable_alive();
+  return Say(alive);
+}
+
+absl::Status Engine::TakeMessages() {
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> message, front_->Receive());
+    if (!message.has_value()) return absl::OkStatus();
+    ladder_.Progressed();
+    switch (message->body_case()) {
+      case pb::EngineMessage::kSubmit: RETURN_IF_ERROR(TakeRequest(message->submit())); break;
+      case pb::EngineMessage::kCancel: RETURN_IF_ERROR(CancelRequest(message->cancel().request())); break;
+      case pb::EngineMessage::kShutdown: shutting_down_ = true; return absl::OkStatus();
+      default: return absl::InvalidArgumentError(absl::StrCat("unexpected message ", static_cast<int>(message->body_case()), " from the front"));
+    }
+  }
+}
+
+absl::Status Engine::TakeRequest(const pb::SubmitRequest& request) {
+  if (sequence_of_.contains(request.request())) {
+    return absl::InvalidArgumentError(absl::StrCat("the front submitted request ", request.request(), " twice"));
+  }
+  const SequenceId id = next_sequence_++;
+  absl::Status status = CheckTokens(request.prompt(), vocab_);
+  if (status.ok()) status = CheckTokens(request.output(), vocab_);
+  if (status.ok()) status = scheduler_.Add(SpecOf(request, id));
+  if (absl::IsFailedPrecondition(status)) return Finish(request.request(), pb::RequestFinished::REASON_LENGTH, "");
+  if (!status.ok()) return Finish(request.request(), pb::RequestFinished::REASON_REJECTED, status.message());
+  request_of_[id] = request.request();
+  sequence_of_[request.request()] = id;
+  return absl::OkStatus();
+}
+
+absl::Status Engine::CancelRequest(RequestId request) {
+  const auto entry = sequence_of_.find(request);
+  if (entry == sequence_of_.end()) return absl::OkStatus();  // it finished while the message was on its way
+  RETURN_IF_ERROR(scheduler_.Cancel(entry->second));
+  return Finish(request, pb::RequestFinished::REASON_CANCELLED, "");
+}
+
+absl::Status Engine::Submit(MicroBatch batch) {
+  batch.number = next_number_++;
+  RETURN_IF_ERROR(pipeline_->Submit(batch));
+  bubble_.Submitted(batch.number, MonotonicUs());
+  in_flight_.push_back({std::move(batch), TraceUs()});
+  ladder_.Progressed();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<StepResult>> Engine::Await() { return pipeline_->Poll(); }
+
+absl::Status Engine::Publish(const StepResult& result) {
+  ladder_.Progressed();
+  bubble_.Confirmed(result, MonotonicUs());
+  if (in_flight_.empty()) return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
+  if (step_log_ != nullptr) step_log_->Write(in_flight_.front().batch, result, in_flight_.front().submit_us, TraceUs());
+  in_flight_.pop_front();
+  ASSIGN_OR_RETURN(const std::vector<SequenceEvent> events, scheduler_.Confirm(result));
+  for (const SequenceEvent& event : events) RETURN_IF_ERROR(PublishEvent(event));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::PublishEvent(const SequenceEvent& event) {
+  const auto entry = request_of_.find(event.sequence);
+  if (entry == request_of_.end()) return absl::OkStatus();  // cancelled
+  const RequestId request = entry->second;
+  if (!event.tokens.empty() || !event.scores.empty()) {
+    pb::EngineMessage message;
+    pb::TokenDelta* delta = message.mutable_tokens();
+    delta->set_request(request);
+    for (const SampledToken& token : event.tokens) *delta->add_tokens() = ToProto(token);
+    for (const TargetLogprobs& scores : event.scores) *delta->add_scores() = ToProto(scores);
+    RETURN_IF_ERROR(Say(message));
+  }
+  return event.finished.has_value() ? Finish(request, ReasonOf(*event.finished), "") : absl::OkStatus();
+}
+
+absl::Status Engine::Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error) {
+  if (const auto entry = sequence_of_.find(request); entry != sequence_of_.end()) {
+    request_of_.erase(entry->second);
+    sequence_of_.erase(entry);
+  }
+  pb::EngineMessage message;
+  pb::RequestFinished* finished = message.mutable_finished();
+  finished->set_request(request);
+  finished->set_reason(reason);
+  finished->set_error(std::string(error));
+  return Say(message);
+}
+
+absl::Status Engine::Say(const pb::EngineMessage& message) {
+  last_said_us_ = MonotonicUs();
+  return front_->Send(message);
+}
+
+// With work in flight the ladder; idle for a second, sleep on the front's socket: a request ends it at once.
+void Engine::Rest() {
+  if (!in_flight_.empty() || !ladder_.idle()) {
+    ladder_.Wait();
+    return;
+  }
+  pollfd descriptor{.fd = front_->descriptor(), .events = POLLIN, .revents = 0};
+  if (poll(&descriptor, 1, kIdleWaitMs) > 0) ladder_.Progressed();
+}
+
+absl::Status Engine::ShutDownStages() {
+  MicroBatch last;
+  last.shutdown = true;
+  RETURN_IF_ERROR(Submit(std::move(last)));
+  const int64_t deadline = MonotonicUs() + kShutdownUs;
+  while (!in_flight_.empty()) {
+    if (MonotonicUs() > deadline) return absl::DeadlineExceededError("the stages did not shut down within 5 s");
+    ASSIGN_OR_RETURN(const std::optional<StepResult> result, Await());
+    if (result.has_value()) {
+      in_flight_.pop_front();
+    } else {
+      ladder_.Wait();
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach

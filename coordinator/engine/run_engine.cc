@@ -1,0 +1,201 @@
+#include "coordinator/engine/run_engine.h"
+
+#include <poll.h>
+
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/model/model_description.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/pipeline/stage_pipeline.h"
+#include "coordinator/plan/job_plan.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kProgressUs = 100000;
+
+absl::StatusOr<pb::ConfigureJob> AwaitConfiguration(EngineChannel* front) {
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<pb::EngineMessage> message, front->Receive());
+    if (message.has_value()) {
+      if (message->has_configure()) return message->configure();
+      return absl::InvalidArgumentError("the front's first message is not the job's configuration");
+    }
+    pollfd descriptor{.fd = front->descriptor(), .events = POLLIN, .revents = 0};
+    poll(&descriptor, 1, 1000);
+  }
+}
+
+// After a relaunch the file must still be what the answers so far came from.
+absl::Status CheckUnchanged(const pb::ConfigureJob& job, const GgufFile& file) {
+  if (job.fingerprints_size() == 0) return absl::OkStatus();
+  bool same = job.fingerprints_size() == static_cast<int>(file.fingerprints().size());
+  for (int i = 0; same && i < job.fingerprints_size(); ++i) {
+    const FileFingerprint& now = file.fingerprints()[i];
+    same = now.size_bytes == job.fingerprints(i).size_bytes() && now.modified_ns == job.fingerprints(i).modified_ns() &&
+           now.header_hash == job.fingerprints(i).header_hash();
+  }
+  if (same) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("model file '", file.path(), "' changed while the job ran (was ", job.fingerprints(0).size_bytes(),
+                                          " bytes, is ", file.fingerprints()[0].size_bytes(),
+                                          "; modification time and header are compared too); start again with the file you want"));
+}
+
+SchedulerOptions SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan, Policy policy) {
+  SchedulerOptions options;
+  options.max_num_seqs = job.max_num_seqs();
+  options.max_num_batched_tokens = job.max_num_batched_tokens();
+  options.prefill_chunk = job.prefill_chunk();
+  options.policy = policy;
+  options.block_tokens = job.block_tokens();
+  options.blocks = plan.blocks;
+  options.context = plan.context;
+  options.micro_batches = plan.micro_batches;
+  options.max_open_tokens = plan.max_open_tokens;
+  return options;
+}
+
+class Job {
+ public:
+  Job(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* front)
+      : endpoint_(endpoint), stages_(hellos.begin() + 1, hellos.end()), front_(front) {}
+
+  absl::Status Run() {
+    ASSIGN_OR_RETURN(job_, AwaitConfiguration(front_));
+    RETURN_IF_ERROR(SetUp());
+    RETURN_IF_ERROR(AwaitStages());
+    RETURN_IF_ERROR(front_->Send(ReadyMessage()));
+    while (!engine_->shutting_down()) RETURN_IF_ERROR(engine_->Step());
+    RETURN_IF_ERROR(engine_->ShutDownStages());
+    RETURN_IF_ERROR(front_->Send(StatisticsMessage()));
+    while (front_->WritePending()) RETURN_IF_ERROR(front_->Flush());
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status SetUp() {
+    ASSIGN_OR_RETURN(model_, OpenModel(job_.model_path()));
+    RETURN_IF_ERROR(CheckUnchanged(job_, *model_->file));
+    ASSIGN_OR_RETURN(const Policy policy, ParsePolicy(job_.policy()));
+    std::random_device random;
+    const uint64_t run_id = (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
+    ASSIGN_OR_RETURN(plan_, PlanJob(job_, stages_, *model_, run_id));
+    const SchedulerOptions options = SchedulerOptionsOf(job_, plan_, policy);
+    RETURN_IF_ERROR(ValidateSchedulerOptions(options));
+    if (!job_.step_log().empty()) {
+      ASSIGN_OR_RETURN(step_log_, StepLog::Open(job_.step_log(), job_.step_log_append()));
+    }
+    const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
+    ASSIGN_OR_RETURN(pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
+                                                     static_cast<int64_t>(job_.stage_timeout_s() * 1e6)));
+    engine_ = std::make_unique<Engine>(pipeline_.get(), options, model_->hyper.vocab, front_, step_log_.get());
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitStages() {
+    WaitLadder ladder;
+    int64_t next_progress_us = 0;
+    while (!pipeline_->roster().AllReady()) {
+      ASSIGN_OR_RETURN(const std::optional<StepResult> unexpected, pipeline_->Poll());
+      if (unexpected.has_value()) return absl::InternalError("a result before any work was handed out");
+      if (const int64_t now = MonotonicUs(); now >= next_progress_us) {
+        next_progress_us = now + kProgressUs;
+        pb::EngineMessage message;
+        message.mutable_progress()->set_bytes_loaded(pipeline_->roster().bytes_loaded());
+        message.mutable_progress()->set_bytes_to_load(pipeline_->roster().bytes_to_load());
+        RETURN_IF_ERROR(front_->Send(message));
+      }
+      // The front may leave while the stages load; its requests wait in the socket until the job is ready.
+      pollfd descriptor{.fd = front_->descriptor(), .events = POLLRDHUP, .revents = 0};
+      if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0) return absl::UnavailableError("the front is gone");
+      ladder.Wait();
+    }
+    return absl::OkStatus();
+  }
+
+  void FillSummary(int stage, pb::StageSummary* out) const {
+    const StageRecord& record = pipeline_->roster().stage(stage);
+    const pb::StageAssignment& assignment = plan_.stages[stage];
+    out->set_stage(stage);
+    out->set_host(record.host);
+    out->set_pid(record.pid);
+    out->set_first_layer(assignment.first_layer());
+    out->set_last_layer(assignment.last_layer());
+    out->set_threads(assignment.threads());
+    out->set_isa(assignment.isa());
+    out->set_weight_bytes(record.ready.weight_bytes());
+    out->set_kv_bytes(record.ready.kv_bytes());
+    out->set_scratch_bytes(record.ready.scratch_bytes());
+    out->set_tensor_bytes_read(record.ready.tensor_bytes_read());
+    out->set_resident_bytes(std::max(record.ready.resident_bytes(), record.heartbeat.resident_bytes()));
+    const BubbleMeter& bubble = engine_->bubble();
+    const double busy_s = bubble.busy_us() * 1e-6;
+    out->set_compute_s(bubble.compute_us(stage) * 1e-6);
+    out->set_send_s(bubble.send_us(stage) * 1e-6);
+    out->set_wait_s(std::max(0.0, busy_s - out->compute_s()));
+    out->set_blocks_used_peak(engine_->scheduler().counters().blocks_used_peak);
+  }
+
+  pb::EngineMessage ReadyMessage() const {
+    pb::EngineMessage message;
+    pb::JobReady* ready = message.mutable_ready();
+    *ready->mutable_fingerprints() = plan_.stages[0].fingerprints();
+    ready->set_context(plan_.context);
+    ready->set_blocks(plan_.blocks);
+    ready->set_block_tokens(job_.block_tokens());
+    ready->set_micro_batches(plan_.micro_batches);
+    for (int stage = 0; stage < pipeline_->stages(); ++stage) FillSummary(stage, ready->add_stages());
+    return message;
+  }
+
+  pb::EngineMessage StatisticsMessage() const {
+    pb::EngineMessage message;
+    pb::JobStatistics* statistics = message.mutable_statistics();
+    for (int stage = 0; stage < pipeline_->stages(); ++stage) FillSummary(stage, statistics->add_stages());
+    const SchedulerCounters& counters = engine_->scheduler().counters();
+    statistics->set_micro_batches(counters.micro_batches);
+    statistics->set_prefill_rows(counters.prefill_rows);
+    statistics->set_decode_rows(counters.decode_rows);
+    statistics->set_preemptions(counters.preemptions);
+    statistics->set_busy_s(engine_->bubble().busy_us() * 1e-6);
+    statistics->set_bubble(engine_->bubble().Measured());
+    statistics->set_bubble_floor(engine_->bubble().Floor());
+    return message;
+  }
+
+  Endpoint* const endpoint_;
+  const std::vector<pb::Hello> stages_;
+  EngineChannel* const front_;
+  pb::ConfigureJob job_;
+  std::shared_ptr<const ModelDescription> model_;
+  JobPlan plan_;
+  std::unique_ptr<StepLog> step_log_;
+  std::unique_ptr<StagePipeline> pipeline_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace
+
+absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* front) {
+  absl::Status status = Job(endpoint, hellos, front).Run();
+  if (status.ok()) return status;
+  pb::EngineMessage message;
+  pb::JobFailed* failed = message.mutable_failed();
+  failed->set_lost(absl::IsUnavailable(status));
+  failed->set_code(static_cast<int>(status.code()));
+  failed->set_message(std::string(status.message()));
+  // Best effort: the front may be the one that is gone, and then its end of the socket tells all.
+  absl::Status sent = front->Send(message);
+  const int64_t deadline = MonotonicUs() + 1000000;
+  while (sent.ok() && front->WritePending() && MonotonicUs() < deadline) sent = front->Flush();
+  if (!sent.ok()) LogVerbose(absl::StrCat("could not tell the front: ", sent.message()));
+  return status;
+}
+
+}  // namespace stagecoach

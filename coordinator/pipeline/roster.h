@@ -1,0 +1,57 @@
+#ifndef STAGECOACH_COORDINATOR_PIPELINE_ROSTER_H_
+#define STAGECOACH_COORDINATOR_PIPELINE_ROSTER_H_
+
+// Who the stages are, what was last heard of each, and which one is lost. Pure: the time comes from the caller. Not
+// thread-safe.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/control.pb.h"
+#include "proto/telemetry.pb.h"
+
+namespace stagecoach {
+
+struct StageRecord {
+  std::string host;
+  int64_t pid = 0;
+  pb::Heartbeat heartbeat;  // the latest
+  pb::StageReady ready;     // set once is_ready
+  bool is_ready = false;
+  int64_t heard_us = 0;     // when anything last came from it
+};
+
+class Roster {
+ public:
+  static constexpr int64_t kSilenceUs = 6000000;  // a blip of a few seconds heals itself; a longer silence is a loss
+
+  // `hellos`: of the stages, by stage. progress_timeout_us: how long work may be in hand without any counter moving.
+  Roster(const std::vector<pb::Hello>& hellos, int64_t progress_timeout_us, int64_t now_us);
+
+  int stages() const { return static_cast<int>(records_.size()); }
+  const StageRecord& stage(int stage) const { return records_[stage]; }
+
+  void Heard(const pb::Heartbeat& heartbeat, int64_t now_us);
+  void Heard(const pb::StageReady& ready, int64_t now_us);
+  void ResultArrived(int64_t now_us);   // progress of the whole pipeline
+  void WorkHandedOut(int64_t now_us);   // the progress clock starts when the pipeline was idle before
+  bool AllReady() const;
+  uint64_t bytes_loaded() const;
+  uint64_t bytes_to_load() const;
+
+  // OK, or kUnavailable naming the lost stage, its host, process and for how long. `oldest`: the number of the oldest unconfirmed
+  // micro-batch, or -1 when there is none; loading counts as work in hand.
+  absl::Status CheckAlive(int64_t now_us, int64_t oldest) const;
+
+ private:
+  std::string Describe(int stage) const;
+  std::vector<StageRecord> records_;
+  const int64_t progress_timeout_us_;
+  int64_t moved_us_;  // when any counter last moved
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_PIPELINE_ROSTER_H_

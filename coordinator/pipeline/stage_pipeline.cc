@@ -1,0 +1,116 @@
+#include "coordinator/pipeline/stage_pipeline.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kCheckUs = 100000;  // how often the roster is searched for lost stages
+constexpr int64_t kIdleUs = 900000;   // after this long without traffic the stages' communication threads sleep long
+
+int RankOf(int stage) { return stage + 1; }
+
+}  // namespace
+
+StagePipeline::StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
+                             int64_t progress_timeout_us)
+    : endpoint_(endpoint),
+      limits_(limits),
+      roster_(hellos, progress_timeout_us, MonotonicUs()),
+      step_pool_(limits.MaxStepHeaderBytes(), 0),
+      control_pool_(kMaxSetupFrameBytes, 0) {}
+
+absl::StatusOr<std::unique_ptr<StagePipeline>> StagePipeline::Start(Endpoint* endpoint,
+                                                                    const std::vector<pb::StageAssignment>& assignments,
+                                                                    const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
+                                                                    int64_t progress_timeout_us) {
+  auto pipeline = std::unique_ptr<StagePipeline>(new StagePipeline(endpoint, hellos, limits, progress_timeout_us));
+  const int stages = pipeline->stages();
+  const int in_flight = assignments.front().in_flight();
+  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kResult, RankOf(stages - 1), limits.MaxResultFrameBytes(), in_flight + 1));
+  for (int stage = 0; stage < stages; ++stage) {
+    RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kTelemetry, RankOf(stage), kMaxTelemetryFrameBytes, 2));
+    std::shared_ptr<FrameBuffer> buffer = pipeline->control_pool_.Acquire();
+    RETURN_IF_ERROR(EncodeControl(/*run_id=*/0, assignments[stage], buffer.get()));
+    RETURN_IF_ERROR(endpoint->Send(Channel::kSetup, RankOf(stage), std::move(buffer)));
+  }
+  return pipeline;
+}
+
+absl::Status StagePipeline::Submit(const MicroBatch& batch) {
+  if (batch.number != next_submit_) {
+    return absl::InternalError(absl::StrCat("micro-batch ", batch.number, " submitted, expected ", next_submit_));
+  }
+  const int64_t now = MonotonicUs();
+  if (now - last_traffic_us_ > kIdleUs) RETURN_IF_ERROR(WakeStages());
+  last_traffic_us_ = now;
+  if (next_submit_ == next_result_) roster_.WorkHandedOut(now);
+  std::shared_ptr<FrameBuffer> buffer = step_pool_.Acquire();
+  RETURN_IF_ERROR(EncodeStep(limits_, StepFrame{.batch = batch}, buffer.get()));
+  RETURN_IF_ERROR(endpoint_->Send(Channel::kStep, RankOf(0), std::move(buffer)));
+  ++next_submit_;
+  return absl::OkStatus();
+}
+
+// The stages after the first would each sleep until the frame before them is done; an empty frame ends their sleeps at once.
+absl::Status StagePipeline::WakeStages() {
+  for (int stage = 1; stage < stages(); ++stage) {
+    std::shared_ptr<FrameBuffer> buffer = control_pool_.Acquire();
+    RETURN_IF_ERROR(EncodeControl(limits_.run_id, pb::Heartbeat(), buffer.get()));
+    RETURN_IF_ERROR(endpoint_->Send(Channel::kSetup, RankOf(stage), std::move(buffer)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint_->Poll());
+    if (!frame.has_value()) break;
+    if (frame->channel() == Channel::kTelemetry) {
+      RETURN_IF_ERROR(TakeTelemetry(*frame));
+      continue;
+    }
+    absl::StatusOr<StepResult> result = DecodeResult(limits_, frame->bytes(), next_result_);
+    if (!result.ok()) {
+      return absl::UnavailableError(absl::StrCat("the last stage sent a bad result frame: ", result.status().message()));
+    }
+    ++next_result_;
+    last_traffic_us_ = MonotonicUs();
+    roster_.ResultArrived(last_traffic_us_);
+    return std::optional<StepResult>(*std::move(result));
+  }
+  if (const int64_t now = MonotonicUs(); now >= next_check_us_) {
+    // A coordinator that was itself stopped for a while must hear the stages before it judges them.
+    const bool late = next_check_us_ > 0 && now - next_check_us_ > Roster::kSilenceUs / 2;
+    next_check_us_ = now + (late ? 2 * Roster::kSilenceUs / 6 : kCheckUs);
+    const bool working = next_result_ < next_submit_;
+    if (!late) RETURN_IF_ERROR(roster_.CheckAlive(now, working ? static_cast<int64_t>(next_result_) : -1));
+  }
+  return std::optional<StepResult>();
+}
+
+absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
+  ASSIGN_OR_RETURN(const ControlBody body, DecodeControl(limits_.run_id, frame.bytes()));
+  const int stage = frame.source() - 1;
+  const int64_t now = MonotonicUs();
+  if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&body); heartbeat != nullptr && heartbeat->stage() == stage) {
+    roster_.Heard(*heartbeat, now);
+  } else if (const auto* ready = std::get_if<pb::StageReady>(&body); ready != nullptr && ready->stage() == stage) {
+    roster_.Heard(*ready, now);
+  } else if (const auto* failure = std::get_if<pb::StageFailure>(&body); failure != nullptr && failure->stage() == stage) {
+    const absl::Status status(static_cast<absl::StatusCode>(failure->code()), failure->message());
+    // A damaged frame is the network's fault, not the stage's: a new job may do better.
+    if (roster_.AllReady() && absl::IsDataLoss(status)) return absl::UnavailableError(status.message());
+    return status.ok() ? absl::InternalError(absl::StrCat("stage ", stage, " failed without a reason")) : status;
+  } else {
+    return absl::InternalError(absl::StrCat("unexpected telemetry frame from stage ", stage));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach
