@@ -38,8 +38,8 @@ ActivationKind ActivationKindFor(TensorType weights);
 
 size_t PanelBytes(TensorType type, int64_t cols);
 
-// Activations of `rows` input vectors. Float form: x. Int8 form: q = round_to_even(x / scale), scale = max|x| / 127 over 32 (0 when all
-// are 0), sum = the sum of the 32 q.
+// Activations of `rows` input vectors. Float form: x. Int8 form: q = round_to_even(x / scale), scale = max|x| / 127 over 32 (0, and all q 0,
+// where that is no normal float), sum = the sum of the 32 q.
 struct Activations {
   const float* x = nullptr;       // [rows, x_stride]
   int64_t x_stride = 0;
@@ -87,7 +87,8 @@ struct Kernels {
   void (*matmul)(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 
   // out = x * rsqrt(mean(x^2) + eps) * weight. The sum of squares runs in double over 16 lanes (element i in lane i % 16, ascending),
-  // then lanes are added pairwise (0+8, 1+9, ..; then 4, 2, 1 apart). In place is allowed.
+  // then lanes are added pairwise (0+8, 1+9, ..; then 4, 2, 1 apart); 1 / sqrt in double, then two float products. In place is
+  // allowed.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
 
   // out[i] = silu(gate[i]) * up[i], silu(z) = z / (1 + exp(-z)). In place is allowed.
@@ -96,7 +97,8 @@ struct Kernels {
   // out[i] += in[i]
   void (*add)(const float* in, int64_t n, float* out);
 
-  // Rotates one head in place. cos and sin: [head_dim / 2]. halves: pairs (i, i + H/2), else (2i, 2i + 1).
+  // Rotates one head in place. cos and sin: [head_dim / 2]. halves: pairs (i, i + H/2), else (2i, 2i + 1). The pair (a, b) becomes
+  // fma(a, cos, -(b * sin)), fma(b, cos, a * sin).
   void (*rope)(float* head, const float* cos, const float* sin, int head_dim, bool halves);
 
   // Writes one position's K and V of one KV head into its tiles, at lane `position % 16`.
@@ -106,7 +108,7 @@ struct Kernels {
   // first limits[c] positions of the span (0: none, its state is untouched). The order: score = fma over H ascending; granule maximum; p
   // = exp(score - granule maximum); granule sum: 16 lanes (position % 16) ascending, then the pairwise tree; granule
   // acc[d] = fma(p, v[d], acc[d]) over positions ascending; then merged into the state with both factors exp(old max - new
-  // max), exp(granule max - new max).
+  // max), exp(granule max - new max): value = fma(value, old factor, granule value * granule factor).
   void (*attend)(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                  AttentionState state);
 

@@ -1,0 +1,87 @@
+#ifndef STAGECOACH_STAGE_WORKER_KERNELS_ISA_TABLES_H_
+#define STAGECOACH_STAGE_WORKER_KERNELS_ISA_TABLES_H_
+
+// What the instruction-set units of this directory give to select.cc, and what they share. Everything shared is compiled once, for
+// the baseline: an inline function here would be compiled with each unit's flags and the linker would keep any one of
+// the copies, perhaps one that the machine cannot run. For the same reason the units call no inline library functions.
+
+#include <cstdint>
+
+#include "stage_worker/kernels/kernels.h"
+
+namespace stagecoach {
+
+extern const Kernels kScalarKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512VnniKernels;
+
+// The pack_panel of every table: one layout for all instruction sets.
+void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel);
+
+// The pairwise tree over 16 lanes: 0+8, 1+9, ..; then 4, 2 and 1 apart.
+float TreeSum(const float lanes[16]);
+double TreeSum(const double lanes[16]);
+
+// The common ends of rms_norm and log_sum_exp: 1 / sqrt(mean + eps) from the lanes of the sum of squares, and log(sum) + max.
+float RmsFactor(const double lanes[16], int64_t n, float eps);
+float LogOfLanes(const double lanes[16], float max);
+
+inline constexpr int kMaxTileColumns = 8;
+
+// One tile of a matrix product: `columns` activation rows (a parameter of the function) from `column` on, times one or more
+// panels that lie behind each other.
+struct MatmulTile {
+  const uint8_t* panels;
+  int64_t panel_bytes;
+  int64_t cols;
+  const Activations* in;
+  int64_t column;
+  float* out;  // of the first panel and column
+  int64_t out_stride;
+};
+using MatmulTileFn = void (*)(const MatmulTile& tile);
+
+// The tiles of one weight type, by number of columns 1 .. max_columns (entry 0 is unused): `wide` takes panels_wide[columns] panels
+// at once, `single` one.
+struct MatmulTiles {
+  int max_columns;
+  int panels_wide[kMaxTileColumns + 1];
+  MatmulTileFn wide[kMaxTileColumns + 1];
+  MatmulTileFn single[kMaxTileColumns + 1];
+};
+
+// A matmul by tiles. The panels go in groups that stay in the second-level cache while all columns pass by.
+void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
+                   int64_t out_stride);
+
+// One tile of attend: columns that see at least one position each.
+struct AttendTile {
+  const AttentionSpan* span;
+  const float* q[kMaxTileColumns];
+  int32_t limits[kMaxTileColumns];
+  float* max[kMaxTileColumns];
+  float* sum[kMaxTileColumns];
+  float* acc[kMaxTileColumns];
+};
+using AttendTileFn = void (*)(const AttendTile& tile);
+
+// The tiles of one KV type, by number of columns 1 .. max_columns.
+struct AttendTiles {
+  int max_columns;
+  AttendTileFn tile[kMaxTileColumns + 1];
+};
+
+// An attend by tiles: leaves out the columns that see nothing.
+void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits,
+                   int columns, AttentionState state);
+
+// The merge of a granule into a column's running state: sets *max and *sum, and gives the factors that acc takes
+// (acc = fma(acc, old_factor, granule_acc * new_factor)).
+struct MergeFactors {
+  float old_factor, new_factor;
+};
+MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_KERNELS_ISA_TABLES_H_

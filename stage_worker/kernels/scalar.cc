@@ -1,0 +1,258 @@
+// The scalar twin of every kernel: it defines what the vectorised units compute, to the bit.
+
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/kernels.h"
+
+namespace stagecoach {
+
+float TreeSum(const float lanes[16]) {
+  float sum[8];
+  for (int i = 0; i < 8; ++i) sum[i] = lanes[i] + lanes[i + 8];
+  for (int width = 4; width >= 1; width /= 2) {
+    for (int i = 0; i < width; ++i) sum[i] += sum[i + width];
+  }
+  return sum[0];
+}
+
+double TreeSum(const double lanes[16]) {
+  double sum[8];
+  for (int i = 0; i < 8; ++i) sum[i] = lanes[i] + lanes[i + 8];
+  for (int width = 4; width >= 1; width /= 2) {
+    for (int i = 0; i < width; ++i) sum[i] += sum[i + width];
+  }
+  return sum[0];
+}
+
+float RmsFactor(const double lanes[16], int64_t n, float eps) {
+  const double mean = TreeSum(lanes) / static_cast<double>(n);
+  return static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(eps)));
+}
+
+float LogOfLanes(const double lanes[16], float max) { return FixedLog(static_cast<float>(TreeSum(lanes))) + max; }
+
+MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum) {
+  const float merged = *max > granule_max ? *max : granule_max;
+  const MergeFactors factors = {FixedExp(*max - merged), FixedExp(granule_max - merged)};
+  *sum = std::fma(*sum, factors.old_factor, granule_sum * factors.new_factor);
+  *max = merged;
+  return factors;
+}
+
+namespace {
+
+constexpr int kLanes = kPanelRows;
+constexpr int kScalarColumns = 8;  // columns that share the decoding of a weight
+constexpr int kQ8Block = 32;
+constexpr int64_t kQ8BlockBytes = kPanelRows * (2 + kQ8Block);
+
+float LoadFloat(const uint8_t* p) {
+  float value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+uint16_t LoadU16(const uint8_t* p) {
+  uint16_t value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+// The 16 weights of column k of a panel.
+void DecodeWeights(TensorType type, const uint8_t* panel, int64_t k, float* w) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (type == TensorType::kF32) {
+      w[lane] = LoadFloat(panel + (k * kLanes + lane) * 4);
+    } else {
+      const uint16_t bits = LoadU16(panel + ((k / 2 * kLanes + lane) * 2 + k % 2) * 2);
+      w[lane] = type == TensorType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
+    }
+  }
+}
+
+void FloatTile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns, float* out,
+               int64_t out_stride) {
+  float acc[kScalarColumns][kLanes] = {};
+  for (int64_t k = 0; k < weights.cols; ++k) {
+    float w[kLanes];
+    DecodeWeights(weights.type, panel, k, w);
+    for (int c = 0; c < columns; ++c) {
+      const float x = in.x[(column + c) * in.x_stride + k];
+      for (int lane = 0; lane < kLanes; ++lane) acc[c][lane] = std::fma(w[lane], x, acc[c][lane]);
+    }
+  }
+  for (int c = 0; c < columns; ++c) std::memcpy(out + c * out_stride, acc[c], sizeof(acc[c]));
+}
+
+void Q8Tile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns, float* out,
+            int64_t out_stride) {
+  float acc[kScalarColumns][kLanes] = {};
+  const int64_t blocks = weights.cols / kQ8Block;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const uint8_t* block = panel + b * kQ8BlockBytes;
+    const uint8_t* groups = block + 2 * kLanes;
+    for (int c = 0; c < columns; ++c) {
+      const int8_t* q = in.q + (column + c) * weights.cols + b * kQ8Block;
+      const float x_scale = in.scales[(column + c) * blocks + b];
+      int32_t sums[kLanes] = {};
+      for (int k = 0; k < kQ8Block; ++k) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+          sums[lane] += (groups[(k / 4 * kLanes + lane) * 4 + k % 4] - 128) * q[k];
+        }
+      }
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const float scale = HalfToFloat(LoadU16(block + 2 * lane)) * x_scale;
+        acc[c][lane] = std::fma(static_cast<float>(sums[lane]), scale, acc[c][lane]);
+      }
+    }
+  }
+  for (int c = 0; c < columns; ++c) std::memcpy(out + c * out_stride, acc[c], sizeof(acc[c]));
+}
+
+void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+  const size_t panel_bytes = PanelBytes(weights.type, weights.cols);
+  for (int64_t p = 0; p < weights.panels; ++p) {
+    const uint8_t* panel = weights.data + p * panel_bytes;
+    for (int column = 0; column < columns; column += kScalarColumns) {
+      const int count = columns - column < kScalarColumns ? columns - column : kScalarColumns;
+      float* tile = out + column * out_stride + p * kPanelRows;
+      const auto body = weights.type == TensorType::kQ8_0 ? Q8Tile : FloatTile;
+      body(weights, panel, in, column, count, tile, out_stride);
+    }
+  }
+}
+
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* sums) {
+  for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
+    const float* in = x + b * kActivationGroup;
+    float largest = 0.0f;
+    for (int i = 0; i < kActivationGroup; ++i) largest = std::fabs(in[i]) > largest ? std::fabs(in[i]) : largest;
+    // A scale that is not a normal number has lost bits and could give values beyond 127: such a group is zero.
+    const float scale = largest / 127.0f < FLT_MIN ? 0.0f : largest / 127.0f;
+    int32_t sum = 0;
+    for (int i = 0; i < kActivationGroup; ++i) {
+      // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the low bits.
+      const float shifted = (scale == 0.0f ? 0.0f : in[i] / scale) + 12582912.0f;
+      const int8_t value = static_cast<int8_t>(std::bit_cast<uint32_t>(shifted) & 0xffu);
+      q[b * kActivationGroup + i] = value;
+      sum += value;
+    }
+    scales[b] = scale;
+    sums[b] = sum;
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  double lanes[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i % kLanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  const float factor = RmsFactor(lanes, n, eps);
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * factor * weight[i];
+}
+
+void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = gate[i] / (1.0f + FixedExp(-gate[i])) * up[i];
+}
+
+void Add(const float* in, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void Rope(float* head, const float* cos, const float* sin, int head_dim, bool halves) {
+  const int half = head_dim / 2;
+  for (int i = 0; i < half; ++i) {
+    float* a = halves ? head + i : head + 2 * i;
+    float* b = halves ? head + i + half : head + 2 * i + 1;
+    const float x = *a, y = *b;
+    *a = std::fma(x, cos[i], -(y * sin[i]));
+    *b = std::fma(y, cos[i], x * sin[i]);
+  }
+}
+
+void StoreElement(KvType type, float value, int64_t index, uint8_t* tile) {
+  if (type == KvType::kF32) {
+    std::memcpy(tile + index * 4, &value, 4);
+  } else {
+    const uint16_t bits = type == KvType::kF16 ? FloatToHalf(value) : FloatToBf16(value);
+    std::memcpy(tile + index * 2, &bits, 2);
+  }
+}
+
+float LoadElement(KvType type, const uint8_t* tile, int64_t index) {
+  if (type == KvType::kF32) return LoadFloat(tile + index * 4);
+  const uint16_t bits = LoadU16(tile + index * 2);
+  return type == KvType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
+}
+
+void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile, uint8_t* v_tile) {
+  for (int d = 0; d < head_dim; ++d) StoreElement(type, k[d], d * kTilePositions + lane, k_tile);
+  for (int d = 0; d < head_dim; ++d) StoreElement(type, v[d], lane * head_dim + d, v_tile);
+}
+
+void AttendColumn(const AttentionSpan& span, const float* q, int limit, float* max, float* sum, float* acc) {
+  float p[kAttentionGranule];
+  float granule_max = -std::numeric_limits<float>::infinity();
+  for (int j = 0; j < limit; ++j) {
+    const uint8_t* tile = span.k_tiles[j / kTilePositions];
+    float score = 0.0f;
+    for (int d = 0; d < span.head_dim; ++d) {
+      score = std::fma(LoadElement(span.type, tile, d * kTilePositions + j % kTilePositions), q[d], score);
+    }
+    p[j] = score;
+    granule_max = score > granule_max ? score : granule_max;
+  }
+  granule_max += 0.0f;  // makes a negative zero positive: which zero is the maximum depends on the order
+  float lanes[kLanes] = {};
+  for (int j = 0; j < limit; ++j) {
+    p[j] = FixedExp(p[j] - granule_max);
+    lanes[j % kLanes] += p[j];
+  }
+  const MergeFactors factors = MergeGranule(granule_max, TreeSum(lanes), max, sum);
+  for (int d = 0; d < span.head_dim; ++d) {
+    float granule_acc = 0.0f;
+    for (int j = 0; j < limit; ++j) {
+      const uint8_t* tile = span.v_tiles[j / kTilePositions];
+      granule_acc = std::fma(p[j], LoadElement(span.type, tile, j % kTilePositions * span.head_dim + d), granule_acc);
+    }
+    acc[d] = std::fma(acc[d], factors.old_factor, granule_acc * factors.new_factor);
+  }
+}
+
+void Attend(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+            AttentionState state) {
+  for (int c = 0; c < columns; ++c) {
+    if (limits[c] <= 0) continue;
+    AttendColumn(span, q + c * q_stride, limits[c], state.max + c, state.sum + c, state.acc + static_cast<int64_t>(c) * span.head_dim);
+  }
+}
+
+float LogSumExp(const float* x, int64_t n) {
+  float max = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < n; ++i) max = x[i] > max ? x[i] : max;
+  if (max == -std::numeric_limits<float>::infinity()) return max;
+  double lanes[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i % kLanes] += static_cast<double>(FixedExp(x[i] - max));
+  return LogOfLanes(lanes, max);
+}
+
+}  // namespace
+
+const Kernels kScalarKernels = {
+    .isa = "scalar",
+    .pack_panel = PackPanel,
+    .quantize_row = QuantizeRowInt8,
+    .matmul = Matmul,
+    .rms_norm = RmsNorm,
+    .swiglu = Swiglu,
+    .add = Add,
+    .rope = Rope,
+    .store_kv = StoreKv,
+    .attend = Attend,
+    .log_sum_exp = LogSumExp,
+};
+
+}  // namespace stagecoach

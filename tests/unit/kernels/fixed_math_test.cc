@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "common/base/counter_rng.h"
+#include "gtest/gtest.h"
+#include "stage_worker/kernels/kernels.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The distance of `found` from the exact value, in units of the last place of a float of that size.
+double UlpError(float found, double exact) {
+  const double unit = std::ldexp(1.0, std::max(std::ilogb(std::fabs(exact)), -126) - 23);
+  return std::fabs(static_cast<double>(found) - exact) / unit;
+}
+
+TEST(FixedExp, StaysWithinTwoUnitsOfTheLastPlace) {
+  double worst = 0;
+  for (uint64_t i = 0; i < 400000; ++i) {
+    const float x = static_cast<float>(-103.0 + 191.7 * UniformAt(1, i));
+    worst = std::max(worst, UlpError(FixedExp(x), std::exp(static_cast<double>(x))));
+  }
+  EXPECT_LE(worst, 2.0);
+}
+
+TEST(FixedExp, HasTheLimitsOfTheFunction) {
+  EXPECT_EQ(FixedExp(-kInfinity), 0.0f);
+  EXPECT_EQ(FixedExp(-1e30f), 0.0f);
+  EXPECT_EQ(FixedExp(0.0f), 1.0f);
+  EXPECT_EQ(FixedExp(-0.0f), 1.0f);
+  EXPECT_EQ(FixedExp(89.0f), kInfinity);
+  EXPECT_EQ(FixedExp(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(FixedExp(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_GT(FixedExp(-103.0f), 0.0f);
+}
+
+TEST(FixedLog, StaysWithinTwoUnitsOfTheLastPlaceForAllPositiveFloats) {
+  double worst = 0;
+  for (uint64_t i = 0; i < 400000; ++i) {
+    const uint32_t bits = 1 + static_cast<uint32_t>(UniformAt(2, i) * (0x7f800000 - 1));
+    const float x = std::bit_cast<float>(bits);
+    worst = std::max(worst, UlpError(FixedLog(x), std::log(static_cast<double>(x))));
+  }
+  for (uint64_t i = 0; i < 100000; ++i) {  // near one, where the result is small
+    const float x = static_cast<float>(0.5 + UniformAt(3, i));
+    if (x != 1.0f) worst = std::max(worst, UlpError(FixedLog(x), std::log(static_cast<double>(x))));
+  }
+  EXPECT_LE(worst, 2.0);
+}
+
+TEST(FixedLog, HasTheLimitsOfTheFunction) {
+  EXPECT_EQ(FixedLog(1.0f), 0.0f);
+  EXPECT_EQ(FixedLog(0.0f), -kInfinity);
+  EXPECT_EQ(FixedLog(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(FixedLog(-1.0f)));
+  EXPECT_TRUE(std::isnan(FixedLog(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(FixedSinCos, IsExactToTwelveDigitsForAnglesUpToAMillion) {
+  double worst = 0;
+  for (uint64_t i = 0; i < 200000; ++i) {
+    // All magnitudes: a third of the angles is below one.
+    const double angle = (UniformAt(4, i) < 0.5 ? 1 : -1) * std::exp(std::log(1e-6) + std::log(1e12) * UniformAt(5, i));
+    double sin, cos;
+    FixedSinCos(angle, &sin, &cos);
+    worst = std::max({worst, std::fabs(sin - std::sin(angle)), std::fabs(cos - std::cos(angle))});
+  }
+  EXPECT_LE(worst, 1e-15);
+  for (int position = 0; position <= 1000000; position += 97) {  // whole angles: the highest frequency of RoPE
+    double sin, cos;
+    FixedSinCos(position, &sin, &cos);
+    ASSERT_NEAR(sin, std::sin(position), 1e-15) << position;
+    ASSERT_NEAR(cos, std::cos(position), 1e-15) << position;
+  }
+}
+
+TEST(FixedPow, GivesTheFrequenciesOfRope) {
+  for (double base : {10000.0, 500000.0, 1e6, 1e7}) {
+    EXPECT_EQ(FixedPow(base, 0.0), 1.0);
+    for (int i = 0; i < 64; ++i) {
+      const double exact = std::pow(base, -2.0 * i / 128);
+      ASSERT_NEAR(FixedPow(base, -2.0 * i / 128) / exact, 1.0, 4e-15) << base << " " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
