@@ -128,18 +128,6 @@ absl::StatusOr<TokenId> ReadTokenId(const GgufMetadata& metadata, absl::string_v
   return static_cast<TokenId>(id);
 }
 
-// Whether a token is read as part of plain text because merges lead to it.
-bool IsMergedWord(const Vocabulary& vocabulary, TokenId token) {
-  const std::string& text = vocabulary.texts[token];
-  if (vocabulary.types[token] != TokenType::kNormal) return false;
-  return std::any_of(vocabulary.merges.begin(), vocabulary.merges.end(), [&text](const std::string& merge) {
-    if (merge.size() != text.size() + 1) return false;
-    const size_t space = merge.find(' ', 1);
-    return text.compare(0, space, merge, 0, space) == 0 &&
-           text.compare(space, std::string::npos, merge, space + 1, std::string::npos) == 0;
-  });
-}
-
 absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   std::vector<TokenId>& ends = vocabulary->end_of_generation;
   for (const char* key : {kEosKey, kEotKey, kEomKey}) {
@@ -147,10 +135,9 @@ absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocab
     if (id != kNoToken) ends.push_back(id);
   }
   for (size_t i = 0; i < vocabulary->texts.size(); ++i) {
-    const TokenId id = static_cast<TokenId>(i);
-    const bool named =
-        std::find(std::begin(kEndTexts), std::end(kEndTexts), vocabulary->texts[i]) != std::end(kEndTexts);
-    if (named && !IsMergedWord(*vocabulary, id)) ends.push_back(id);
+    const absl::string_view text = vocabulary->texts[i];
+    const bool named = std::find(std::begin(kEndTexts), std::end(kEndTexts), text) != std::end(kEndTexts);
+    if (named) ends.push_back(static_cast<TokenId>(i));
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());

@@ -43,8 +43,8 @@ struct Vocabulary {
   bool add_space_prefix = false;
 
   // The tokens that end a generation, ascending: eos, eot and eom, and every token with a text known for that purpose,
-  // such as <|im_end|>, whatever its type. Not such a text that is an ordinary word of the vocabulary, that is, a
-  // normal token that byte-pair merges produce: Qwen has </s> as a piece of HTML.
+  // such as <|im_end|>, whatever its type: no pre-tokenizer leaves such a text in one piece, so none is an ordinary
+  // word.
   std::vector<TokenId> end_of_generation;
 };
 
