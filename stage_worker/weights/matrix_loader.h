@@ -1,0 +1,53 @@
+#ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_MATRIX_LOADER_H_
+#define STAGECOACH_STAGE_WORKER_WEIGHTS_MATRIX_LOADER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/gguf/gguf_file.h"
+#include "stage_worker/exec/page_memory.h"
+#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/weights/packed_matrix.h"
+
+namespace stagecoach {
+
+// Collects the matrices of a stage, then reads and packs them all in parallel. Used by one thread.
+class MatrixLoader {
+ public:
+  MatrixLoader(const GgufFile& file, const Kernels& kernels) : file_(file), kernels_(kernels) {}
+
+  // Rows [first_row, first_row + rows) of a tensor as a matrix of their own; `out` is complete after Load.
+  absl::Status Add(const GgufTensor& tensor, int64_t first_row, int64_t rows, PackedMatrix* out);
+
+  // Reads and packs everything added, on `threads` threads, into the memory it returns. Adds the bytes it has read to `bytes_loaded`.
+  absl::StatusOr<PageMemory> Load(int threads, std::atomic<uint64_t>* bytes_loaded);
+
+ private:
+  struct Matrix {
+    const GgufTensor* tensor;
+    int64_t first_row;
+    size_t offset;  // in the memory
+    PackedMatrix* out;
+  };
+  // A run of panels that is read with one call.
+  struct Piece {
+    size_t matrix;
+    int64_t first_panel;
+    int64_t panels;
+  };
+  std::vector<Piece> CutIntoPieces() const;
+  absl::Status LoadPiece(const Piece& piece, std::vector<uint8_t>* raw, uint8_t* memory,
+                         std::atomic<uint64_t>* bytes_loaded) const;
+
+  const GgufFile& file_;
+  const Kernels& kernels_;
+  std::vector<Matrix> matrices_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_WEIGHTS_MATRIX_LOADER_H_

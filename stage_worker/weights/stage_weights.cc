@@ -1,0 +1,139 @@
+#include "stage_worker/weights/stage_weights.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/quant/tensor_type.h"
+#include "stage_worker/weights/matrix_loader.h"
+
+namespace stagecoach {
+namespace {
+
+// Walks the tensors of a stage: reads vectors at once and lists matrices for the parallel pass.
+class StageReader {
+ public:
+  StageReader(const ModelDescription& model, const Kernels& kernels, std::atomic<uint64_t>* bytes_loaded)
+      : model_(model), bytes_loaded_(bytes_loaded), matrices_(*model.file, kernels) {}
+
+  absl::Status Vector(const GgufTensor* tensor, std::vector<float>* out) {
+    if (tensor == nullptr) return absl::OkStatus();
+    std::vector<uint8_t> raw(tensor->bytes);
+    RETURN_IF_ERROR(model_.file->Read(*tensor, 0, absl::MakeSpan(raw)));
+    out->resize(static_cast<size_t>(tensor->cols()));
+    DequantizeRow(static_cast<TensorType>(tensor->type_id), raw.data(), tensor->cols(), out->data());
+    bytes_loaded_->fetch_add(raw.size(), std::memory_order_relaxed);
+    vector_bytes_ += out->size() * sizeof(float);
+    return absl::OkStatus();
+  }
+
+  absl::Status Matrix(const GgufTensor* tensor, PackedMatrix* out) {
+    return matrices_.Add(*tensor, 0, tensor->rows(), out);
+  }
+
+  absl::Status Qkv(const LayerTensors& tensors, LayerWeights* layer) {
+    if (tensors.attn_qkv == nullptr) {
+      RETURN_IF_ERROR(Matrix(tensors.attn_q, &layer->q));
+      RETURN_IF_ERROR(Matrix(tensors.attn_k, &layer->k));
+      RETURN_IF_ERROR(Matrix(tensors.attn_v, &layer->v));
+    } else {
+      const int64_t q = model_.hyper.q_width(), kv = model_.hyper.kv_width();
+      RETURN_IF_ERROR(matrices_.Add(*tensors.attn_qkv, 0, q, &layer->q));
+      RETURN_IF_ERROR(matrices_.Add(*tensors.attn_qkv, q, kv, &layer->k));
+      RETURN_IF_ERROR(matrices_.Add(*tensors.attn_qkv, q + kv, kv, &layer->v));
+    }
+    return QkvBiases(tensors, layer);
+  }
+
+  absl::Status Layer(const LayerTensors& tensors, LayerWeights* layer) {
+    RETURN_IF_ERROR(Vector(tensors.attn_norm, &layer->attn_norm));
+    RETURN_IF_ERROR(Qkv(tensors, layer));
+    RETURN_IF_ERROR(Vector(tensors.attn_q_norm, &layer->q_norm));
+    RETURN_IF_ERROR(Vector(tensors.attn_k_norm, &layer->k_norm));
+    RETURN_IF_ERROR(Matrix(tensors.attn_output, &layer->attn_output));
+    RETURN_IF_ERROR(Vector(tensors.attn_output_bias, &layer->attn_output_bias));
+    RETURN_IF_ERROR(Vector(tensors.ffn_norm, &layer->ffn_norm));
+    RETURN_IF_ERROR(Matrix(tensors.ffn_gate, &layer->gate));
+    RETURN_IF_ERROR(Matrix(tensors.ffn_up, &layer->up));
+    RETURN_IF_ERROR(Matrix(tensors.ffn_down, &layer->down));
+    RETURN_IF_ERROR(Vector(tensors.ffn_gate_bias, &layer->gate_bias));
+    RETURN_IF_ERROR(Vector(tensors.ffn_up_bias, &layer->up_bias));
+    return Vector(tensors.ffn_down_bias, &layer->down_bias);
+  }
+
+  // Panels and vectors into `weights`.
+  absl::Status Finish(int threads, StageWeights* weights) {
+    ASSIGN_OR_RETURN(weights->panels, matrices_.Load(threads, bytes_loaded_));
+    weights->vector_bytes = vector_bytes_;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status QkvBiases(const LayerTensors& tensors, LayerWeights* layer) {
+    if (tensors.attn_qkv_bias == nullptr) {
+      RETURN_IF_ERROR(Vector(tensors.attn_q_bias, &layer->q_bias));
+      RETURN_IF_ERROR(Vector(tensors.attn_k_bias, &layer->k_bias));
+      return Vector(tensors.attn_v_bias, &layer->v_bias);
+    }
+    std::vector<float> fused;
+    RETURN_IF_ERROR(Vector(tensors.attn_qkv_bias, &fused));
+    const auto k = fused.begin() + model_.hyper.q_width(), v = k + model_.hyper.kv_width();
+    layer->q_bias.assign(fused.begin(), k);
+    layer->k_bias.assign(k, v);
+    layer->v_bias.assign(v, fused.end());
+    return absl::OkStatus();
+  }
+
+  const ModelDescription& model_;
+  std::atomic<uint64_t>* const bytes_loaded_;
+  MatrixLoader matrices_;
+  uint64_t vector_bytes_ = 0;
+};
+
+absl::Status CheckRopeFreqs(const ModelDescription& model, const std::vector<float>& rope_freqs) {
+  for (size_t i = 0; i < rope_freqs.size(); ++i) {
+    if (std::isfinite(rope_freqs[i]) && rope_freqs[i] > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("'", model.file->path(), "': tensor '", model.rope_freqs->name, "' element ", i,
+                                                   " is ", rope_freqs[i], ", expected a positive number"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
+                                              const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
+                                              std::atomic<uint64_t>* bytes_loaded) {
+  CHECK(0 <= request.first_layer && request.first_layer < request.last_layer && request.last_layer <= model.hyper.layers);
+  uint64_t total = 0;
+  for (const GgufTensor* tensor :
+       model.StageTensors(request.first_layer, request.last_layer, request.owns_embedding, request.owns_head)) {
+    total += tensor->bytes;
+  }
+  bytes_loaded->store(0);
+  bytes_to_load->store(total);
+
+  StageWeights weights;
+  weights.layers.resize(static_cast<size_t>(request.last_layer - request.first_layer));
+  StageReader reader(model, kernels, bytes_loaded);
+  RETURN_IF_ERROR(reader.Vector(model.rope_freqs, &weights.rope_freqs));
+  RETURN_IF_ERROR(CheckRopeFreqs(model, weights.rope_freqs));
+  if (request.owns_embedding) RETURN_IF_ERROR(reader.Matrix(model.token_embd, &weights.embedding));
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    RETURN_IF_ERROR(reader.Layer(model.layers[static_cast<size_t>(request.first_layer) + i], &weights.layers[i]));
+  }
+  const bool shares_matrix = request.owns_embedding && model.tied();
+  if (request.owns_head) {
+    RETURN_IF_ERROR(reader.Vector(model.output_norm, &weights.output_norm));
+    RETURN_IF_ERROR(reader.Vector(model.output_bias, &weights.output_bias));
+    if (!shares_matrix) RETURN_IF_ERROR(reader.Matrix(model.output, &weights.output));
+  }
+  RETURN_IF_ERROR(reader.Finish(request.threads, &weights));
+  if (request.owns_head && shares_matrix) weights.output = weights.embedding;
+  return weights;
+}
+
+}  // namespace stagecoach
