@@ -5,10 +5,8 @@
 // changes a result, only who computes which part.
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -35,17 +33,21 @@ class Gang {
   static Part Share(int64_t count, int thread, int threads);
 
  private:
+  void WorkerMain(int thread);
+
   const int threads_;
   const std::vector<int> cpus_;
+  const bool spin_;  // waiting threads may spin briefly: every thread has a core of its own
   std::vector<std::thread> workers_;
-  std::mutex mu_;
-  std::condition_variable wake_;
-  const std::function<void(int)>* work_ = nullptr;  // guarded by mu_
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int> running_{0};
-  bool stop_ = false;                               // guarded by mu_
-  std::atomic<int> arrived_{0};
-  std::atomic<uint32_t> phase_{0};
+  bool bound_ = false;  // of the thread that calls Run
+
+  // Published by the step of generation_, and not changed before running_ is 0 again. nullptr ends the workers.
+  const std::function<void(int)>* work_ = nullptr;
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<int> running_{0};  // workers that have not finished this generation
+
+  std::atomic<int> arrived_{0};     // at the current barrier
+  std::atomic<uint32_t> phase_{0};  // barriers passed
 };
 
 }  // namespace stagecoach

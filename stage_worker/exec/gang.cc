@@ -1,0 +1,112 @@
+#include "stage_worker/exec/gang.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/host_info.h"
+
+namespace stagecoach {
+namespace {
+
+// Longer than any phase's imbalance should be, shorter than what anybody would miss of a core.
+constexpr int64_t kSpinUs = 50;
+constexpr int kPausesPerClock = 64;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Returns when `value` is no longer `old`; spins first where that is allowed, then sleeps in the kernel.
+template <typename T>
+void WaitWhile(const std::atomic<T>& value, T old, bool spin) {
+  if (spin) {
+    const int64_t deadline = MonotonicUs() + kSpinUs;
+    do {
+      for (int i = 0; i < kPausesPerClock; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return;
+        Pause();
+      }
+    } while (MonotonicUs() < deadline);
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+// Best effort: a CPU that was taken away since the set was made only costs speed.
+void BindToCpu(int cpu) {
+  const int count = std::max(cpu + 1, 1024);
+  cpu_set_t* set = CPU_ALLOC(count);
+  CHECK(set != nullptr);
+  const size_t bytes = CPU_ALLOC_SIZE(count);
+  CPU_ZERO_S(bytes, set);
+  CPU_SET_S(cpu, bytes, set);
+  sched_setaffinity(0, bytes, set);
+  CPU_FREE(set);
+}
+
+bool CanSpin(int threads, const std::vector<int>& cpus) {
+  return threads <= AllowedCores() && (cpus.empty() || threads <= static_cast<int>(cpus.size()));
+}
+
+}  // namespace
+
+Gang::Gang(int threads, std::vector<int> cpus) : threads_(threads), cpus_(std::move(cpus)), spin_(CanSpin(threads, cpus_)) {
+  CHECK_GE(threads, 1);
+  workers_.reserve(threads - 1);
+  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { WorkerMain(thread); });
+}
+
+Gang::~Gang() {
+  work_ = nullptr;
+  generation_.fetch_add(1);
+  generation_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void Gang::WorkerMain(int thread) {
+  if (!cpus_.empty()) BindToCpu(cpus_[thread % cpus_.size()]);
+  for (uint32_t seen = 0;; ++seen) {
+    WaitWhile(generation_, seen, spin_);
+    if (work_ == nullptr) return;
+    (*work_)(thread);
+    if (running_.fetch_sub(1) == 1) running_.notify_one();
+  }
+}
+
+void Gang::Run(const std::function<void(int thread)>& work) {
+  if (!bound_ && !cpus_.empty()) BindToCpu(cpus_[0]);
+  bound_ = true;
+  if (threads_ == 1) return work(0);
+  work_ = &work;
+  running_.store(threads_ - 1, std::memory_order_relaxed);
+  generation_.fetch_add(1);
+  generation_.notify_all();
+  work(0);
+  for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) WaitWhile(running_, left, spin_);
+}
+
+void Gang::Barrier() {
+  if (threads_ == 1) return;
+  const uint32_t phase = phase_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1) + 1 == threads_) {
+    // Reset before the others are let go: they may arrive at the next barrier at once.
+    arrived_.store(0, std::memory_order_relaxed);
+    phase_.fetch_add(1);
+    phase_.notify_all();
+  } else {
+    WaitWhile(phase_, phase, spin_);
+  }
+}
+
+Gang::Part Gang::Share(int64_t count, int thread, int threads) {
+  const int64_t base = count / threads;
+  const int64_t extra = count % threads;  // the first `extra` threads take one more
+  const int64_t begin = base * thread + std::min<int64_t>(thread, extra);
+  return {begin, begin + base + (thread < extra ? 1 : 0)};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,95 @@
+#include "stage_worker/exec/gang.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "common/base/host_info.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+class GangOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(GangOf, RunsTheWorkOnceOnEveryThread) {
+  const int threads = GetParam();
+  Gang gang(threads, {});
+  EXPECT_EQ(gang.threads(), threads);
+  std::vector<int> calls(threads, 0);  // each written by its own thread
+  for (int i = 0; i < 200; ++i) {
+    gang.Run([&](int thread) { ++calls[thread]; });
+    for (int thread = 0; thread < threads; ++thread) ASSERT_EQ(calls[thread], i + 1) << thread;
+  }
+}
+
+TEST_P(GangOf, SeesAllWritesOfAPhaseAfterItsBarrier) {
+  const int threads = GetParam();
+  Gang gang(threads, {});
+  std::vector<int> value(threads, 0);
+  std::atomic<int> wrong{0};
+  constexpr int kPhases = 300;
+  for (int run = 0; run < 3; ++run) {
+    gang.Run([&](int thread) {
+      for (int phase = 1; phase <= kPhases; ++phase) {
+        value[thread] = run * kPhases + phase;
+        gang.Barrier();
+        for (int other = 0; other < threads; ++other) wrong += value[other] != run * kPhases + phase;
+        gang.Barrier();
+      }
+    });
+  }
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, GangOf, ::testing::Values(1, 2, 3, 4, 8));
+
+TEST(Gang, EndsWithoutEverHavingRun) { Gang gang(4, {}); }
+
+TEST(Gang, WakesThreadsThatHaveFallenAsleep) {
+  Gang gang(3, {});
+  std::atomic<int> calls{0};
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far longer than they spin
+    gang.Run([&](int thread) {
+      if (thread == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      gang.Barrier();
+      ++calls;
+    });
+  }
+  EXPECT_EQ(calls.load(), 9);
+}
+
+TEST(Gang, BindsItsThreadsToTheGivenCpus) {
+  const std::vector<int> allowed = AllowedCpus();
+  std::vector<std::vector<int>> seen(3);
+  std::thread([&] {  // so that this test's own thread stays free
+    Gang gang(3, allowed);
+    gang.Run([&](int thread) { seen[thread] = AllowedCpus(); });
+  }).join();
+  for (size_t thread = 0; thread < seen.size(); ++thread) {
+    EXPECT_EQ(seen[thread], std::vector<int>{allowed[thread % allowed.size()]}) << thread;
+  }
+}
+
+TEST(Gang, SharesItemsContiguouslyAndEvenly) {
+  for (int64_t count : {0, 1, 5, 16, 17, 1000}) {
+    for (int threads = 1; threads <= 8; ++threads) {
+      int64_t next = 0;
+      for (int thread = 0; thread < threads; ++thread) {
+        const Gang::Part part = Gang::Share(count, thread, threads);
+        ASSERT_EQ(part.begin, next);
+        ASSERT_GE(part.end - part.begin, count / threads);
+        ASSERT_LE(part.end - part.begin, count / threads + 1);
+        next = part.end;
+      }
+      ASSERT_EQ(next, count);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
