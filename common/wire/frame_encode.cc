@@ -102,6 +102,9 @@ absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, Frame
     const uint64_t rows = static_cast<uint64_t>(frame.batch.rows());
     const uint64_t hidden = static_cast<uint64_t>(limits.hidden);
     payload_bytes = rows * hidden * WireTypeBytes(limits.wire_type);
+    if (payload_bytes > limits.MaxStepPayloadBytes()) {
+      return internal::FieldError("step.slices rows in all", rows, absl::StrCat("at most ", limits.max_rows));
+    }
     pb::TensorDescription* tensor = header.mutable_tensor();
     tensor->set_data_type(limits.wire_type == WireType::kF32 ? pb::DATA_TYPE_F32 : pb::DATA_TYPE_BF16);
     tensor->add_shape(rows);

@@ -193,16 +193,16 @@ absl::Status MpiEndpoint::FinishReceive(Lane* lane, const MPI_Status& status, in
   std::shared_ptr<ReceiveSlot> slot = std::move(lane->posted.front().slot);
   lane->posted.pop_front();
   lane->unposted.push_back(slot);
-  if (code != MPI_SUCCESS) {
-    int error_class = MPI_SUCCESS;
-    MPI_Error_class(code, &error_class);
-    const std::string what = absl::StrCat("frame on channel ", ChannelName(lane->channel), " from rank ", status.MPI_SOURCE);
-    if (error_class != MPI_ERR_TRUNCATE) return MpiStatus(code, what);
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " is too long, expected at most ", lane->max_bytes, " bytes: ", MpiText(code)));
-  }
+  const std::string what = absl::StrCat("frame on channel ", ChannelName(lane->channel), " from rank ", status.MPI_SOURCE);
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  if (error_class != MPI_SUCCESS && error_class != MPI_ERR_TRUNCATE) return MpiStatus(code, what);
   int bytes = 0;
   RETURN_IF_ERROR(MpiStatus(MPI_Get_count(&status, MPI_BYTE, &bytes), "reading a frame's length"));
+  if (error_class == MPI_ERR_TRUNCATE || static_cast<size_t>(bytes) > lane->max_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is too long, expected at most ", lane->max_bytes, " bytes: ", MpiText(MPI_ERR_TRUNCATE)));
+  }
   ++counters_.frames_received;
   counters_.bytes_received += static_cast<uint64_t>(bytes);
   const absl::Span<const uint8_t> received(slot->memory.data(), static_cast<size_t>(bytes));

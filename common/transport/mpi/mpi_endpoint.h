@@ -33,6 +33,8 @@ class MpiWorld {
 
   // One at a time; the world must outlive it. Poll says kInvalidArgument for a frame longer than its receive (which stays open), and
   // kUnavailable for what MPI reports beyond that, with MPI's own text. When it goes, sends under way get a second to complete.
+  // Only short frames are cut safely: above its eager limit Open MPI 4.1 copies the sender's whole length into a receive, however short
+  // that is. So both sides compute a channel's largest frame from the same limits, and the encoders never write a longer one.
   std::unique_ptr<Endpoint> MakeEndpoint();
 
   // Ends the whole job: MPI_Abort with an exit code of 1 to 125. Does not return.

@@ -1,0 +1,232 @@
+// The MPI endpoint between real ranks. Every rank runs every test; between tests stands a gather, so that no frame of one test meets
+// the receives of another.
+
+#include "common/transport/mpi/mpi_endpoint.h"
+
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+MpiWorld* world = nullptr;
+
+constexpr int64_t kDeadlineUs = 30'000'000;
+
+int Next() { return (world->rank() + 1) % world->size(); }
+int Previous() { return (world->rank() + world->size() - 1) % world->size(); }
+
+// The byte at `i` of the frame `number` of rank `rank`.
+uint8_t Pattern(int rank, uint64_t number, size_t i) { return static_cast<uint8_t>(31 * rank + 7 * number + i + i / 251); }
+
+std::shared_ptr<FrameBuffer> MakeFrame(int rank, uint64_t number, size_t bytes) {
+  auto buffer = std::make_shared<FrameBuffer>(64, bytes);
+  for (size_t i = 0; i < bytes; ++i) buffer->payload()[i] = Pattern(rank, number, i);
+  buffer->SetMessage(0, bytes);
+  return buffer;
+}
+
+bool Matches(const ReceivedFrame& frame, uint64_t number, size_t bytes) {
+  if (frame.bytes().size() != bytes) return false;
+  for (size_t i = 0; i < bytes; ++i) {
+    if (frame.bytes()[i] != Pattern(frame.source(), number, i)) return false;
+  }
+  return true;
+}
+
+// Polls until a frame arrives or an error is reported; a test that waits too long ends the job for all ranks.
+absl::StatusOr<ReceivedFrame> Await(Endpoint* endpoint) {
+  const int64_t deadline_us = MonotonicUs() + kDeadlineUs;
+  WaitLadder ladder;
+  while (MonotonicUs() < deadline_us) {
+    absl::StatusOr<std::optional<ReceivedFrame>> frame = endpoint->Poll();
+    if (!frame.ok()) return frame.status();
+    if (frame->has_value()) return std::move(**frame);
+    ladder.Wait();
+  }
+  std::fprintf(stderr, "rank %d: no frame arrived in time\n", world->rank());
+  world->Abort(3);
+}
+
+void FinishSends(Endpoint* endpoint) {
+  const int64_t deadline_us = MonotonicUs() + kDeadlineUs;
+  WaitLadder ladder;
+  while (endpoint->SendsPending()) {
+    const absl::StatusOr<std::optional<ReceivedFrame>> frame = endpoint->Poll();
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    ASSERT_FALSE(frame->has_value()) << "a frame that nobody expects";
+    if (MonotonicUs() > deadline_us) world->Abort(3);
+    ladder.Wait();
+  }
+}
+
+class MpiEndpointTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    FinishSends(endpoint_.get());
+    endpoint_.reset();  // before the gather: its posted receives would take the frames of a rank that is ahead
+    const auto gathered = world->AllGather("done", absl::Seconds(60));
+    ASSERT_TRUE(gathered.ok()) << gathered.status();
+  }
+  std::unique_ptr<Endpoint> endpoint_ = world->MakeEndpoint();
+};
+
+TEST_F(MpiEndpointTest, AFrameTravelsAroundTheRing) {
+  constexpr size_t kBytes = 1000;
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, 2).ok());
+  ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), 0, kBytes)).ok());
+  const auto frame = Await(endpoint_.get());
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  EXPECT_EQ(frame->source(), Previous());
+  EXPECT_EQ(frame->channel(), Channel::kStep);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(frame->bytes().data()) % 64, 0u);
+  EXPECT_TRUE(Matches(*frame, 0, kBytes));
+}
+
+TEST_F(MpiEndpointTest, LargeFramesArriveWholeInBothDirectionsAtOnce) {
+  constexpr size_t kBytes = 8 << 20;
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, 1).ok());
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kResult, Next(), kBytes, 1).ok());
+  ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), 1, kBytes)).ok());
+  ASSERT_TRUE(endpoint_->Send(Channel::kResult, Previous(), MakeFrame(world->rank(), 2, kBytes)).ok());
+  bool seen_step = false, seen_result = false;
+  for (int i = 0; i < 2; ++i) {
+    const auto frame = Await(endpoint_.get());
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    const bool step = frame->channel() == Channel::kStep;
+    (step ? seen_step : seen_result) = true;
+    EXPECT_EQ(frame->source(), step ? Previous() : Next());
+    EXPECT_TRUE(Matches(*frame, step ? 1 : 2, kBytes));
+  }
+  EXPECT_TRUE(seen_step && seen_result);
+}
+
+TEST_F(MpiEndpointTest, FramesOfOneSourceKeepTheirOrderWhateverTheirSizes) {
+  constexpr uint64_t kFrames = 200;
+  constexpr size_t kLargest = 300'000;
+  const auto size_of = [](uint64_t number) { return number % 3 == 0 ? kLargest - number : 10 + number; };
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kLargest, 4).ok());
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), number, size_of(number))).ok());
+  }
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    const auto frame = Await(endpoint_.get());
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    ASSERT_TRUE(Matches(*frame, number, size_of(number))) << "frame " << number;
+  }
+  FinishSends(endpoint_.get());
+  EXPECT_EQ(endpoint_->counters().frames_sent, kFrames);
+  EXPECT_EQ(endpoint_->counters().frames_received, kFrames);
+}
+
+TEST_F(MpiEndpointTest, FramesFromAnyRankKeepTheOrderOfEachSource) {
+  constexpr uint64_t kFrames = 50;
+  const int ranks = world->size();
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kTelemetry, kAnyRank, 4096, 3).ok());
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      ASSERT_TRUE(endpoint_->Send(Channel::kTelemetry, rank, MakeFrame(world->rank(), number, 100 + number)).ok());
+    }
+  }
+  std::map<int, uint64_t> next;
+  for (uint64_t i = 0; i < kFrames * static_cast<uint64_t>(ranks); ++i) {
+    const auto frame = Await(endpoint_.get());
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    const uint64_t number = next[frame->source()]++;
+    ASSERT_TRUE(Matches(*frame, number, 100 + number)) << "frame " << number << " of rank " << frame->source();
+  }
+  EXPECT_EQ(next.size(), static_cast<size_t>(ranks));
+}
+
+TEST_F(MpiEndpointTest, ALeaseDroppedByAnotherThreadFreesItsReceive) {
+  constexpr uint64_t kFrames = 20;
+  constexpr size_t kBytes = 100'000;  // above the eager limit: without a receive the send stays pending
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, 1).ok());
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), number, kBytes)).ok());
+  }
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    auto frame = Await(endpoint_.get());
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    ASSERT_TRUE(Matches(*frame, number, kBytes));
+    for (int i = 0; i < 20; ++i) {
+      const auto early = endpoint_->Poll();
+      ASSERT_TRUE(early.ok() && !early->has_value()) << "a frame arrived in memory that is lent";
+    }
+    std::thread([lease = std::move(*frame)] {}).join();
+  }
+}
+
+TEST_F(MpiEndpointTest, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives) {
+  if (world->size() == 1) GTEST_SKIP() << "Open MPI cuts what a rank sends to itself without a word; no rank of a job does";
+  constexpr size_t kLimit = 500;
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kLimit, 2).ok());
+  for (const size_t bytes : {kLimit + 1, kLimit + 400, kLimit}) {
+    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), 5, bytes)).ok());
+  }
+  for (int i = 0; i < 2; ++i) {
+    const auto refused = Await(endpoint_.get());
+    ASSERT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << refused.status();
+    EXPECT_NE(std::string(refused.status().message())
+                  .find(absl::StrCat("channel step from rank ", Previous(), " is too long, expected at most 500 bytes")),
+              std::string::npos)
+        << refused.status();
+  }
+  const auto frame = Await(endpoint_.get());
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  EXPECT_TRUE(Matches(*frame, 5, kLimit));
+}
+
+TEST_F(MpiEndpointTest, WrongRanksDepthsAndSecondOpensAreRefused) {
+  EXPECT_FALSE(endpoint_->OpenReceive(Channel::kStep, world->size(), 100, 1).ok());
+  EXPECT_FALSE(endpoint_->OpenReceive(Channel::kStep, 0, 100, 0).ok());
+  EXPECT_FALSE(endpoint_->OpenReceive(Channel::kStep, 0, size_t{3} << 30, 1).ok());
+  EXPECT_TRUE(endpoint_->OpenReceive(Channel::kStep, 0, 100, 1).ok());
+  EXPECT_FALSE(endpoint_->OpenReceive(Channel::kStep, 0, 100, 1).ok());
+  EXPECT_FALSE(endpoint_->OpenReceive(Channel::kStep, kAnyRank, 100, 1).ok());
+  EXPECT_FALSE(endpoint_->Send(Channel::kStep, world->size(), MakeFrame(0, 0, 1)).ok());
+  EXPECT_FALSE(endpoint_->Send(Channel::kStep, -1, MakeFrame(0, 0, 1)).ok());
+}
+
+TEST_F(MpiEndpointTest, AGatherGivesEveryRankTheBytesOfAll) {
+  const auto bytes_of = [](int rank) { return std::string(static_cast<size_t>(rank) * 1000, static_cast<char>('a' + rank)); };
+  const auto gathered = world->AllGather(bytes_of(world->rank()), absl::Seconds(30));
+  ASSERT_TRUE(gathered.ok()) << gathered.status();
+  ASSERT_EQ(gathered->size(), static_cast<size_t>(world->size()));
+  for (int rank = 0; rank < world->size(); ++rank) EXPECT_EQ((*gathered)[rank], bytes_of(rank));
+}
+
+TEST_F(MpiEndpointTest, AGatherOfMoreThan64KibIsRefusedBeforeAnyCall) {
+  EXPECT_EQ(world->AllGather(std::string((64 << 10) + 1, 'x'), absl::Seconds(1)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(MpiEndpointTest, TheWorldKnowsThatALauncherStartedIt) { EXPECT_TRUE(StartedInMpiWorld()); }
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) {
+  auto world = stagecoach::MpiWorld::Init(&argc, &argv);
+  if (!world.ok()) {
+    std::fprintf(stderr, "%s\n", world.status().ToString().c_str());
+    return 1;
+  }
+  stagecoach::world = world->get();
+  testing::InitGoogleTest(&argc, argv);
+  if ((*world)->rank() != 0) {  // one report is enough; failures of the other ranks are printed as they happen
+    delete testing::UnitTest::GetInstance()->listeners().Release(
+        testing::UnitTest::GetInstance()->listeners().default_result_printer());
+    class FailurePrinter : public testing::EmptyTestEventListener {
+      void OnTestPartResult(const testing::TestPartResult& result) override {
+        if (result.failed()) std::fprintf(stderr, "rank %d: %s\n", stagecoach::world->rank(), result.message());
+      }
+    };
+    testing::UnitTest::GetInstance()->listeners().Append(new FailurePrinter);
+  }
+  return RUN_ALL_TESTS();
+}
