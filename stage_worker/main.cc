@@ -15,7 +15,7 @@
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/stage_loop.h"
+#include "stage_worker/serve_stage.h"
 
 namespace stagecoach {
 namespace {
@@ -34,29 +34,6 @@ absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world) {
   ASSIGN_OR_RETURN(const std::vector<std::string> bytes,
                    world->AllGather(MakeHello(pb::Hello::ROLE_STAGE, kernels->isa).SerializeAsString(), kGatherDeadline));
   return ParseHellos(bytes);
-}
-
-// The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the coordinator's end is the
-// end of the whole job.
-absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
-  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, 0, kMaxSetupFrameBytes, 1));
-  WaitLadder ladder;
-  while (true) {
-    ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint->Poll());
-    if (!frame.has_value()) {
-      ladder.Wait();
-      continue;
-    }
-    ASSIGN_OR_RETURN(ControlBody body, DecodeControl(/*run_id=*/0, frame->bytes()));
-    if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) return *assignment;
-    return absl::InternalError("the coordinator's first frame is not a stage assignment");
-  }
-}
-
-absl::Status Serve(Endpoint* endpoint) {
-  ASSIGN_OR_RETURN(const pb::StageAssignment assignment, AwaitAssignment(endpoint));
-  SetLogName(absl::StrCat("stage ", assignment.stage()));
-  return StageLoop(endpoint, assignment).Run();
 }
 
 int Main(int argc, char** argv) {
@@ -84,7 +61,7 @@ int Main(int argc, char** argv) {
     (*world)->Abort(kExitFailed);
   }
   std::unique_ptr<Endpoint> endpoint = (*world)->MakeEndpoint();
-  status = Serve(endpoint.get());
+  status = ServeStage(endpoint.get());
   if (status.ok()) return 0;
   // The coordinator has been told and ends the job; if it cannot, we do.
   std::this_thread::sleep_for(std::chrono::seconds(5));

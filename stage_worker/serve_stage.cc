@@ -1,0 +1,39 @@
+#include "stage_worker/serve_stage.h"
+
+#include <optional>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/wire/frame.h"
+#include "stage_worker/stage_loop.h"
+
+namespace stagecoach {
+namespace {
+
+// The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the coordinator's end is the
+// end of the whole job.
+absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
+  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, 0, kMaxSetupFrameBytes, 1));
+  WaitLadder ladder;
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint->Poll());
+    if (!frame.has_value()) {
+      ladder.Wait();
+      continue;
+    }
+    ASSIGN_OR_RETURN(ControlBody body, DecodeControl(/*run_id=*/0, frame->bytes()));
+    if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) return *assignment;
+    return absl::InternalError("the coordinator's first frame is not a stage assignment");
+  }
+}
+
+}  // namespace
+
+absl::Status ServeStage(Endpoint* endpoint) {
+  ASSIGN_OR_RETURN(const pb::StageAssignment assignment, AwaitAssignment(endpoint));
+  return StageLoop(endpoint, assignment).Run();
+}
+
+}  // namespace stagecoach
