@@ -1,0 +1,75 @@
+#ifndef STAGECOACH_TESTS_UNIT_SCHEDULE_SIMULATED_STAGES_H_
+#define STAGECOACH_TESTS_UNIT_SCHEDULE_SIMULATED_STAGES_H_
+
+// What the stages make of a stream of micro-batches, for tests of the scheduler: the block tables are kept by the deltas that
+// travel, every slot of the pool remembers whose row was written there, and the "model" is a hash of the tokens found through the
+// block table. A scheduler that gives a block away too early, forgets a row or hands it out twice, is caught or yields a
+// different text.
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/step/step.h"
+#include "coordinator/request/sequence.h"
+#include "coordinator/schedule/scheduler.h"
+
+namespace stagecoach {
+
+inline constexpr TokenId kSimulatedVocabulary = 24;
+
+// The model: a hash of all tokens before.
+TokenId ModelToken(const std::vector<TokenId>& prefix);
+float ModelLogprob(const std::vector<TokenId>& prefix, TokenId target);
+
+// What a sequence must give, computed alone.
+struct ExpectedAnswer {
+  std::vector<TokenId> output;         // those of the spec included
+  std::map<int64_t, float> scores;     // by the position of the row
+  FinishReason reason = FinishReason::kLength;
+};
+ExpectedAnswer ComputeAlone(const SequenceSpec& spec, int64_t context);
+
+class SimulatedStages {
+ public:
+  explicit SimulatedStages(const SchedulerOptions& options);
+
+  // Computes a micro-batch. kInternal says what a stage would have refused.
+  absl::StatusOr<StepResult> Run(const MicroBatch& batch);
+
+  size_t open_sequences() const { return open_.size(); }
+  bool is_open(SequenceId sequence) const { return open_.contains(sequence); }
+
+ private:
+  struct Slot {
+    uint64_t opening = 0;  // 0: never written
+    int64_t position = 0;
+    TokenId token = kNoToken;
+  };
+  struct Open {
+    uint64_t opening = 0;  // unique: a sequence opened again must not see what it wrote before
+    int64_t known = 0;     // tokens at opening
+    std::vector<TokenId> tokens;
+    std::vector<BlockId> table;
+    int64_t rows = 0;
+  };
+
+  absl::Status ApplyControl(const MicroBatch& batch);
+  absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
+  Slot& SlotOf(const Open& sequence, int64_t position);
+  // The tokens of positions [0, position] as the pool holds them.
+  absl::StatusOr<std::vector<TokenId>> Gather(const Open& sequence, int64_t position);
+
+  const SchedulerOptions options_;
+  std::vector<Slot> pool_;
+  std::map<SequenceId, Open> open_;
+  std::map<BlockId, SequenceId> owner_;
+  uint64_t next_number_ = 0;
+  uint64_t openings_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_TESTS_UNIT_SCHEDULE_SIMULATED_STAGES_H_
