@@ -114,6 +114,7 @@ absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destinat
   if (destination < 0 || destination >= size()) {
     return absl::InvalidArgumentError(absl::StrCat("send to rank ", destination, ", expected 0 to ", size() - 1));
   }
+  if (world_->aborted_) return absl::AbortedError("the job was aborted");
   const uint64_t index = sent_[{channel, destination}]++;
   const Fault fault = world_->hook_ ? world_->hook_(channel, rank_, destination, index) : Fault{};
   const int64_t now = MonotonicUs();
@@ -185,6 +186,7 @@ absl::Status LoopbackWorld::LoopbackEndpoint::TakeFrames(const Receive& receive)
 }
 
 absl::StatusOr<std::optional<ReceivedFrame>> LoopbackWorld::LoopbackEndpoint::Poll() {
+  if (world_->aborted_) return absl::AbortedError("the job was aborted");
   FinishSends();
   for (const Receive& receive : receives_) RETURN_IF_ERROR(TakeFrames(receive));
   if (arrived_.empty()) return std::optional<ReceivedFrame>();

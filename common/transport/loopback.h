@@ -3,6 +3,7 @@
 
 // The ranks of a job as threads of one process, for tests: same Endpoint, memory in place of a network, and faults on demand.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,12 +28,15 @@ class LoopbackWorld {
   ~LoopbackWorld();
   // The endpoint of a rank, to be used by one thread. The world must outlive it.
   std::unique_ptr<Endpoint> Connect(int rank);
+  // What MPI_Abort is to a real job: from now on Poll and Send of every rank return kAborted. Thread-safe.
+  void Abort() { aborted_ = true; }
 
  private:
   struct Mailbox;
   class LoopbackEndpoint;
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;
   FaultHook hook_;
+  std::atomic<bool> aborted_{false};
 };
 
 }  // namespace stagecoach

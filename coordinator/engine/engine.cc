@@ -136,6 +136,12 @@ absl::Status Engine::PublishEvent(const SequenceEvent& event) {
     for (const TargetLogprobs& scores : event.scores) *delta->add_scores() = ToProto(scores);
     RETURN_IF_ERROR(Say(message));
   }
+  if (preempt_at_output_ > 0 && !event.tokens.empty() && !event.finished.has_value()) {
+    const Sequence* sequence = scheduler_.Find(event.sequence);
+    if (sequence != nullptr && sequence->output().size() == sequence->spec().output.size() + preempt_at_output_) {
+      RETURN_IF_ERROR(scheduler_.Preempt(event.sequence));
+    }
+  }
   return event.finished.has_value() ? Finish(request, ReasonOf(*event.finished), "") : absl::OkStatus();
 }
 

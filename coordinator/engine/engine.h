@@ -35,6 +35,9 @@ class Engine {
   // Sends the shutdown frame through all stages and waits (at most 5 s) for it to come back.
   absl::Status ShutDownStages();
 
+  // For tests: preempt every sequence once, when it has produced this many tokens; 0: never.
+  void PreemptAtOutput(uint32_t tokens) { preempt_at_output_ = tokens; }
+
   const BubbleMeter& bubble() const { return bubble_; }
   const Scheduler& scheduler() const { return scheduler_; }
 
@@ -69,6 +72,7 @@ class Engine {
   absl::flat_hash_map<RequestId, SequenceId> sequence_of_;
   int64_t last_said_us_ = 0;
   bool shutting_down_ = false;
+  uint32_t preempt_at_output_ = 0;
 };
 
 }  // namespace stagecoach

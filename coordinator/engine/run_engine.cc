@@ -43,7 +43,7 @@ absl::Status CheckUnchanged(const pb::ConfigureJob& job, const GgufFile& file) {
   }
   if (same) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("model file '", file.path(), "' changed while the job ran (was ", job.fingerprints(0).size_bytes(),
-                                          " bytes, is ", file.fingerprints()[0].size_bytes(),
+                                          " bytes, is ", file.fingerprints()[0].size_bytes,
                                           "; modification time and header are compared too); start again with the file you want"));
 }
 
@@ -95,6 +95,7 @@ class Job {
     ASSIGN_OR_RETURN(pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
                                                      static_cast<int64_t>(job_.stage_timeout_s() * 1e6)));
     engine_ = std::make_unique<Engine>(pipeline_.get(), options, model_->hyper.vocab, front_, step_log_.get());
+    engine_->PreemptAtOutput(job_.preempt_at_output());
     return absl::OkStatus();
   }
 

@@ -1,0 +1,173 @@
+#include "tests/testing/cluster/loopback_cluster.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <thread>
+
+#include "absl/base/casts.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/wire/frame.h"
+#include "common/wire/handshake.h"
+#include "coordinator/engine/engine_channel.h"
+#include "coordinator/engine/run_engine.h"
+#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/serve_stage.h"
+
+namespace stagecoach::testing {
+namespace {
+
+std::vector<pb::Hello> MakeHellos(int stages) {
+  std::vector<pb::Hello> hellos(stages + 1);
+  for (int rank = 0; rank <= stages; ++rank) {
+    hellos[rank].set_role(rank == 0 ? pb::Hello::ROLE_COORDINATOR : pb::Hello::ROLE_STAGE);
+    hellos[rank].set_host("local");
+    hellos[rank].set_pid(1000 + rank);
+    hellos[rank].set_allowed_cores(2);
+    hellos[rank].set_available_memory_bytes(uint64_t{4} << 30);
+    hellos[rank].set_isa((*SelectKernels("auto"))->isa);
+  }
+  return hellos;
+}
+
+// The front's side of one run.
+class Front {
+ public:
+  Front(int descriptor, const std::vector<ClusterRequest>& requests) : channel_(descriptor), requests_(requests) {
+    run_.answers.resize(requests.size());
+  }
+
+  absl::StatusOr<ClusterRun> Run(const pb::ConfigureJob& job) {
+    pb::EngineMessage message;
+    *message.mutable_configure() = job;
+    RETURN_IF_ERROR(channel_.Send(message));
+    for (size_t i = 0; i < requests_.size(); ++i) RETURN_IF_ERROR(Submit(i));
+    while (!done_) {
+      ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> received, channel_.Receive());
+      if (received.has_value()) {
+        RETURN_IF_ERROR(Take(*received));
+      } else {
+        pollfd descriptor{.fd = channel_.descriptor(), .events = POLLIN, .revents = 0};
+        CHECK(poll(&descriptor, 1, 60000) > 0);
+      }
+    }
+    return std::move(run_);
+  }
+
+ private:
+  absl::Status Submit(size_t index) {
+    const ClusterRequest& request = requests_[index];
+    pb::EngineMessage message;
+    pb::SubmitRequest* submit = message.mutable_submit();
+    submit->set_request(index);
+    for (const int32_t token : request.prompt) submit->add_prompt(token);
+    *submit->mutable_sampling() = request.sampling;
+    submit->set_max_new_tokens(request.max_new_tokens);
+    for (const int32_t token : request.stop_tokens) submit->add_stop_tokens(token);
+    submit->set_score_prompt(request.score_from >= 0);
+    submit->set_score_from(request.score_from);
+    return channel_.Send(message);
+  }
+
+  absl::Status Take(const pb::EngineMessage& message) {
+    if (message.has_failed()) {
+      return absl::Status(static_cast<absl::StatusCode>(message.failed().code()), message.failed().message());
+    }
+    if (message.has_ready()) run_.ready = message.ready();
+    if (message.has_tokens()) return TakeTokens(message.tokens());
+    if (message.has_finished()) {
+      run_.answers[message.finished().request()].finished = message.finished();
+      if (++finished_ == requests_.size()) {
+        pb::EngineMessage shutdown;
+        shutdown.mutable_shutdown();
+        return channel_.Send(shutdown);
+      }
+    }
+    if (message.has_statistics()) {
+      run_.statistics = message.statistics();
+      done_ = true;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeTokens(const pb::TokenDelta& delta) {
+    ClusterAnswer& answer = run_.answers[delta.request()];
+    answer.tokens.insert(answer.tokens.end(), delta.tokens().begin(), delta.tokens().end());
+    answer.scores.insert(answer.scores.end(), delta.scores().begin(), delta.scores().end());
+    if (static_cast<int>(answer.tokens.size()) != requests_[delta.request()].cancel_after) return absl::OkStatus();
+    pb::EngineMessage cancel;
+    cancel.mutable_cancel()->set_request(delta.request());
+    return channel_.Send(cancel);
+  }
+
+  EngineChannel channel_;
+  const std::vector<ClusterRequest>& requests_;
+  ClusterRun run_;
+  size_t finished_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace
+
+std::string ClusterAnswer::Bits() const {
+  std::string bits;
+  for (const pb::SampledToken& token : tokens) {
+    absl::StrAppend(&bits, token.position(), ":", token.token(), "/", absl::Hex(absl::bit_cast<uint32_t>(token.logprob())));
+    for (const pb::TokenLogprob& top : token.top()) {
+      absl::StrAppend(&bits, ",", top.token(), "=", absl::Hex(absl::bit_cast<uint32_t>(top.logprob())));
+    }
+    bits += "\n";
+  }
+  return bits;
+}
+
+pb::SamplingParams GreedyParams() {
+  pb::SamplingParams params;
+  params.set_top_p(1);
+  params.set_repeat_penalty(1);
+  params.set_repeat_last_n(64);
+  params.set_logprobs(3);
+  return params;
+}
+
+pb::ConfigureJob DefaultJob(const std::string& model_path) {
+  pb::ConfigureJob job;
+  job.set_model_path(model_path);
+  job.set_threads(1);
+  job.set_max_num_seqs(8);
+  job.set_max_num_batched_tokens(512);
+  job.set_prefill_chunk(512);
+  job.set_policy("interleaved");
+  job.set_block_tokens(32);
+  job.set_kv_type("f16");
+  job.set_wire_type("f32");
+  job.set_stage_timeout_s(60);
+  return job;
+}
+
+absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job, const std::vector<ClusterRequest>& requests,
+                                      FaultHook faults) {
+  LoopbackWorld world(stages + 1, std::move(faults));
+  int pair[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+  std::vector<std::thread> threads;
+  for (int stage = 0; stage < stages; ++stage) {
+    threads.emplace_back([&world, stage] {
+      const std::unique_ptr<Endpoint> endpoint = world.Connect(stage + 1);
+      ServeStage(endpoint.get()).IgnoreError();  // reported to the coordinator
+    });
+  }
+  threads.emplace_back([&world, &pair, stages] {
+    const std::unique_ptr<Endpoint> endpoint = world.Connect(0);
+    EngineChannel front(pair[1]);
+    if (!RunEngine(endpoint.get(), MakeHellos(stages), &front).ok()) world.Abort();
+  });
+  absl::StatusOr<ClusterRun> run = Front(pair[0], requests).Run(job);
+  for (std::thread& thread : threads) thread.join();
+  return run;
+}
+
+}  // namespace stagecoach::testing

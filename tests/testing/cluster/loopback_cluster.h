@@ -1,0 +1,47 @@
+#ifndef STAGECOACH_TESTS_TESTING_CLUSTER_LOOPBACK_CLUSTER_H_
+#define STAGECOACH_TESTS_TESTING_CLUSTER_LOOPBACK_CLUSTER_H_
+
+// A whole job in one process: the real engine and the real stages as threads over the loopback transport, this test as the front.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/transport/loopback.h"
+#include "proto/engine.pb.h"
+
+namespace stagecoach::testing {
+
+struct ClusterRequest {
+  std::vector<int32_t> prompt;
+  pb::SamplingParams sampling;  // see GreedyParams
+  int64_t max_new_tokens = 8;
+  std::vector<int32_t> stop_tokens;
+  int64_t score_from = -1;
+  int cancel_after = -1;  // cancel once so many tokens have come
+};
+
+struct ClusterAnswer {
+  std::vector<pb::SampledToken> tokens;
+  std::vector<pb::TargetLogprobs> scores;
+  pb::RequestFinished finished;
+  // Tokens, log-probabilities and top lists with the exact bits of every float.
+  std::string Bits() const;
+};
+
+struct ClusterRun {
+  std::vector<ClusterAnswer> answers;  // by request
+  pb::JobStatistics statistics;
+  pb::JobReady ready;
+};
+
+pb::SamplingParams GreedyParams();
+pb::ConfigureJob DefaultJob(const std::string& model_path);
+
+// Runs all requests at once; the status is the JobFailed the engine reported, with its code.
+absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job, const std::vector<ClusterRequest>& requests,
+                                      FaultHook faults = nullptr);
+
+}  // namespace stagecoach::testing
+
+#endif  // STAGECOACH_TESTS_TESTING_CLUSTER_LOOPBACK_CLUSTER_H_

@@ -1,0 +1,61 @@
+#include "coordinator/engine/bubble_meter.h"
+
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+// A result that spent `compute_us` on each of two stages.
+StepResult Result(uint64_t number, int64_t compute_us) {
+  StepResult result;
+  result.number = number;
+  for (int stage = 0; stage < 2; ++stage) {
+    result.times.push_back({.stage = stage, .received_us = 0, .start_us = 100, .end_us = 100 + compute_us});
+  }
+  return result;
+}
+
+TEST(BubbleMeter, OneSequenceOverTwoStagesCannotDoBetterThanHalf) {
+  BubbleMeter meter(2);
+  int64_t now = 0;
+  for (uint64_t i = 0; i < 10; ++i) {  // each waits for the one before: 2 x 100 us of work in 250 us
+    meter.Submitted(i, now);
+    now += 250;
+    meter.Confirmed(Result(i, 100), now);
+  }
+  EXPECT_DOUBLE_EQ(meter.Floor(), 0.5);
+  EXPECT_DOUBLE_EQ(meter.Measured(), 1 - 2000.0 / (2 * 2500.0));
+  EXPECT_EQ(meter.busy_us(), 2500);
+}
+
+TEST(BubbleMeter, TwoIndependentMicroBatchesFillTwoStagesButForFillAndDrain) {
+  BubbleMeter meter(2);
+  constexpr int kCount = 50;
+  meter.Submitted(0, 0);
+  meter.Submitted(1, 0);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    meter.Confirmed(Result(i, 100), 100 * (i + 2));
+    if (i + 2 < kCount) meter.Submitted(i + 2, 100 * (i + 2));
+  }
+  EXPECT_NEAR(meter.Floor(), 1.0 / (kCount + 1), 1e-9);  // (S-1)/(S-1+M)
+  EXPECT_NEAR(meter.Measured(), meter.Floor(), 1e-9);
+}
+
+TEST(BubbleMeter, IdleTimeWithoutWorkIsNotABubble) {
+  BubbleMeter meter(2);
+  meter.Submitted(0, 0);
+  meter.Confirmed(Result(0, 100), 200);
+  meter.Submitted(1, 1000000);
+  meter.Confirmed(Result(1, 100), 1000200);
+  EXPECT_EQ(meter.busy_us(), 400);
+  EXPECT_DOUBLE_EQ(meter.Measured(), 0.5);
+}
+
+TEST(BubbleMeter, WithoutWorkThereIsNoBubble) {
+  const BubbleMeter meter(3);
+  EXPECT_EQ(meter.Measured(), 0);
+  EXPECT_EQ(meter.Floor(), 0);
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,246 @@
+// The real engine and the real stages over loopback: results, order, overlap, and what happens to damaged frames.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/cluster/loopback_cluster.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ClusterRequest;
+
+class EngineTest : public ::testing::Test {
+ protected:
+  EngineTest() : path_(testing::WriteTinyModel(dir_.File("tiny.gguf"), {.context = 1024, .type = TensorType::kQ8_0})), job_(testing::DefaultJob(path_)) {}
+
+  static ClusterRequest Request(int length, int64_t max_new_tokens, int salt = 0) {
+    ClusterRequest request;
+    for (int t = 0; t < length; ++t) request.prompt.push_back((t * 31 + salt * 7 + 5) % 300);
+    request.sampling = testing::GreedyParams();
+    request.max_new_tokens = max_new_tokens;
+    return request;
+  }
+
+  std::vector<nlohmann::json> StepLog() const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(testing::ReadFileOrDie(dir_.File("steps.jsonl")));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  testing::TempDir dir_;
+  std::string path_;
+  pb::ConfigureJob job_;
+};
+
+TEST_F(EngineTest, AnswersManyRequestsAtOnceAndCountsWhatItDid) {
+  std::vector<ClusterRequest> requests;
+  for (int i = 0; i < 20; ++i) requests.push_back(Request(5 + i, 4 + i % 3, i));
+  const auto run = testing::RunCluster(2, job_, requests);
+  ASSERT_TRUE(run.ok()) << run.status();
+  uint64_t prompt_rows = 0, decode_rows = 0;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(run->answers[i].tokens.size(), static_cast<size_t>(requests[i].max_new_tokens));
+    EXPECT_EQ(run->answers[i].finished.reason(), pb::RequestFinished::REASON_LENGTH);
+    EXPECT_EQ(run->answers[i].tokens[0].position(), 5 + i);
+    prompt_rows += requests[i].prompt.size();
+    decode_rows += requests[i].max_new_tokens - 1;
+  }
+  EXPECT_EQ(run->statistics.prefill_rows(), prompt_rows);
+  EXPECT_EQ(run->statistics.decode_rows(), decode_rows);
+  ASSERT_EQ(run->statistics.stages_size(), 2);
+  EXPECT_GE(run->statistics.bubble() + 1e-9, run->statistics.bubble_floor());
+}
+
+TEST_F(EngineTest, StopsAtAStopTokenAndReportsIt) {
+  const auto free_run = testing::RunCluster(1, job_, {Request(10, 5)});
+  ASSERT_TRUE(free_run.ok()) << free_run.status();
+  ClusterRequest request = Request(10, 5);
+  request.stop_tokens = {free_run->answers[0].tokens[2].token()};
+  const auto run = testing::RunCluster(1, job_, {request});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_STOP);
+  EXPECT_LE(run->answers[0].tokens.size(), 3u);
+  EXPECT_EQ(run->answers[0].tokens.back().token(), request.stop_tokens[0]);
+}
+
+TEST_F(EngineTest, CancelsOneRequestAndFinishesTheOthersUnchanged) {
+  std::vector<ClusterRequest> requests = {Request(30, 200, 1), Request(40, 20, 2)};
+  const auto alone = testing::RunCluster(1, job_, {requests[1]});
+  requests[0].cancel_after = 3;
+  const auto run = testing::RunCluster(2, job_, requests);
+  ASSERT_TRUE(run.ok() && alone.ok()) << run.status();
+  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_CANCELLED);
+  EXPECT_LT(run->answers[0].tokens.size(), 200u);
+  EXPECT_EQ(run->answers[1].Bits(), alone->answers[0].Bits());
+}
+
+TEST_F(EngineTest, RejectsWhatCannotFitWithBothNumbersAndServesTheRest) {
+  job_.set_context(64);
+  const auto run = testing::RunCluster(1, job_, {Request(65, 4), Request(10, 4), Request(0, 4)});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_REJECTED);
+  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("65"));
+  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("64"));
+  EXPECT_EQ(run->answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
+  EXPECT_EQ(run->answers[2].finished.reason(), pb::RequestFinished::REASON_REJECTED);
+}
+
+TEST_F(EngineTest, ScoresEveryPromptTokenFromThePositionAskedFor) {
+  ClusterRequest request = Request(50, 0);
+  request.score_from = 25;
+  job_.set_prefill_chunk(7);
+  const auto run = testing::RunCluster(3, job_, {request});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_SCORED);
+  int scored = 0;
+  for (const pb::TargetLogprobs& scores : run->answers[0].scores) {
+    for (int i = 0; i < scores.logprobs_size(); ++i) {
+      const int row = scores.start() + i;
+      if (row + 1 < 25 || row + 1 >= 50) continue;
+      ++scored;
+      EXPECT_LT(scores.logprobs(i), 0);
+      EXPECT_TRUE(std::isfinite(scores.logprobs(i)));
+    }
+  }
+  EXPECT_EQ(scored, 25);
+}
+
+TEST_F(EngineTest, TwoChunksOfOnePromptAreInFlightAtOnce) {
+  job_.set_step_log(dir_.File("steps.jsonl"));
+  job_.set_prefill_chunk(128);
+  job_.set_stage_delay_us(20000);
+  const auto run = testing::RunCluster(2, job_, {Request(600, 1)});
+  ASSERT_TRUE(run.ok()) << run.status();
+  const std::vector<nlohmann::json> steps = StepLog();
+  ASSERT_GE(steps.size(), 5u);  // 600 / 128
+  int overlapping = 0;
+  for (size_t i = 0; i + 1 < 5; ++i) overlapping += steps[i + 1]["submit_us"] < steps[i]["confirm_us"];
+  EXPECT_EQ(overlapping, 4);  // the window is two: each chunk is submitted while the one before it is on its way
+}
+
+TEST_F(EngineTest, FourStagesOverlapAsManyStepsAsTheScheduleSays) {
+  constexpr int kChunks = 10, kStages = 4;
+  job_.set_step_log(dir_.File("steps.jsonl"));
+  job_.set_prefill_chunk(60);
+  job_.set_stage_delay_us(30000);
+  const auto run = testing::RunCluster(kStages, job_, {Request(600, 1)});
+  ASSERT_TRUE(run.ok()) << run.status();
+  const std::vector<nlohmann::json> steps = StepLog();
+  ASSERT_GE(steps.size(), static_cast<size_t>(kChunks));
+  // Forward-only pipeline: chunk c is on stage s at step c + s, so c and c + d overlap (on different stages) for d < S. Count the pairs
+  // of chunks whose time between the first stage's start and the last stage's end overlaps.
+  int pairs = 0;
+  for (int a = 0; a < kChunks; ++a) {
+    for (int b = a + 1; b < kChunks; ++b) pairs += steps[b]["stages"][0]["start_us"] < steps[a]["stages"][kStages - 1]["end_us"];
+  }
+  int expected = 0;
+  for (int distance = 1; distance < kStages; ++distance) expected += kChunks - distance;
+  EXPECT_EQ(pairs, expected);
+}
+
+TEST_F(EngineTest, ADamagedFrameIsALostStageAndNeverACrash) {
+  // Bytes of the header, of the checksum and of the framing; on the way between the stages and to the coordinator.
+  for (const size_t offset : {0u, 1u, 6u, 20u, 40u}) {
+    for (const Channel channel : {Channel::kStep, Channel::kResult}) {
+      const auto run = testing::RunCluster(2, job_, {Request(20, 8)}, [=](Channel c, int source, int, uint64_t index) {
+        const bool hit = c == channel && source > 0 && index == 2;
+        return hit ? Fault{.kind = Fault::Kind::kCorrupt, .offset = offset} : Fault{};
+      });
+      ASSERT_FALSE(run.ok()) << "offset " << offset;
+      EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable) << run.status();
+      EXPECT_THAT(std::string(run.status().message()), HasSubstr("bad")) << run.status();
+    }
+  }
+}
+
+TEST_F(EngineTest, ATruncatedFrameIsALostStage) {
+  const auto run = testing::RunCluster(2, job_, {Request(20, 8)}, [](Channel c, int source, int, uint64_t index) {
+    return c == Channel::kStep && source == 1 && index == 1 ? Fault{.kind = Fault::Kind::kTruncate, .offset = 100} : Fault{};
+  });
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable) << run.status();
+}
+
+TEST_F(EngineTest, ADroppedFrameIsNoticedByTheProgressTimeoutAndItsHolderNamed) {
+  job_.set_stage_timeout_s(1);
+  const auto run = testing::RunCluster(2, job_, {Request(20, 8)}, [](Channel c, int source, int, uint64_t index) {
+    return c == Channel::kStep && source == 1 && index == 1 ? Fault{.kind = Fault::Kind::kDrop} : Fault{};
+  });
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable) << run.status();
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("stage 1 on local"));
+}
+
+TEST_F(EngineTest, DelayedFramesChangeNothing) {
+  const std::vector<ClusterRequest> requests = {Request(100, 6, 1), Request(50, 6, 2)};
+  const auto calm = testing::RunCluster(3, job_, requests);
+  const auto delayed = testing::RunCluster(3, job_, requests, [](Channel c, int, int, uint64_t index) {
+    return c == Channel::kStep && index % 3 == 0 ? Fault{.kind = Fault::Kind::kDelay, .delay_us = 5000} : Fault{};
+  });
+  ASSERT_TRUE(calm.ok() && delayed.ok()) << delayed.status();
+  for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(calm->answers[i].Bits(), delayed->answers[i].Bits());
+}
+
+TEST_F(EngineTest, AStagesOwnErrorIsFinalAndNamesTheStage) {
+  job_.set_isa("sse-of-the-future");
+  const auto run = testing::RunCluster(2, job_, {Request(20, 8)});
+  ASSERT_FALSE(run.ok());
+  EXPECT_NE(run.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("stage "));
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("sse-of-the-future"));
+}
+
+TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
+  struct Case { std::function<void(pb::ConfigureJob*)> change; const char* text; };
+  const std::vector<Case> cases = {
+      {[](pb::ConfigureJob* j) { j->set_block_tokens(20); }, "multiple of 16"},
+      {[](pb::ConfigureJob* j) { j->set_max_num_seqs(0); }, "--max-num-seqs is 0"},
+      {[](pb::ConfigureJob* j) { j->set_prefill_chunk(-1); }, "--prefill-chunk is -1"},
+      {[](pb::ConfigureJob* j) { j->set_context(4096); }, "trained for 1024"},
+      {[](pb::ConfigureJob* j) { j->set_kv_type("q3"); }, "expected f32, f16 or bf16"},
+      {[](pb::ConfigureJob* j) { j->set_policy("random"); }, "prefill-first"},
+      {[](pb::ConfigureJob* j) { j->add_layer_split(3); j->add_layer_split(3); }, "4"},
+      {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(1); }, "--kv-cache-memory"},
+      {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(uint64_t{1} << 50); }, "memory available"},
+      {[](pb::ConfigureJob* j) { j->set_model_path("/no/such.gguf"); }, "/no/such.gguf"},
+  };
+  for (const Case& c : cases) {
+    pb::ConfigureJob job = job_;
+    c.change(&job);
+    const auto run = testing::RunCluster(2, job, {Request(4, 2)});
+    ASSERT_FALSE(run.ok()) << c.text;
+    EXPECT_THAT(std::string(run.status().message()), HasSubstr(c.text));
+    EXPECT_NE(run.status().code(), absl::StatusCode::kUnavailable);
+  }
+}
+
+TEST_F(EngineTest, AChangedModelFileIsRefusedAtARelaunch) {
+  const auto first = testing::RunCluster(1, job_, {Request(4, 2)});
+  ASSERT_TRUE(first.ok()) << first.status();
+  *job_.mutable_fingerprints() = first->ready.fingerprints();
+  EXPECT_TRUE(testing::RunCluster(1, job_, {Request(4, 2)}).ok());
+  testing::WriteTinyModel(path_, {.context = 1024, .type = TensorType::kQ8_0, .seed = 2});
+  const auto second = testing::RunCluster(1, job_, {Request(4, 2)});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kDataLoss) << second.status();
+}
+
+TEST_F(EngineTest, MoreStagesThanLayersIsAnErrorThatSaysBoth) {
+  const auto run = testing::RunCluster(5, job_, {Request(4, 2)});
+  ASSERT_FALSE(run.ok());
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("5"));
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("4"));
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,113 @@
+// The answer does not depend on the machinery: identical tokens and log-probabilities, bit for bit, for every way of splitting the
+// work. The full product of the dimensions runs on the loopback transport.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/testing/cluster/loopback_cluster.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::ClusterRequest;
+
+// With the sanitizers everything takes ten times as long: they see every seventh combination (coprime to all dimensions, so
+// that every value of every dimension is met), the plain build sees all.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kStride = 7;
+#else
+constexpr int kStride = 1;
+#endif
+
+constexpr int kVocab = 320;
+
+std::vector<ClusterRequest> Requests() {
+  std::vector<ClusterRequest> requests(8);
+  for (int i = 0; i < 8; ++i) {
+    ClusterRequest& request = requests[i];
+    const int length = 3 + 37 * i;  // up to 262 tokens: beyond one attention granule, with and without whole blocks
+    for (int t = 0; t < length; ++t) request.prompt.push_back((t * 7919 + i * 104729 + 17) % (kVocab - 1));
+    request.sampling = testing::GreedyParams();
+    request.max_new_tokens = 6;
+    if (i % 2 == 1) {  // every rule of the sampler, addressed by seed and position
+      request.sampling.set_temperature(0.9f);
+      request.sampling.set_top_k(40);
+      request.sampling.set_top_p(0.95f);
+      request.sampling.set_min_p(0.01f);
+      request.sampling.set_repeat_penalty(1.1f);
+      request.sampling.set_presence_penalty(0.2f);
+      request.sampling.set_frequency_penalty(0.1f);
+      request.sampling.set_seed(1234 + i);
+    }
+  }
+  return requests;
+}
+
+struct Point {
+  int stages, chunk, sequences, micro_batches, threads, block;
+  bool preempt;
+  std::string Name() const {
+    return absl::StrCat(stages, " stages, chunk ", chunk, ", ", sequences, " sequences, ", micro_batches, " micro-batches, ", threads,
+                        " threads, block ", block, preempt ? ", preempted" : "");
+  }
+};
+
+std::vector<Point> FullProduct() {
+  std::vector<Point> points;
+  for (const int stages : {1, 2, 3, 4})
+    for (const int chunk : {1, 7, 64, 512})
+      for (const int sequences : {1, 8})
+        for (const int micro_batches : {1, 4})
+          for (const int threads : {1, 2})
+            for (const int block : {16, 32})
+              for (const bool preempt : {false, true}) points.push_back({stages, chunk, sequences, micro_batches, threads, block, preempt});
+  return points;
+}
+
+void CheckProduct(TensorType type, const std::string& kv_type, int stride) {
+  const testing::TempDir dir;
+  const std::string path = testing::WriteTinyModel(dir.File("tiny.gguf"), {.type = type});
+  const std::vector<ClusterRequest> requests = Requests();
+  pb::ConfigureJob job = testing::DefaultJob(path);
+  job.set_kv_type(kv_type);
+
+  // The reference: one stage, one thread, one sequence at a time.
+  std::vector<std::string> expected;
+  for (const ClusterRequest& request : requests) {
+    const auto run = testing::RunCluster(1, job, {request});
+    ASSERT_TRUE(run.ok()) << run.status();
+    ASSERT_EQ(run->answers[0].tokens.size(), 6u);
+    expected.push_back(run->answers[0].Bits());
+  }
+
+  const std::vector<Point> points = FullProduct();
+  for (size_t p = 0; p < points.size(); p += stride) {
+    const Point& point = points[p];
+    job.set_prefill_chunk(point.chunk);
+    job.set_micro_batches(point.micro_batches);
+    job.set_threads(point.threads);
+    job.set_block_tokens(point.block);
+    job.set_preempt_at_output(point.preempt ? 3 : 0);
+    // One sequence: the longest, which has the most to get wrong.
+    const size_t first = point.sequences == 1 ? requests.size() - 1 : 0;
+    const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.end()});
+    ASSERT_TRUE(run.ok()) << point.Name() << ": " << run.status();
+    for (size_t i = first; i < requests.size(); ++i) {
+      ASSERT_EQ(run->answers[i - first].Bits(), expected[i]) << point.Name() << ", request " << i;
+    }
+    ASSERT_EQ(run->statistics.preemptions() > 0, point.preempt) << point.Name();
+  }
+}
+
+TEST(EqualityMatrix, TheFullProductGivesTheSameBitsWithInt8Kernels) { CheckProduct(TensorType::kQ8_0, "f16", kStride); }
+
+TEST(EqualityMatrix, EveryThirdPointOfTheProductGivesTheSameBitsWithFloatKernels) { CheckProduct(TensorType::kF32, "f32", 3 * kStride); }
+
+TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithBf16) { CheckProduct(TensorType::kBF16, "bf16", 5 * kStride); }
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,108 @@
+#include "coordinator/pipeline/roster.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kSecond = 1000000;
+
+std::vector<pb::Hello> TwoStages() {
+  std::vector<pb::Hello> hellos(2);
+  hellos[0].set_host("alpha");
+  hellos[0].set_pid(10);
+  hellos[1].set_host("beta");
+  hellos[1].set_pid(20);
+  return hellos;
+}
+
+pb::Heartbeat Beat(int stage, uint64_t steps) {
+  pb::Heartbeat heartbeat;
+  heartbeat.set_stage(stage);
+  heartbeat.set_steps_done(steps);
+  return heartbeat;
+}
+
+pb::StageReady Ready(int stage) {
+  pb::StageReady ready;
+  ready.set_stage(stage);
+  return ready;
+}
+
+class RosterTest : public ::testing::Test {
+ protected:
+  RosterTest() : roster_(TwoStages(), /*progress_timeout_us=*/60 * kSecond, /*now_us=*/0) {}
+
+  void BecomeReady() {
+    roster_.Heard(Ready(0), 0);
+    roster_.Heard(Ready(1), 0);
+  }
+  // Both stages beat every second until `until`, without moving a counter.
+  void BeatUntil(int64_t until, uint64_t steps0, uint64_t steps1) {
+    for (int64_t now = 0; now <= until; now += kSecond) {
+      roster_.Heard(Beat(0, steps0), now);
+      roster_.Heard(Beat(1, steps1), now);
+    }
+  }
+
+  Roster roster_;
+};
+
+TEST_F(RosterTest, ABlipOfAFewSecondsIsNotALoss) {
+  BecomeReady();
+  EXPECT_TRUE(roster_.CheckAlive(5 * kSecond, 0).ok());
+}
+
+TEST_F(RosterTest, NamesTheStageThatFellSilent) {
+  BecomeReady();
+  roster_.Heard(Beat(0, 1), 5 * kSecond);
+  const absl::Status status = roster_.CheckAlive(7 * kSecond, -1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta (process 20): no heartbeat for 7.0 s"));
+}
+
+TEST_F(RosterTest, NamesTheStageThatHoldsTheWorkWithoutProgress) {
+  BecomeReady();
+  roster_.WorkHandedOut(kSecond);
+  BeatUntil(70 * kSecond, /*steps0=*/5, /*steps1=*/4);  // micro-batch 4 passed stage 0 and sits with stage 1
+  EXPECT_TRUE(roster_.CheckAlive(60 * kSecond, 4).ok());
+  const absl::Status status = roster_.CheckAlive(70 * kSecond, 4);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("without progress"));
+}
+
+TEST_F(RosterTest, IdlenessIsNotLackOfProgress) {
+  BecomeReady();
+  BeatUntil(500 * kSecond, 5, 5);
+  EXPECT_TRUE(roster_.CheckAlive(500 * kSecond, -1).ok());
+}
+
+TEST_F(RosterTest, LoadingWithoutMovingBytesIsALossOfTheStageThatIsNotReady) {
+  roster_.Heard(Ready(0), 0);
+  BeatUntil(61 * kSecond, 0, 0);
+  const absl::Status status = roster_.CheckAlive(61 * kSecond, -1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta (process 20): loading without progress"));
+}
+
+TEST_F(RosterTest, AMovingCounterRestartsTheProgressClock) {
+  BecomeReady();
+  BeatUntil(50 * kSecond, 5, 4);
+  pb::Heartbeat moved = Beat(1, 4);
+  moved.set_layers_done(1);
+  roster_.Heard(moved, 50 * kSecond);
+  for (int64_t now = 51; now <= 100; ++now) {
+    roster_.Heard(Beat(0, 5), now * kSecond);
+    roster_.Heard(moved, now * kSecond);
+  }
+  EXPECT_TRUE(roster_.CheckAlive(100 * kSecond, 4).ok());
+}
+
+}  // namespace
+}  // namespace stagecoach
