@@ -8,25 +8,26 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kTag = 1;        // all field numbers are below 16, but for the oneof's 16
-constexpr size_t kId = 5;         // a varint of a non-negative int32, or of a length below 4 GiB
-constexpr size_t kSigned = 10;    // a varint of an int32 that may be negative
-constexpr size_t kWide = 10;      // a varint of a uint64
-constexpr size_t kMessage = kTag + kId;  // tag and length of a message or a packed list
+constexpr size_t kTag = 1;      // all field numbers are below 16, but for the oneof's 16
+constexpr size_t kId = 5;       // a varint of a non-negative int32, or of a length below 4 GiB
+constexpr size_t kSigned = 10;  // a varint of an int32 that may be negative
+constexpr size_t kWide = 10;    // a varint of a uint64
+constexpr size_t kMessage = kTag + kId;     // tag and length of a message or a packed list
+constexpr size_t kSmallMessage = kTag + 1;  // ... of less than 128 bytes
 
-constexpr size_t kTimesBytes = kMessage + (kTag + kId) + 4 * (kTag + 8);
+constexpr size_t kTimesBytes = kSmallMessage + (kTag + kId) + 4 * (kTag + 8);
 constexpr size_t kTensorBytes = kMessage + (kTag + kId) + (kMessage + 2 * kWide) + (kTag + kWide);
 // protocol_version, run_id, sequence_number, tensor and the body's own tag and length
 constexpr size_t kHeaderBytes = (kTag + kId) + (kTag + 8) + (kTag + kWide) + kTensorBytes + (kMessage + 1);
 
-constexpr size_t kLogitBiasBytes = kMessage + (kTag + kId) + (kTag + 4);
+constexpr size_t kLogitBiasBytes = kSmallMessage + (kTag + kId) + (kTag + 4);
 constexpr size_t kSamplingBytes = kMessage + 6 * (kTag + 4) + (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) +
                                   kMaxLogitBias * kLogitBiasBytes;
 constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes;  // without the token ids
 // Without the entries of its lists.
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 3 * kMessage + (kTag + 1);
 constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) +
-                                 kMaxLogprobs * (kMessage + (kTag + kId) + (kTag + 4));
+                                 kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
 constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + kMessage;
 
 size_t Count(int64_t value) {

@@ -1,0 +1,37 @@
+#ifndef STAGECOACH_TESTS_UNIT_WIRE_FRAME_SAMPLES_H_
+#define STAGECOACH_TESTS_UNIT_WIRE_FRAME_SAMPLES_H_
+
+// Frames for the tests of common/wire.
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/wire/frame.h"
+
+namespace stagecoach {
+
+// A small job: 3 stages, hidden width 5, 100 tokens of vocabulary, context 64, 16 blocks of 8 tokens, 32 rows, 4 slices.
+FrameLimits SmallLimits();
+
+// A valid batch of two slices with an open, a free, blocks, targets and token ids; three rows start at position 6 of sequence 1.
+MicroBatch SampleBatch();
+// A valid batch within `limits`, drawn at random.
+MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random);
+// The same without what frames between stages do not carry.
+MicroBatch WithoutTokens(MicroBatch batch);
+
+std::vector<StageTimes> SampleTimes(int stages);
+StepResult SampleResult(const FrameLimits& limits);
+
+// A buffer that holds any frame of the job, with a payload of bytes that depend on their place.
+FrameBuffer StepBuffer(const FrameLimits& limits);
+std::vector<uint8_t> Bytes(const FrameBuffer& buffer);
+
+// The bytes of a valid frame as the coordinator sends it, and as stage 0 does.
+std::vector<uint8_t> EncodedStep(const FrameLimits& limits, const MicroBatch& batch, bool has_hidden);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_TESTS_UNIT_WIRE_FRAME_SAMPLES_H_
