@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the main job: text from the demo model through a pipeline of two stages.
+# Arguments go to `coordinator generate` and replace this script's own model, prompt, length and number of stages.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/deploy/packages.sh"
+install_missing_packages
+
+# The user's working directory stays: paths among the arguments are theirs.
+(
+  cd "$root"
+  if [ ! -e build/build.ninja ]; then
+    echo "Building in $root/build; this takes a few minutes the first time." >&2
+    cmake --preset release >&2
+  fi
+  cmake --build --preset release --target coordinator stage_worker -- --quiet >&2
+)
+
+has_model= has_prompt= has_length= has_stages=
+for argument in "$@"; do
+  case $argument in
+    -m | -m?* | --model | --model=*) has_model=1 ;;
+    -p | -p?* | --prompt | --prompt=* | -f | -f?* | --file | --file=*) has_prompt=1 ;;
+    -n | -n?* | --predict | --predict=*) has_length=1 ;;
+    --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=*) has_stages=1 ;;
+  esac
+done
+defaults=()
+[ -n "$has_model" ] || defaults+=(-m "$root/deploy/models/demo-q8_0.gguf")
+[ -n "$has_prompt" ] || defaults+=(-p "In the beginning God created")
+[ -n "$has_length" ] || defaults+=(-n 64)
+[ -n "$has_stages" ] || defaults+=(--pp 2)
+exec "$root/build/coordinator/coordinator" generate "${defaults[@]}" "$@"
