@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "common/base/counter_rng.h"
-#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/sample/logits_rules.h"
 
 namespace stagecoach {
 namespace {
@@ -82,6 +82,26 @@ TokenId Sampler::Pick(const SamplingParams& sampling, int64_t position, const fl
   }
   // Not reached: the last sum is `total`, and target < total because the random number is at most 1 - 2^-53.
   return RankedToken(ranked_[0]);
+}
+
+SampledToken Sampler::Sample(const Kernels& kernels, const TokenHistory& history, int32_t position, const float* logits,
+                             int64_t vocab) {
+  const SamplingParams& sampling = history.sampling();
+  adjusted_.assign(logits, logits + vocab);
+  ApplyLogitsRules(history, adjusted_.data());
+  SampledToken sampled;
+  sampled.position = position;
+  sampled.token = Pick(sampling, position, adjusted_.data(), vocab);
+  if (sampling.logprobs < 0) return sampled;
+  const float log_sum = kernels.log_sum_exp(logits, vocab);
+  sampled.logprob = LogProbability(logits[sampled.token], log_sum);
+  sampled.top = TopLogprobs(logits, vocab, log_sum, sampling.logprobs);
+  return sampled;
+}
+
+size_t Sampler::MaxBytes(int64_t vocab) {
+  // Ranked candidates, once more those of TopLogprobs, weights, adjusted logits.
+  return static_cast<size_t>(vocab) * (2 * sizeof(uint64_t) + sizeof(double) + sizeof(float));
 }
 
 TokenId Argmax(const float* logits, int64_t vocab) {

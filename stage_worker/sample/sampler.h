@@ -9,6 +9,8 @@
 
 #include "common/base/ids.h"
 #include "common/step/step.h"
+#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/sample/token_history.h"
 
 namespace stagecoach {
 
@@ -25,9 +27,17 @@ class Sampler {
   // first case.
   TokenId Pick(const SamplingParams& sampling, int64_t position, const float* logits, int64_t vocab);
 
+  // The whole way of a sampled row: raw logits [vocab] through the sequence's rules to a token, with the log-probabilities it asks for.
+  // `position`: of the new token. Fills everything but SampledToken::sequence; does not append to the history.
+  SampledToken Sample(const Kernels& kernels, const TokenHistory& history, int32_t position, const float* logits, int64_t vocab);
+
+  // The most memory one sampler may hold, for the announcement of scratch.
+  static size_t MaxBytes(int64_t vocab);
+
  private:
   std::vector<uint64_t> ranked_;  // candidates, best first; see RankKey
   std::vector<double> weights_;
+  std::vector<float> adjusted_;   // logits after the rules
 };
 
 // The best-ranked token; 0 when every logit is NaN or -inf.

@@ -1,0 +1,81 @@
+#include "stage_worker/model/rope_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "common/base/check.h"
+#include "stage_worker/kernels/kernels.h"
+
+namespace stagecoach {
+namespace {
+
+// ln(x) for x > 0 by the series of atanh: x = m * 2^e with m in [1/sqrt 2, sqrt 2), ln m = 2 (t + t^3/3 + ..), t = (m - 1) / (m + 1).
+// |t| < 0.172, so 13 terms reach below 2^-53.
+double FixedLn(double x) {
+  int exponent = 0;
+  double m = std::frexp(x, &exponent);
+  if (m < std::numbers::sqrt2 / 2) {
+    m *= 2;
+    --exponent;
+  }
+  const double t = (m - 1) / (m + 1), t2 = t * t;
+  double series = 0;
+  for (int term = 12; term >= 0; --term) series = series * t2 + 1.0 / (2 * term + 1);
+  return 2 * t * series + exponent * std::numbers::ln2;
+}
+
+// How much of each pair's frequency YaRN leaves unscaled: 1 for the fast pairs, 0 for the slow ones, a ramp between.
+class YarnRamp {
+ public:
+  YarnRamp(const RopeParameters& rope, int64_t head_dim) {
+    const double last = static_cast<double>(head_dim - 1);
+    low_ = std::max(0.0, std::floor(PairOfRotations(rope, head_dim, rope.beta_fast)));
+    high_ = std::min(last, std::ceil(PairOfRotations(rope, head_dim, rope.beta_slow)));
+  }
+
+  double At(int64_t pair) const {
+    return 1 - std::clamp((static_cast<double>(pair) - low_) / std::max(0.001, high_ - low_), 0.0, 1.0);
+  }
+
+ private:
+  // The (real) pair index that makes `rotations` turns within the original context.
+  static double PairOfRotations(const RopeParameters& rope, int64_t head_dim, double rotations) {
+    const double wavelengths = static_cast<double>(rope.original_context) / (rotations * 2 * std::numbers::pi);
+    return static_cast<double>(head_dim) * FixedLn(wavelengths) / (2 * FixedLn(rope.freq_base));
+  }
+
+  double low_, high_;
+};
+
+}  // namespace
+
+RopeTable::RopeTable(const RopeParameters& rope, int64_t head_dim, const std::vector<float>& rope_freqs)
+    : frequencies_(static_cast<size_t>(head_dim / 2)) {
+  CHECK(rope_freqs.empty() || rope_freqs.size() == frequencies_.size());
+  for (size_t i = 0; i < frequencies_.size(); ++i) {
+    frequencies_[i] = FixedPow(rope.freq_base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    if (!rope_freqs.empty()) frequencies_[i] /= static_cast<double>(rope_freqs[i]);
+  }
+  if (rope.scaling == RopeScaling::kLinear) {
+    for (double& frequency : frequencies_) frequency /= rope.factor;
+  } else if (rope.scaling == RopeScaling::kYarn) {
+    const YarnRamp ramp(rope, head_dim);
+    for (size_t i = 0; i < frequencies_.size(); ++i) {
+      const double unscaled = ramp.At(static_cast<int64_t>(i)) * rope.ext_factor;
+      frequencies_[i] = frequencies_[i] / rope.factor * (1 - unscaled) + frequencies_[i] * unscaled;
+    }
+    magnitude_ = rope.attn_factor * (1 + 0.1 * FixedLn(rope.factor));
+  }
+}
+
+void RopeTable::Angles(int64_t position, float* cos, float* sin) const {
+  for (size_t i = 0; i < frequencies_.size(); ++i) {
+    double s, c;
+    FixedSinCos(static_cast<double>(position) * frequencies_[i], &s, &c);
+    cos[i] = static_cast<float>(c * magnitude_);
+    sin[i] = static_cast<float>(s * magnitude_);
+  }
+}
+
+}  // namespace stagecoach

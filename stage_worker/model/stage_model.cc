@@ -1,0 +1,235 @@
+#include "stage_worker/model/stage_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "stage_worker/model/attention.h"
+#include "stage_worker/model/embedding.h"
+#include "stage_worker/model/stage_model_impl.h"
+#include "stage_worker/model/step_context.h"
+#include "stage_worker/model/transformer_layer.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int32_t kMaxRows = 1 << 16;     // of a micro-batch; bounds the scratch memory
+constexpr int32_t kMaxThreads = 1 << 10;
+
+absl::Status CheckConfig(const ModelDescription& model, const StageConfig& config) {
+  const int64_t layers = model.hyper.layers;
+  if (config.first_layer < 0 || config.first_layer >= config.last_layer || config.last_layer > layers) {
+    return absl::InvalidArgumentError(absl::StrCat("a stage with layers [", config.first_layer, ", ", config.last_layer,
+                                                   "), expected at least one layer within [0, ", layers, ")"));
+  }
+  const struct {
+    const char* name;
+    int64_t value, high;
+  } ranges[] = {{"max_rows", config.max_rows, kMaxRows},
+                {"max_slices", config.max_slices, kMaxRows},
+                {"threads", config.threads, kMaxThreads},
+                {"context", config.context, INT32_MAX}};
+  for (const auto& range : ranges) {
+    if (range.value >= 1 && range.value <= range.high) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a stage with ", range.name, " ", range.value, ", expected 1 to ", range.high));
+  }
+  return absl::OkStatus();
+}
+
+int64_t Group(const HyperParameters& hyper) { return hyper.heads / hyper.kv_heads; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StageModel>> StageModel::Load(std::shared_ptr<const ModelDescription> model,
+                                                             const StageConfig& config, StageCounters* counters) {
+  return StageModelImpl::Create(std::move(model), config, counters);
+}
+
+absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shared_ptr<const ModelDescription> model,
+                                                                       const StageConfig& config, StageCounters* counters) {
+  RETURN_IF_ERROR(CheckConfig(*model, config));
+  ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
+  const HyperParameters& hyper = model->hyper;
+  const KvPoolShape shape = {config.last_layer - config.first_layer, config.blocks, config.block_tokens, hyper.kv_heads,
+                             hyper.head_dim, config.kv_type};
+  ASSIGN_OR_RETURN(KvPool pool, KvPool::Create(shape));
+  const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
+                                       config.threads};
+  ASSIGN_OR_RETURN(StageWeights weights,
+                   LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load, &counters->bytes_loaded));
+  return std::unique_ptr<StageModelImpl>(
+      new StageModelImpl(std::move(model), config, counters, *kernels, std::move(weights), std::move(pool)));
+}
+
+StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config,
+                               StageCounters* counters, const Kernels& kernels, StageWeights weights, KvPool pool)
+    : model_(std::move(model)),
+      hyper_(model_->hyper),
+      config_(config),
+      counters_(counters),
+      kernels_(kernels),
+      weights_(std::move(weights)),
+      rope_(hyper_.rope, hyper_.head_dim, weights_.rope_freqs),
+      pool_(std::move(pool)),
+      table_(config.block_tokens, config.blocks, config.context),
+      gang_(config.threads, config.cpus),
+      plan_(config.max_rows, config.max_slices, AttentionRowsPerWork(Group(hyper_)), hyper_.kv_heads),
+      scratch_(hyper_, config.max_rows, config.threads, AttentionRowsPerWork(Group(hyper_)) * Group(hyper_)) {
+  if (!config_.owns_head) return;
+  head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, &gang_);
+  samplers_.resize(static_cast<size_t>(config_.threads));
+  head_rows_.reserve(static_cast<size_t>(config_.max_rows));
+  head_row_indices_.reserve(static_cast<size_t>(config_.max_rows));
+}
+
+absl::Status StageModelImpl::Begin(const MicroBatch& batch) {
+  RETURN_IF_ERROR(CheckSize(batch));
+  RETURN_IF_ERROR(table_.Validate(batch));
+  if (config_.owns_embedding) RETURN_IF_ERROR(CheckTokens(batch));
+  if (config_.owns_head) RETURN_IF_ERROR(CheckHeadWork(batch));
+  table_.Commit(batch);
+  if (!config_.owns_head) return absl::OkStatus();
+  for (const SequenceId sequence : batch.free) histories_.erase(sequence);
+  for (const OpenSequence& open : batch.open) histories_.emplace(open.sequence, TokenHistory(open));
+  return absl::OkStatus();
+}
+
+absl::Status StageModelImpl::CheckSize(const MicroBatch& batch) const {
+  int64_t rows = 0;
+  for (const SequenceSlice& slice : batch.slices) rows += slice.count;
+  if (batch.slices.size() <= static_cast<size_t>(config_.max_slices) && rows <= config_.max_rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("micro-batch ", batch.number, " has ", batch.slices.size(), " slices and ", rows,
+                                                 " rows, agreed are at most ", config_.max_slices, " and ", config_.max_rows));
+}
+
+absl::Status StageModelImpl::CheckTokens(const MicroBatch& batch) const {
+  for (const SequenceSlice& slice : batch.slices) {
+    if (slice.tokens.size() != static_cast<size_t>(slice.count)) {
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ", slice.tokens.size(),
+                                                     " tokens, expected ", slice.count));
+    }
+    for (const TokenId token : slice.tokens) {
+      if (token >= 0 && token < hyper_.vocab) continue;
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has token ", token,
+                                                     ", the vocabulary has 0 to ", hyper_.vocab - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
+  absl::flat_hash_map<SequenceId, int64_t> opened;  // to prompt and output tokens
+  for (const OpenSequence& open : batch.open) {
+    RETURN_IF_ERROR(ValidateOpenSequence(open, hyper_.vocab));
+    opened[open.sequence] = static_cast<int64_t>(open.prompt.size() + open.output.size());
+  }
+  for (const SequenceSlice& slice : batch.slices) {
+    if (!slice.targets.empty() && slice.targets.size() != static_cast<size_t>(slice.count)) {
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ", slice.targets.size(),
+                                                     " targets, expected none or ", slice.count));
+    }
+    for (const TokenId target : slice.targets) {
+      if (target == kNoToken || (target >= 0 && target < hyper_.vocab)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has target ", target,
+                                                     ", the vocabulary has 0 to ", hyper_.vocab - 1));
+    }
+    if (!slice.sample) continue;
+    // The table knows the sequence, so one of the two does.
+    const auto in_batch = opened.find(slice.sequence);
+    const int64_t known = in_batch != opened.end() ? in_batch->second : histories_.at(slice.sequence).size();
+    const int64_t position = int64_t{slice.start} + slice.count;
+    if (position != known) {
+      return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is sampled for position ", position,
+                                                     ", expected ", known, ", the number of its tokens so far"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
+  plan_.Build(batch, table_);
+  const StepContext step = {hyper_, kernels_, plan_, pool_, scratch_};
+  gang_.Run([&](int thread) {
+    const Worker worker{gang_, thread};
+    if (config_.owns_embedding) EmbedTokens(weights_.embedding, plan_, worker, hidden);
+    const Gang::Part rows = worker.Share(plan_.row_count());
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const int64_t at = row * (hyper_.head_dim / 2);
+      rope_.Angles(plan_.rows()[static_cast<size_t>(row)].position, scratch_.cos.as<float>() + at, scratch_.sin.as<float>() + at);
+    }
+    worker.Barrier();
+    for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
+      RunTransformerLayer(weights_.layers[layer], static_cast<int64_t>(layer), step, worker, hidden);
+      worker.Barrier();
+      if (thread == 0) counters_->layers_done.fetch_add(1, std::memory_order_relaxed);
+    }
+  });
+}
+
+void StageModelImpl::Finish(const MicroBatch& batch, const float* hidden, StepResult* result) {
+  CHECK(head_ != nullptr);
+  ListHeadRows(batch, result);
+  if (head_rows_.empty()) return;
+  head_->ForEachRow(hidden, head_row_indices_, [this](int thread, size_t index, const float* logits) {
+    FinishRow(thread, head_rows_[index], logits);
+  });
+}
+
+void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
+  head_rows_.clear();
+  head_row_indices_.clear();
+  result->sampled.clear();
+  result->targets.clear();
+  // Rows point into the result, so it has its final size first.
+  for (const SequenceSlice& slice : batch.slices) {
+    if (slice.sample) result->sampled.emplace_back().sequence = slice.sequence;
+    if (!slice.targets.empty()) result->targets.push_back({slice.sequence, slice.start, std::vector<float>(slice.targets.size())});
+  }
+  SampledToken* sampled = result->sampled.data();
+  TargetLogprobs* targets = result->targets.data();
+  int32_t first_row = 0;
+  for (const SequenceSlice& slice : batch.slices) {
+    for (int32_t i = 0; i < slice.count; ++i) {
+      const bool samples = slice.sample && i == slice.count - 1;
+      const bool scores = !slice.targets.empty() && slice.targets[static_cast<size_t>(i)] != kNoToken;
+      if (!samples && !scores) continue;
+      head_rows_.push_back(
+          {&slice, i, samples ? sampled : nullptr, scores ? &targets->logprobs[static_cast<size_t>(i)] : nullptr});
+      head_row_indices_.push_back(first_row + i);
+    }
+    sampled += slice.sample ? 1 : 0;
+    targets += slice.targets.empty() ? 0 : 1;
+    first_row += slice.count;
+  }
+}
+
+void StageModelImpl::FinishRow(int thread, const HeadRow& row, const float* logits) {
+  const SequenceSlice& slice = *row.slice;
+  if (row.target_logprob != nullptr) {
+    const TokenId target = slice.targets[static_cast<size_t>(row.offset)];
+    *row.target_logprob = LogProbability(logits[target], kernels_.log_sum_exp(logits, hyper_.vocab));
+  }
+  if (row.sampled == nullptr) return;
+  // A sequence is sampled at most once in a batch (see CheckHeadWork), so no other thread touches its history.
+  TokenHistory& history = histories_.find(slice.sequence)->second;
+  *row.sampled = samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
+  row.sampled->sequence = slice.sequence;
+  history.AppendOutput(row.sampled->token);
+}
+
+uint64_t StageModelImpl::scratch_bytes() const {
+  uint64_t bytes = scratch_.bytes();
+  if (head_ == nullptr) return bytes;
+  const int64_t sampling_threads = std::min<int64_t>(config_.threads, OutputHead::kTileRows);
+  return bytes + head_->scratch_bytes() + static_cast<uint64_t>(sampling_threads) * Sampler::MaxBytes(hyper_.vocab);
+}
+
+void StageModelImpl::ComputeLogits(const float* hidden_row, float* logits) {
+  const int32_t row = 0;
+  head_->ForEachRow(hidden_row, {&row, 1},
+                    [&](int, size_t, const float* row_logits) { std::copy_n(row_logits, hyper_.vocab, logits); });
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,82 @@
+#ifndef STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_IMPL_H_
+#define STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_IMPL_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "stage_worker/exec/gang.h"
+#include "stage_worker/kv/kv_pool.h"
+#include "stage_worker/kv/sequence_table.h"
+#include "stage_worker/model/output_head.h"
+#include "stage_worker/model/rope_table.h"
+#include "stage_worker/model/stage_model.h"
+#include "stage_worker/model/step_plan.h"
+#include "stage_worker/model/step_scratch.h"
+#include "stage_worker/sample/sampler.h"
+#include "stage_worker/sample/token_history.h"
+#include "stage_worker/weights/stage_weights.h"
+
+namespace stagecoach {
+
+class StageModelImpl final : public StageModel {
+ public:
+  static absl::StatusOr<std::unique_ptr<StageModelImpl>> Create(std::shared_ptr<const ModelDescription> model,
+                                                                const StageConfig& config, StageCounters* counters);
+
+  absl::Status Begin(const MicroBatch& batch) override;
+  void Forward(const MicroBatch& batch, float* hidden) override;
+  void Finish(const MicroBatch& batch, const float* hidden, StepResult* result) override;
+
+  uint64_t weight_bytes() const override { return weights_.bytes(); }
+  uint64_t kv_bytes() const override { return pool_.bytes(); }
+  uint64_t scratch_bytes() const override;
+  const char* isa() const override { return kernels_.isa; }
+
+  // For tests, on a stage with the head: raw logits [V] of one hidden row [D].
+  void ComputeLogits(const float* hidden_row, float* logits);
+
+ private:
+  // A row that needs logits.
+  struct HeadRow {
+    const SequenceSlice* slice;
+    int32_t offset;        // in the slice
+    SampledToken* sampled;  // nullptr: not sampled
+    float* target_logprob;  // nullptr: no target
+  };
+
+  StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
+                 const Kernels& kernels, StageWeights weights, KvPool pool);
+
+  absl::Status CheckSize(const MicroBatch& batch) const;
+  absl::Status CheckTokens(const MicroBatch& batch) const;     // stage with the embedding
+  absl::Status CheckHeadWork(const MicroBatch& batch) const;   // stage with the head
+  void ListHeadRows(const MicroBatch& batch, StepResult* result);
+  void FinishRow(int thread, const HeadRow& row, const float* logits);
+
+  const std::shared_ptr<const ModelDescription> model_;
+  const HyperParameters& hyper_;
+  const StageConfig config_;
+  StageCounters* const counters_;
+  const Kernels& kernels_;
+  const StageWeights weights_;
+  const RopeTable rope_;
+
+  KvPool pool_;
+  SequenceTable table_;
+  Gang gang_;
+  StepPlan plan_;
+  StepScratch scratch_;
+
+  // Stage with the head only.
+  std::unique_ptr<OutputHead> head_;
+  absl::flat_hash_map<SequenceId, TokenHistory> histories_;
+  std::vector<Sampler> samplers_;  // [threads]
+  std::vector<HeadRow> head_rows_;
+  std::vector<int32_t> head_row_indices_;  // of head_rows_, in the batch
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_IMPL_H_

@@ -1,0 +1,37 @@
+#ifndef STAGECOACH_STAGE_WORKER_MODEL_STEP_CONTEXT_H_
+#define STAGECOACH_STAGE_WORKER_MODEL_STEP_CONTEXT_H_
+
+// What the parts of the forward pass share while a step runs. All threads of the gang run the same code; between two barriers each
+// works on its own rows, heads or output rows, and what one phase wrote the next may read.
+
+#include <cstdint>
+
+#include "common/model/hyper_parameters.h"
+#include "stage_worker/exec/gang.h"
+#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kv/kv_pool.h"
+#include "stage_worker/model/step_plan.h"
+#include "stage_worker/model/step_scratch.h"
+
+namespace stagecoach {
+
+struct StepContext {
+  const HyperParameters& hyper;
+  const Kernels& kernels;
+  const StepPlan& plan;
+  KvPool& pool;
+  StepScratch& scratch;
+};
+
+// One thread of the gang.
+struct Worker {
+  Gang& gang;
+  int thread;
+
+  Gang::Part Share(int64_t count) const { return Gang::Share(count, thread, gang.threads()); }
+  void Barrier() const { gang.Barrier(); }
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_MODEL_STEP_CONTEXT_H_
