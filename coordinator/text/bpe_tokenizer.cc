@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 #include <utility>
 
 #include "coordinator/text/pretokenizer.h"
@@ -11,7 +10,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kNone = SIZE_MAX;
 constexpr uint32_t kAlphabetEnd = 0x100 + 68;
 
 // The byte each code point below kAlphabetEnd stands for, or -1.
@@ -47,26 +45,6 @@ bool AppendBytes(absl::string_view text, std::string* bytes) {
 
 }  // namespace
 
-// The symbols of one piece as a linked list; a symbol is known by the position of its first byte.
-struct BpeTokenizer::Workspace {
-  struct Link {
-    Symbol symbol;  // -1: joined to one before
-    size_t previous;
-    size_t next;
-  };
-  struct Candidate {
-    int32_t rank;
-    Symbol left_symbol;
-    Symbol right_symbol;
-    Symbol result;
-    size_t left;
-    // For a heap with the best on top.
-    bool operator<(const Candidate& other) const { return std::tie(other.rank, other.left) < std::tie(rank, left); }
-  };
-  std::vector<Link> links;
-  std::vector<Candidate> heap;
-};
-
 BpeTokenizer::BpeTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {
   symbols_.reserve(vocabulary_.texts.size() + 256);
   for (int byte = 0; byte < 256; ++byte) {
@@ -78,7 +56,7 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::mov
     if (IsPlain(token) && AppendBytes(vocabulary_.texts[i], &bytes) && !bytes.empty()) Intern(bytes, token);
   }
   merges_.reserve(vocabulary_.merges.size());
-  int32_t rank = 0;
+  uint32_t rank = 0;
   for (const std::string& merge : vocabulary_.merges) {
     const absl::string_view text = merge;
     const size_t space = text.find(' ', 1);
@@ -87,7 +65,7 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::mov
     // Text is always made of the alphabet, so other merges never apply.
     if (!left_whole || !AppendBytes(text.substr(space + 1), &right)) continue;
     const Symbol result = Intern(left + right, kNoToken);
-    merges_.try_emplace(Pair(Intern(left, kNoToken), Intern(right, kNoToken)), Merge{rank++, result});
+    merges_.try_emplace(Pair(Intern(left, kNoToken), Intern(right, kNoToken)), PairJoiner::Join{rank++, result});
   }
   vocabulary_.merges = {};
 }
@@ -119,15 +97,15 @@ std::string BpeTokenizer::TokenBytes(TokenId token, bool render_control) const {
 }
 
 void BpeTokenizer::EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const {
-  Workspace workspace;
+  PairJoiner joiner;
   while (!text.empty()) {
-    const size_t bytes = FirstPieceBytes(vocabulary_.pre_tokenizer, text);
-    EncodePiece(text.substr(0, bytes), &workspace, tokens);
+    const size_t bytes = std::min(FirstPieceBytes(vocabulary_.pre_tokenizer, text), PairJoiner::kMaxTextBytes);
+    EncodePiece(text.substr(0, bytes), &joiner, tokens);
     text.remove_prefix(bytes);
   }
 }
 
-void BpeTokenizer::EncodePiece(absl::string_view piece, Workspace* workspace, std::vector<TokenId>* tokens) const {
+void BpeTokenizer::EncodePiece(absl::string_view piece, PairJoiner* joiner, std::vector<TokenId>* tokens) const {
   if (vocabulary_.pre_tokenizer == PreTokenizer::kLlamaBpe) {  // it takes a whole word before any merge
     const auto whole = symbols_.find(piece);
     if (whole != symbols_.end() && token_of_symbol_[whole->second] != kNoToken) {
@@ -135,48 +113,15 @@ void BpeTokenizer::EncodePiece(absl::string_view piece, Workspace* workspace, st
       return;
     }
   }
-  JoinPairs(piece, workspace);
-  const std::vector<Workspace::Link>& links = workspace->links;
-  for (size_t at = 0; at != kNone; at = links[at].next) {
-    const size_t end = links[at].next == kNone ? piece.size() : links[at].next;
-    AppendSymbol(links[at].symbol, piece.substr(at, end - at), tokens);
-  }
-}
-
-void BpeTokenizer::JoinPairs(absl::string_view piece, Workspace* workspace) const {
-  std::vector<Workspace::Link>& links = workspace->links;
-  std::vector<Workspace::Candidate>& heap = workspace->heap;
-  links.clear();
-  heap.clear();
-  for (size_t i = 0; i < piece.size(); ++i) {
-    links.push_back({static_cast<uint8_t>(piece[i]), i == 0 ? kNone : i - 1, i + 1 == piece.size() ? kNone : i + 1});
-  }
-  for (size_t i = 0; i < piece.size(); ++i) PushCandidate(i, workspace);
-  while (!heap.empty()) {
-    const Workspace::Candidate best = heap.front();
-    std::pop_heap(heap.begin(), heap.end());
-    heap.pop_back();
-    Workspace::Link& left = links[best.left];
-    // Both may have been joined to something else since.
-    if (left.symbol != best.left_symbol || left.next == kNone || links[left.next].symbol != best.right_symbol) continue;
-    Workspace::Link& right = links[left.next];
-    left.symbol = best.result;
-    left.next = right.next;
-    right.symbol = -1;
-    if (left.next != kNone) links[left.next].previous = best.left;
-    PushCandidate(best.left, workspace);
-    if (left.previous != kNone) PushCandidate(left.previous, workspace);
-  }
-}
-
-void BpeTokenizer::PushCandidate(size_t left, Workspace* workspace) const {
-  const Workspace::Link& link = workspace->links[left];
-  if (link.next == kNone) return;
-  const Symbol right_symbol = workspace->links[link.next].symbol;
-  const auto merge = merges_.find(Pair(link.symbol, right_symbol));
-  if (merge == merges_.end()) return;
-  workspace->heap.push_back({merge->second.rank, link.symbol, right_symbol, merge->second.result, left});
-  std::push_heap(workspace->heap.begin(), workspace->heap.end());
+  joiner->Clear();
+  for (size_t i = 0; i < piece.size(); ++i) joiner->Append(i, i + 1, static_cast<uint8_t>(piece[i]));
+  joiner->Run([this](const PairJoiner::Link& left, const PairJoiner::Link& right) {
+    const auto merge = merges_.find(Pair(left.symbol, right.symbol));
+    return merge == merges_.end() ? PairJoiner::kNoJoin : merge->second;
+  });
+  joiner->ForEach([&](const PairJoiner::Link& link) {
+    AppendSymbol(link.symbol, piece.substr(link.begin, link.end - link.begin), tokens);
+  });
 }
 
 void BpeTokenizer::AppendSymbol(Symbol symbol, absl::string_view bytes, std::vector<TokenId>* tokens) const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "coordinator/text/pair_joiner.h"
 #include "coordinator/text/vocabulary_tokenizer.h"
 
 namespace stagecoach {
@@ -28,26 +29,18 @@ class BpeTokenizer final : public VocabularyTokenizer {
  private:
   // A part of a piece that merges can start from or lead to; 0 to 255 are the single bytes.
   using Symbol = int32_t;
-  struct Merge {
-    int32_t rank;  // less is better
-    Symbol result;
-  };
-  struct Workspace;
-
   static uint64_t Pair(Symbol left, Symbol right) {
     return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
   }
   Symbol Intern(const std::string& bytes, TokenId token);
   void EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const override;
-  void EncodePiece(absl::string_view piece, Workspace* workspace, std::vector<TokenId>* tokens) const;
-  void JoinPairs(absl::string_view piece, Workspace* workspace) const;
-  void PushCandidate(size_t left, Workspace* workspace) const;
+  void EncodePiece(absl::string_view piece, PairJoiner* joiner, std::vector<TokenId>* tokens) const;
   void AppendSymbol(Symbol symbol, absl::string_view bytes, std::vector<TokenId>* tokens) const;
 
   // Constant after construction.
   absl::flat_hash_map<std::string, Symbol> symbols_;
   std::vector<TokenId> token_of_symbol_;  // kNoToken for a symbol that is no token
-  absl::flat_hash_map<uint64_t, Merge> merges_;
+  absl::flat_hash_map<uint64_t, PairJoiner::Join> merges_;
 };
 
 }  // namespace stagecoach

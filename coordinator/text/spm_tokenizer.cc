@@ -1,16 +1,17 @@
 #include "coordinator/text/spm_tokenizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr size_t kNone = SIZE_MAX;
-constexpr char kSpaceMark[] = "\xE2\x96\x81";  // U+2581
+constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -25,33 +26,30 @@ int ByteNamed(absl::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+// The rank of each score: 0 for the highest, the same for equal ones.
+std::vector<uint32_t> RanksOf(const std::vector<float>& scores) {
+  std::vector<float> descending = scores;
+  std::sort(descending.begin(), descending.end(), std::greater<float>());
+  std::vector<uint32_t> ranks;
+  ranks.reserve(scores.size());
+  for (const float score : scores) {
+    const auto first = std::lower_bound(descending.begin(), descending.end(), score, std::greater<float>());
+    ranks.push_back(static_cast<uint32_t>(first - descending.begin()));
+  }
+  return ranks;
+}
+
+// Where the word that `text` starts with ends: before the first U+2581 that follows another character.
+size_t EndOfWord(absl::string_view text) {
+  size_t end = 0;
+  while (absl::StartsWith(text.substr(end), kSpaceMark)) end += kSpaceMark.size();
+  return std::min(text.find(kSpaceMark, end), text.size());
+}
+
 }  // namespace
 
-// The symbols of one fragment as a linked list.
-struct SpmTokenizer::Workspace {
-  struct Symbol {
-    size_t start;
-    size_t bytes;  // 0: joined to one before
-    TokenId token;
-    size_t previous;
-    size_t next;
-  };
-  struct Candidate {
-    float score;
-    TokenId token;
-    size_t left;
-    size_t bytes;  // of both together
-    // For a heap with the best on top.
-    bool operator<(const Candidate& other) const {
-      return score != other.score ? score < other.score : left > other.left;
-    }
-  };
-  absl::string_view text;
-  std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
-};
-
-SpmTokenizer::SpmTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {
+SpmTokenizer::SpmTokenizer(Vocabulary vocabulary)
+    : VocabularyTokenizer(std::move(vocabulary)), rank_of_token_(RanksOf(vocabulary_.scores)) {
   byte_tokens_.fill(kNoToken);
   for (size_t i = 0; i < vocabulary_.texts.size(); ++i) {
     const TokenId token = static_cast<TokenId>(i);
@@ -62,6 +60,7 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::mov
     } else if (IsPlain(token) && !text.empty()) {
       pieces_.try_emplace(text, token);  // a repeated text keeps its first id
       longest_piece_bytes_ = std::max(longest_piece_bytes_, text.size());
+      pieces_cross_words_ = pieces_cross_words_ || EndOfWord(text) < text.size();
     }
   }
 }
@@ -95,58 +94,35 @@ TokenId SpmTokenizer::TokenOf(absl::string_view piece) const {
 
 void SpmTokenizer::EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const {
   std::string marked = absl::StrReplaceAll(text, {{" ", kSpaceMark}});
-  if (vocabulary_.add_space_prefix) marked.insert(0, kSpaceMark);
-  Workspace workspace;
-  workspace.text = marked;
-  JoinPairs(&workspace);
-  const std::vector<Workspace::Symbol>& symbols = workspace.symbols;
-  for (size_t at = 0; at != kNone; at = symbols[at].next) {
-    if (symbols[at].token != kNoToken) {
-      tokens->push_back(symbols[at].token);
+  if (vocabulary_.add_space_prefix) marked.insert(0, kSpaceMark.data(), kSpaceMark.size());
+  PairJoiner joiner;
+  for (absl::string_view rest = marked; !rest.empty();) {
+    // Where no piece reaches from one word to the next, words are independent, and short heaps are fast.
+    const size_t bytes = pieces_cross_words_ ? rest.size() : EndOfWord(rest);
+    const absl::string_view word = rest.substr(0, std::min(bytes, PairJoiner::kMaxTextBytes));
+    EncodeWord(word, &joiner, tokens);
+    rest.remove_prefix(word.size());
+  }
+}
+
+void SpmTokenizer::EncodeWord(absl::string_view word, PairJoiner* joiner, std::vector<TokenId>* tokens) const {
+  joiner->Clear();
+  for (size_t begin = 0; begin < word.size();) {
+    const size_t bytes = DecodeUtf8(word, begin).bytes;
+    joiner->Append(begin, begin + bytes, TokenOf(word.substr(begin, bytes)));
+    begin += bytes;
+  }
+  joiner->Run([this, word](const PairJoiner::Link& left, const PairJoiner::Link& right) {
+    const TokenId token = TokenOf(word.substr(left.begin, right.end - left.begin));
+    return token == kNoToken ? PairJoiner::kNoJoin : PairJoiner::Join{rank_of_token_[token], token};
+  });
+  joiner->ForEach([&](const PairJoiner::Link& link) {
+    if (link.symbol != kNoToken) {
+      tokens->push_back(link.symbol);
     } else {
-      AppendBytesOf(workspace.text.substr(symbols[at].start, symbols[at].bytes), tokens);
+      AppendBytesOf(word.substr(link.begin, link.end - link.begin), tokens);
     }
-  }
-}
-
-void SpmTokenizer::JoinPairs(Workspace* workspace) const {
-  const absl::string_view text = workspace->text;
-  std::vector<Workspace::Symbol>& symbols = workspace->symbols;
-  std::vector<Workspace::Candidate>& heap = workspace->heap;
-  for (size_t start = 0; start < text.size();) {
-    const size_t bytes = DecodeUtf8(text, start).bytes;
-    const size_t index = symbols.size();
-    symbols.push_back({start, bytes, TokenOf(text.substr(start, bytes)), index == 0 ? kNone : index - 1, index + 1});
-    start += bytes;
-  }
-  symbols.back().next = kNone;
-  for (size_t i = 0; i < symbols.size(); ++i) PushCandidate(i, workspace);
-  while (!heap.empty()) {
-    const Workspace::Candidate best = heap.front();
-    std::pop_heap(heap.begin(), heap.end());
-    heap.pop_back();
-    Workspace::Symbol& left = symbols[best.left];
-    // Both may have been joined to something else since.
-    if (left.bytes == 0 || left.next == kNone || left.bytes + symbols[left.next].bytes != best.bytes) continue;
-    Workspace::Symbol& right = symbols[left.next];
-    left.bytes = best.bytes;
-    left.token = best.token;
-    left.next = right.next;
-    right.bytes = 0;
-    if (left.next != kNone) symbols[left.next].previous = best.left;
-    PushCandidate(best.left, workspace);
-    if (left.previous != kNone) PushCandidate(left.previous, workspace);
-  }
-}
-
-void SpmTokenizer::PushCandidate(size_t left, Workspace* workspace) const {
-  const Workspace::Symbol& symbol = workspace->symbols[left];
-  if (symbol.next == kNone) return;
-  const size_t bytes = symbol.bytes + workspace->symbols[symbol.next].bytes;
-  const TokenId token = TokenOf(workspace->text.substr(symbol.start, bytes));
-  if (token == kNoToken) return;
-  workspace->heap.push_back({vocabulary_.scores[token], token, left, bytes});
-  std::push_heap(workspace->heap.begin(), workspace->heap.end());
+  });
 }
 
 void SpmTokenizer::AppendBytesOf(absl::string_view symbol, std::vector<TokenId>* tokens) const {

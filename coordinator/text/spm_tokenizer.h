@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "coordinator/text/pair_joiner.h"
 #include "coordinator/text/vocabulary_tokenizer.h"
 
 namespace stagecoach {
@@ -22,18 +23,18 @@ class SpmTokenizer final : public VocabularyTokenizer {
   std::string TokenBytes(TokenId token, bool render_control) const override;
 
  private:
-  struct Workspace;
-
   void EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const override;
-  void JoinPairs(Workspace* workspace) const;
-  void PushCandidate(size_t left, Workspace* workspace) const;
+  void EncodeWord(absl::string_view word, PairJoiner* joiner, std::vector<TokenId>* tokens) const;
   void AppendBytesOf(absl::string_view symbol, std::vector<TokenId>* tokens) const;
   TokenId TokenOf(absl::string_view piece) const;
 
   // Constant after construction.
-  absl::flat_hash_map<std::string, TokenId> pieces_;  // what plain text can become: no control, unknown, unused or byte tokens
+  absl::flat_hash_map<std::string, TokenId>
+      pieces_;  // what plain text can become: no control, unknown, unused or byte tokens
   std::array<TokenId, 256> byte_tokens_;
+  std::vector<uint32_t> rank_of_token_;  // by descending score; equal scores have equal ranks
   size_t longest_piece_bytes_ = 0;
+  bool pieces_cross_words_ = false;  // some piece has U+2581 after another character
 };
 
 }  // namespace stagecoach

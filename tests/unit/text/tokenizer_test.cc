@@ -1,5 +1,6 @@
 #include "coordinator/text/tokenizer.h"
 
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
@@ -210,6 +211,54 @@ TEST(SpmTokenizer, JoinsTheLeftmostOfEqualPairs) {
   EXPECT_THAT(Plain(*OpenOrDie(toy.File("llama", "")), "aaa"), ElementsAre(259, aa, 260));
 }
 
+// The same definition with scores: the best pair of the whole text again and again.
+std::vector<std::string> JoinByScore(std::vector<std::string> parts, const std::map<std::string, float>& scores) {
+  for (;;) {
+    float best_score = -std::numeric_limits<float>::infinity();
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto found = scores.find(parts[i] + parts[i + 1]);
+      if (found != scores.end() && found->second > best_score) best_score = found->second, best = i;
+    }
+    if (best == SIZE_MAX) return parts;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+}
+
+void ExpectJoinsByScore(const ToyVocabulary& toy) {
+  std::map<std::string, float> scores;
+  for (size_t i = 0; i < toy.texts.size(); ++i) scores.emplace(toy.texts[i], toy.scores[i]);
+  const auto tokenizer = OpenOrDie(toy.File("llama", ""));
+  std::mt19937 random(13);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text(random() % 20 + 1, ' ');
+    std::vector<std::string> characters = {"\xE2\x96\x81"};
+    for (char& c : text) {
+      c = "ab "[random() % 3];
+      characters.push_back(c == ' ' ? "\xE2\x96\x81" : std::string(1, c));
+    }
+    std::vector<std::string> found;
+    for (const TokenId token : Plain(*tokenizer, text)) found.push_back(toy.texts[token]);
+    ASSERT_EQ(found, JoinByScore(characters, scores)) << "'" << text << "'";
+  }
+}
+
+TEST(SpmTokenizer, AgreesWithTheDefinitionWhetherPiecesCrossWordsOrNot) {
+  ToyVocabulary toy = testing::ToySentencePiece();
+  for (const char* text : {"aa", "bb", "aab", "\xE2\x96\x81\xE2\x96\x81",
+                           "\xE2\x96\x81\xE2\x96\x81"
+                           "a"})
+    toy.Add(text, 1, -3);
+  ExpectJoinsByScore(toy);
+  toy.Add("b\xE2\x96\x81", 1, -2);
+  toy.Add(
+      "b\xE2\x96\x81"
+      "ab",
+      1, -9);
+  ExpectJoinsByScore(toy);
+}
+
 TEST(SpmTokenizer, FallsBackToBytesAndThenToUnknown) {
   EXPECT_THAT(Plain(*OpenOrDie(testing::ToySentencePiece().File("llama", "")), "\xC3\xA9"),
               ElementsAre(259, 3 + 0xC3, 3 + 0xA9));
@@ -247,12 +296,12 @@ TEST(Tokenizer, TakesAMegabyteOfAnythingInItsStride) {
   ToyVocabulary toy = testing::ToySentencePiece();
   for (const char* text : {"aa", "aaaa", "<u<u<u<u"}) toy.Add(text, text[0] == '<' ? 4 : 1, 1);
   tokenizers.push_back(OpenOrDie(toy.File("llama", "")));
-  constexpr size_t kBytes = 1 << 20;
+  constexpr size_t kBytes = 1 << 20, kFewerBytes = 1 << 17;
   std::string lines, tags;
-  while (lines.size() < kBytes) lines += " \n  \t";
-  while (tags.size() < kBytes) tags += "<u";
-  for (const std::string& text : {std::string(kBytes, 'a'), std::string(kBytes, ' '), std::string(kBytes, '\n'),
-                                  std::string(kBytes, '<'), std::string(kBytes, '\xE2'), lines, tags}) {
+  while (lines.size() < kFewerBytes) lines += " \n  \t";
+  while (tags.size() < kFewerBytes) tags += "<u";
+  for (const std::string& text : {std::string(kBytes, 'a'), std::string(kBytes, ' '), std::string(kFewerBytes, '\n'),
+                                  std::string(kFewerBytes, '<'), std::string(kFewerBytes, '\xE2'), lines, tags}) {
     for (const auto& tokenizer : tokenizers) {
       const std::vector<TokenId> tokens = tokenizer->Encode(text, false, true);
       EXPECT_TRUE(tokenizer->Decode(tokens, false) == text) << ::testing::PrintToString(text.substr(0, 8));
