@@ -246,16 +246,14 @@ void ExpectJoinsByScore(const ToyVocabulary& toy) {
 
 TEST(SpmTokenizer, AgreesWithTheDefinitionWhetherPiecesCrossWordsOrNot) {
   ToyVocabulary toy = testing::ToySentencePiece();
-  for (const char* text : {"aa", "bb", "aab", "\xE2\x96\x81\xE2\x96\x81",
-                           "\xE2\x96\x81\xE2\x96\x81"
-                           "a"})
+  const std::string mark = "\xE2\x96\x81";
+  for (const std::string& text :
+       {std::string("aa"), std::string("bb"), std::string("aab"), mark + mark, mark + mark + "a"}) {
     toy.Add(text, 1, -3);
+  }
   ExpectJoinsByScore(toy);
-  toy.Add("b\xE2\x96\x81", 1, -2);
-  toy.Add(
-      "b\xE2\x96\x81"
-      "ab",
-      1, -9);
+  toy.Add("b" + mark, 1, -2);
+  toy.Add("b" + mark + "ab", 1, -9);
   ExpectJoinsByScore(toy);
 }
 
