@@ -1,6 +1,5 @@
 // Which kernels this machine can run. __builtin_cpu_supports asks cpuid, and XGETBV for what the operating system saves.
 
-#include <iterator>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,9 +15,18 @@ struct Isa {
   bool (*available)();
 };
 
+bool HasAvx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
+
+bool HasAvx512Vnni() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+}
+
 // Ascending: the last one available is the best.
 constexpr Isa kIsas[] = {
     {&kScalarKernels, [] { return true; }},
+    {&kAvx2Kernels, HasAvx2},
+    {&kAvx512VnniKernels, HasAvx512Vnni},
 };
 
 std::string NamesOf(bool only_available) {

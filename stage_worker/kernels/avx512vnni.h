@@ -1,0 +1,53 @@
+#ifndef STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_
+#define STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_
+
+// What the *_avx512vnni.cc units share; included by nothing else. The small functions are static: each unit keeps its own copy.
+
+// g++ 12 finds the deliberately undefined registers of its own header uninitialised.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include <cstdint>
+#include <cstring>
+
+#include "stage_worker/kernels/kernels.h"
+
+namespace stagecoach {
+
+void MatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+void AttendAvx512Vnni(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+                      AttentionState state);
+
+[[maybe_unused]] static inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// Four bytes, in every lane.
+[[maybe_unused]] static inline __m512i Broadcast4(const int8_t* p) {
+  int32_t four;
+  std::memcpy(&four, p, sizeof(four));
+  return _mm512_set1_epi32(four);
+}
+
+// FixedExp in 16 lanes. Scaling by 2^n rounds once, as the two factors of the scalar form do.
+[[maybe_unused]] static inline __m512 Exp(__m512 x) {
+  // The constant comes first: for a NaN the second operand is the result.
+  x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x);
+  x = _mm512_min_ps(_mm512_set1_ps(89.0f), x);
+  const __m512 round = _mm512_set1_ps(12582912.0f);
+  const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(1.44269504088896341f), round), round);
+  __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0.693359375f), x);
+  r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4f), r);
+  __m512 y = _mm512_set1_ps(1.9875691500e-4f);
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.3981999507e-3f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(8.3334519073e-3f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(4.1665795894e-2f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.6666665459e-1f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.0000001201e-1f));
+  y = _mm512_add_ps(_mm512_fmadd_ps(y, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(y, n);
+}
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_

@@ -1,0 +1,181 @@
+// The table for AVX2 with FMA and F16C, and its functions over single rows.
+
+#include <cfloat>
+
+#include "stage_worker/kernels/avx2.h"
+#include "stage_worker/kernels/isa_tables.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kLanes = 8;
+constexpr int kSumLanes = 16;  // lanes of every sum over a row
+
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* sums) {
+  const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
+    const float* in = x + b * kActivationGroup;
+    __m256 largest = _mm256_setzero_ps();
+    for (int i = 0; i < 4; ++i) largest = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(in + i * kLanes), no_sign), largest);
+    const float quotient = ReduceMax(largest) / 127.0f;
+    const float scale = quotient < FLT_MIN ? 0.0f : quotient;
+    __m256i values[4];
+    __m256i sum = _mm256_setzero_si256();
+    for (int i = 0; i < 4; ++i) {
+      values[i] = _mm256_cvtps_epi32(_mm256_div_ps(_mm256_loadu_ps(in + i * kLanes), _mm256_set1_ps(scale)));
+      if (scale == 0.0f) values[i] = _mm256_setzero_si256();
+      sum = _mm256_add_epi32(sum, values[i]);
+    }
+    // The packs work within 128 bits; the permutation puts the fours back in order.
+    const __m256i low = _mm256_packs_epi32(values[0], values[1]);
+    const __m256i high = _mm256_packs_epi32(values[2], values[3]);
+    const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * kActivationGroup), bytes);
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    sums[b] = _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+    scales[b] = scale;
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  __m256d sum[4];
+  for (int part = 0; part < 4; ++part) sum[part] = _mm256_setzero_pd();
+  int64_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (int part = 0; part < 4; ++part) {
+      // The square of a float is exact in double, so a fused addition rounds the same as a separate one.
+      const __m256d value = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * part));
+      sum[part] = _mm256_fmadd_pd(value, value, sum[part]);
+    }
+  }
+  double lanes[kSumLanes];
+  for (int part = 0; part < 4; ++part) _mm256_storeu_pd(lanes + 4 * part, sum[part]);
+  for (int lane = 0; i + lane < n; ++lane) lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+  const float factor = RmsFactor(lanes, n, eps);
+  for (int64_t j = 0; j < n; ++j) out[j] = x[j] * factor * weight[j];
+}
+
+void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const __m256 z = _mm256_loadu_ps(gate + i);
+    const __m256 minus_z = _mm256_xor_ps(z, _mm256_set1_ps(-0.0f));
+    const __m256 silu = _mm256_div_ps(z, _mm256_add_ps(_mm256_set1_ps(1.0f), Exp(minus_z)));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(silu, _mm256_loadu_ps(up + i)));
+  }
+  for (; i < n; ++i) out[i] = gate[i] / (1.0f + FixedExp(-gate[i])) * up[i];
+}
+
+void Add(const float* in, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void RopeHalves(float* head, const float* cos, const float* sin, int half) {
+  int i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    const __m256 a = _mm256_loadu_ps(head + i), b = _mm256_loadu_ps(head + half + i);
+    const __m256 c = _mm256_loadu_ps(cos + i), s = _mm256_loadu_ps(sin + i);
+    _mm256_storeu_ps(head + i, _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s)));
+    _mm256_storeu_ps(head + half + i, _mm256_fmadd_ps(b, c, _mm256_mul_ps(a, s)));
+  }
+  for (; i < half; ++i) {
+    const float a = head[i], b = head[half + i];
+    head[i] = __builtin_fmaf(a, cos[i], -(b * sin[i]));
+    head[half + i] = __builtin_fmaf(b, cos[i], a * sin[i]);
+  }
+}
+
+void RopePairs(float* head, const float* cos, const float* sin, int half) {
+  const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+  int i = 0;
+  for (; i + kLanes / 2 <= half; i += kLanes / 2) {
+    const __m256 pairs = _mm256_loadu_ps(head + 2 * i);
+    const __m256 c = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(cos + i)), twice);
+    const __m256 s = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(sin + i)), twice);
+    const __m256 cross = _mm256_mul_ps(_mm256_permute_ps(pairs, 0xb1), s);
+    _mm256_storeu_ps(head + 2 * i, _mm256_fmaddsub_ps(pairs, c, cross));  // even lanes subtract, odd lanes add
+  }
+  for (; i < half; ++i) {
+    const float a = head[2 * i], b = head[2 * i + 1];
+    head[2 * i] = __builtin_fmaf(a, cos[i], -(b * sin[i]));
+    head[2 * i + 1] = __builtin_fmaf(b, cos[i], a * sin[i]);
+  }
+}
+
+void Rope(float* head, const float* cos, const float* sin, int head_dim, bool halves) {
+  (halves ? RopeHalves : RopePairs)(head, cos, sin, head_dim / 2);
+}
+
+// 8 floats as F16 or BF16, rounded to nearest even.
+__m128i ToKv8(KvType type, __m256 x) {
+  if (type == KvType::kF16) return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+}
+
+void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile, uint8_t* v_tile) {
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  uint8_t* v_row = v_tile + lane * head_dim * size;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
+    float k8[kLanes] = {}, v8[kLanes] = {};
+    std::memcpy(k8, k + d, count * sizeof(float));
+    std::memcpy(v8, v + d, count * sizeof(float));
+    uint8_t column[kLanes * 4], row[kLanes * 4];
+    if (type == KvType::kF32) {
+      std::memcpy(column, k8, sizeof(k8));
+      std::memcpy(row, v8, sizeof(v8));
+    } else {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(column), ToKv8(type, _mm256_loadu_ps(k8)));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(row), ToKv8(type, _mm256_loadu_ps(v8)));
+    }
+    for (int i = 0; i < count; ++i) std::memcpy(k_tile + ((d + i) * kTilePositions + lane) * size, column + i * size, size);
+    std::memcpy(v_row + d * size, row, count * size);
+  }
+}
+
+float LogSumExp(const float* x, int64_t n) {
+  __m256 largest = _mm256_set1_ps(-__builtin_inff());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) largest = _mm256_max_ps(largest, _mm256_loadu_ps(x + i));
+  float max = ReduceMax(largest);
+  for (; i < n; ++i) max = x[i] > max ? x[i] : max;
+  if (max == -__builtin_inff()) return max;
+  __m256d sum[4];
+  for (int part = 0; part < 4; ++part) sum[part] = _mm256_setzero_pd();
+  for (i = 0; i + kSumLanes <= n; i += kSumLanes) {
+    for (int half = 0; half < 2; ++half) {
+      const __m256 e = Exp(_mm256_sub_ps(_mm256_loadu_ps(x + i + half * kLanes), _mm256_set1_ps(max)));
+      sum[2 * half] = _mm256_add_pd(sum[2 * half], _mm256_cvtps_pd(_mm256_castps256_ps128(e)));
+      sum[2 * half + 1] = _mm256_add_pd(sum[2 * half + 1], _mm256_cvtps_pd(_mm256_extractf128_ps(e, 1)));
+    }
+  }
+  double lanes[kSumLanes];
+  for (int part = 0; part < 4; ++part) _mm256_storeu_pd(lanes + 4 * part, sum[part]);
+  for (int lane = 0; i + lane < n; ++lane) lanes[lane] += static_cast<double>(FixedExp(x[i + lane] - max));
+  return LogOfLanes(lanes, max);
+}
+
+}  // namespace
+
+const Kernels kAvx2Kernels = {
+    .isa = "avx2",
+    .pack_panel = PackPanel,
+    .quantize_row = QuantizeRowInt8,
+    .matmul = MatmulAvx2,
+    .rms_norm = RmsNorm,
+    .swiglu = Swiglu,
+    .add = Add,
+    .rope = Rope,
+    .store_kv = StoreKv,
+    .attend = AttendAvx2,
+    .log_sum_exp = LogSumExp,
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,170 @@
+// The table for AVX-512 VNNI, and its functions over single rows.
+
+#include <cfloat>
+
+#include "stage_worker/kernels/avx512vnni.h"
+#include "stage_worker/kernels/isa_tables.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kLanes = 16;
+
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* sums) {
+  for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
+    const __m512 low = _mm512_loadu_ps(x + b * kActivationGroup);
+    const __m512 high = _mm512_loadu_ps(x + b * kActivationGroup + kLanes);
+    const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
+    const float scale = largest / 127.0f < FLT_MIN ? 0.0f : largest / 127.0f;
+    const __m512 divisor = _mm512_set1_ps(scale);
+    const __mmask16 nonzero = scale == 0.0f ? 0 : 0xffff;
+    const __m512i q_low = _mm512_maskz_cvtps_epi32(nonzero, _mm512_div_ps(low, divisor));
+    const __m512i q_high = _mm512_maskz_cvtps_epi32(nonzero, _mm512_div_ps(high, divisor));
+    int8_t* out = q + b * kActivationGroup;
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(q_low));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + kLanes), _mm512_cvtepi32_epi8(q_high));
+    scales[b] = scale;
+    sums[b] = _mm512_reduce_add_epi32(_mm512_add_epi32(q_low, q_high));
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  __m512d low = _mm512_setzero_pd();
+  __m512d high = _mm512_setzero_pd();
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    // The square of a float is exact in double, so a fused addition rounds the same as a separate one.
+    const __m512d a = _mm512_cvtps_pd(_mm256_loadu_ps(x + i));
+    const __m512d b = _mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8));
+    low = _mm512_fmadd_pd(a, a, low);
+    high = _mm512_fmadd_pd(b, b, high);
+  }
+  double lanes[kLanes];
+  _mm512_storeu_pd(lanes, low);
+  _mm512_storeu_pd(lanes + 8, high);
+  for (int lane = 0; i + lane < n; ++lane) lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+  const float factor = RmsFactor(lanes, n, eps);
+  for (int64_t j = 0; j < n; ++j) out[j] = x[j] * factor * weight[j];
+}
+
+void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const __m512 z = _mm512_loadu_ps(gate + i);
+    const __m512 minus_z = _mm512_xor_ps(z, _mm512_set1_ps(-0.0f));
+    const __m512 silu = _mm512_div_ps(z, _mm512_add_ps(one, Exp(minus_z)));
+    _mm512_storeu_ps(out + i, _mm512_mul_ps(silu, _mm512_loadu_ps(up + i)));
+  }
+  for (; i < n; ++i) out[i] = gate[i] / (1.0f + FixedExp(-gate[i])) * up[i];
+}
+
+void Add(const float* in, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void RopeHalves(float* head, const float* cos, const float* sin, int half) {
+  int i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    const __m512 a = _mm512_loadu_ps(head + i), b = _mm512_loadu_ps(head + half + i);
+    const __m512 c = _mm512_loadu_ps(cos + i), s = _mm512_loadu_ps(sin + i);
+    _mm512_storeu_ps(head + i, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
+    _mm512_storeu_ps(head + half + i, _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s)));
+  }
+  for (; i < half; ++i) {
+    const float a = head[i], b = head[half + i];
+    head[i] = __builtin_fmaf(a, cos[i], -(b * sin[i]));
+    head[half + i] = __builtin_fmaf(b, cos[i], a * sin[i]);
+  }
+}
+
+void RopePairs(float* head, const float* cos, const float* sin, int half) {
+  const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  int i = 0;
+  for (; i + kLanes / 2 <= half; i += kLanes / 2) {
+    const __m512 pairs = _mm512_loadu_ps(head + 2 * i);
+    const __m512 c = _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm256_loadu_ps(cos + i)));
+    const __m512 s = _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm256_loadu_ps(sin + i)));
+    const __m512 cross = _mm512_mul_ps(_mm512_permute_ps(pairs, 0xb1), s);
+    _mm512_storeu_ps(head + 2 * i, _mm512_fmaddsub_ps(pairs, c, cross));  // even lanes subtract, odd lanes add
+  }
+  for (; i < half; ++i) {
+    const float a = head[2 * i], b = head[2 * i + 1];
+    head[2 * i] = __builtin_fmaf(a, cos[i], -(b * sin[i]));
+    head[2 * i + 1] = __builtin_fmaf(b, cos[i], a * sin[i]);
+  }
+}
+
+void Rope(float* head, const float* cos, const float* sin, int head_dim, bool halves) {
+  (halves ? RopeHalves : RopePairs)(head, cos, sin, head_dim / 2);
+}
+
+// 16 floats as F16 or BF16, rounded to nearest even.
+__m256i ToKv16(KvType type, __m512 x) {
+  if (type == KvType::kF16) return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)), 16));
+}
+
+void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile, uint8_t* v_tile) {
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  uint8_t* v_row = v_tile + lane * head_dim * size;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
+    const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+    const __m512 k16 = _mm512_maskz_loadu_ps(mask, k + d);
+    const __m512 v16 = _mm512_maskz_loadu_ps(mask, v + d);
+    uint8_t column[kLanes * 4];
+    if (type == KvType::kF32) {
+      _mm512_storeu_ps(column, k16);
+      _mm512_mask_storeu_ps(v_row + d * size, mask, v16);
+      for (int i = 0; i < count; ++i) std::memcpy(k_tile + ((d + i) * kLanes + lane) * size, column + i * 4, 4);
+    } else {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(column), ToKv16(type, k16));
+      _mm256_mask_storeu_epi16(v_row + d * size, mask, ToKv16(type, v16));
+      for (int i = 0; i < count; ++i) std::memcpy(k_tile + ((d + i) * kLanes + lane) * size, column + i * 2, 2);
+    }
+  }
+}
+
+float LogSumExp(const float* x, int64_t n) {
+  __m512 largest = _mm512_set1_ps(-__builtin_inff());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) largest = _mm512_max_ps(largest, _mm512_loadu_ps(x + i));
+  float max = _mm512_reduce_max_ps(largest);
+  for (; i < n; ++i) max = x[i] > max ? x[i] : max;
+  if (max == -__builtin_inff()) return max;
+  __m512d low = _mm512_setzero_pd();
+  __m512d high = _mm512_setzero_pd();
+  for (i = 0; i + kLanes <= n; i += kLanes) {
+    const __m512 e = Exp(_mm512_sub_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(max)));
+    low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(e)));
+    high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(e, 1)));
+  }
+  double lanes[kLanes];
+  _mm512_storeu_pd(lanes, low);
+  _mm512_storeu_pd(lanes + 8, high);
+  for (int lane = 0; i + lane < n; ++lane) lanes[lane] += static_cast<double>(FixedExp(x[i + lane] - max));
+  return LogOfLanes(lanes, max);
+}
+
+}  // namespace
+
+const Kernels kAvx512VnniKernels = {
+    .isa = "avx512-vnni",
+    .pack_panel = PackPanel,
+    .quantize_row = QuantizeRowInt8,
+    .matmul = MatmulAvx512Vnni,
+    .rms_norm = RmsNorm,
+    .swiglu = Swiglu,
+    .add = Add,
+    .rope = Rope,
+    .store_kv = StoreKv,
+    .attend = AttendAvx512Vnni,
+    .log_sum_exp = LogSumExp,
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,143 @@
+// Matrix tiles with AVX2 and FMA: two vectors are the 16 rows of a panel.
+
+#include "stage_worker/kernels/avx2.h"
+#include "stage_worker/kernels/isa_tables.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kQ8Block = 32;
+constexpr int64_t kQ8ScaleBytes = 2 * kPanelRows;
+constexpr int64_t kQ8BlockBytes = kPanelRows * (2 + kQ8Block);
+
+// One panel times C columns. The 8-bit product takes an unsigned and a signed factor: |w| and x with the sign of w. Its sums of two
+// reach at most 2 * 128 * 127 and fit in 16 bits (with the biased weights they would not).
+template <int C>
+void Q8Tile(const MatmulTile& tile) {
+  const int64_t blocks = tile.cols / kQ8Block;
+  const int64_t cols = tile.cols;
+  const int8_t* q = tile.in->q + tile.column * cols;
+  const float* scales = tile.in->scales + tile.column * blocks;
+  const uint8_t* block = tile.panels;
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256 acc[C][2];
+  for (int c = 0; c < C; ++c) acc[c][0] = acc[c][1] = _mm256_setzero_ps();
+  for (int64_t b = 0; b < blocks; ++b, block += kQ8BlockBytes, q += kQ8Block, ++scales) {
+    __m256i dot[C][2];
+    for (int c = 0; c < C; ++c) dot[c][0] = dot[c][1] = _mm256_setzero_si256();
+    for (int g = 0; g < kQ8Block / 4; ++g) {
+      for (int half = 0; half < 2; ++half) {
+        const __m256i biased = Load256(block + kQ8ScaleBytes + 64 * g + 32 * half);
+        const __m256i w = _mm256_xor_si256(biased, _mm256_set1_epi8(static_cast<char>(0x80)));
+        const __m256i magnitude = _mm256_abs_epi8(w);
+        for (int c = 0; c < C; ++c) {
+          int32_t four;
+          std::memcpy(&four, q + c * cols + 4 * g, sizeof(four));
+          const __m256i x = _mm256_sign_epi8(_mm256_set1_epi32(four), w);
+          const __m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, x), ones);
+          dot[c][half] = _mm256_add_epi32(dot[c][half], sums);
+        }
+      }
+    }
+    for (int half = 0; half < 2; ++half) {
+      const __m256 w_scale = _mm256_cvtph_ps(Load128(block + 16 * half));
+      for (int c = 0; c < C; ++c) {
+        const __m256 scale = _mm256_mul_ps(w_scale, _mm256_set1_ps(scales[c * blocks]));
+        acc[c][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c][half]), scale, acc[c][half]);
+      }
+    }
+  }
+  for (int c = 0; c < C; ++c) {
+    _mm256_storeu_ps(tile.out + c * tile.out_stride, acc[c][0]);
+    _mm256_storeu_ps(tile.out + c * tile.out_stride + 8, acc[c][1]);
+  }
+}
+
+// Eight rows of a pair of F16 or BF16 columns.
+template <TensorType kType>
+inline void SplitPair(const uint8_t* pair, __m256* even, __m256* odd) {
+  const __m256i both = Load256(pair);
+  if constexpr (kType == TensorType::kBF16) {
+    *even = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+    *odd = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  } else {
+    const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3,
+                                           6, 7, 10, 11, 14, 15);
+    const __m256i sorted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(both, order), 0xd8);
+    *even = _mm256_cvtph_ps(_mm256_castsi256_si128(sorted));
+    *odd = _mm256_cvtph_ps(_mm256_extracti128_si256(sorted, 1));
+  }
+}
+
+// P panels times C columns, two k a step (F32 may have an odd last one).
+template <TensorType kType, int P, int C>
+void FloatTile(const MatmulTile& tile) {
+  constexpr bool kSingle = kType == TensorType::kF32;
+  constexpr int64_t kPairBytes = kSingle ? 2 * kPanelRows * 4 : 2 * kPanelRows * 2;
+  const int64_t stride = tile.in->x_stride;
+  const float* x = tile.in->x + tile.column * stride;
+  const uint8_t* panels = tile.panels;
+  __m256 acc[P][C][2];
+  for (int p = 0; p < P; ++p) {
+    for (int c = 0; c < C; ++c) acc[p][c][0] = acc[p][c][1] = _mm256_setzero_ps();
+  }
+  for (int64_t k = 0; k + 1 < tile.cols; k += 2, panels += kPairBytes, x += 2) {
+    for (int p = 0; p < P; ++p) {
+      const uint8_t* panel = panels + p * tile.panel_bytes;
+      for (int half = 0; half < 2; ++half) {
+        __m256 even, odd;
+        if constexpr (kSingle) {
+          even = LoadFloats(panel + 32 * half);
+          odd = LoadFloats(panel + 64 + 32 * half);
+        } else {
+          SplitPair<kType>(panel + 32 * half, &even, &odd);
+        }
+        for (int c = 0; c < C; ++c) {
+          acc[p][c][half] = _mm256_fmadd_ps(even, _mm256_set1_ps(x[c * stride]), acc[p][c][half]);
+          acc[p][c][half] = _mm256_fmadd_ps(odd, _mm256_set1_ps(x[c * stride + 1]), acc[p][c][half]);
+        }
+      }
+    }
+  }
+  for (int p = 0; p < P; ++p) {
+    for (int c = 0; c < C; ++c) {
+      for (int half = 0; half < 2; ++half) {
+        if (kSingle && tile.cols % 2 != 0) {
+          const __m256 w = LoadFloats(panels + p * tile.panel_bytes + 32 * half);
+          acc[p][c][half] = _mm256_fmadd_ps(w, _mm256_set1_ps(x[c * stride]), acc[p][c][half]);
+        }
+        _mm256_storeu_ps(tile.out + c * tile.out_stride + p * kPanelRows + 8 * half, acc[p][c][half]);
+      }
+    }
+  }
+}
+
+// 16 registers: up to 8 accumulators, in more panels where there are few columns.
+template <TensorType kType>
+constexpr MatmulTiles FloatTiles() {
+  return {4,
+          {0, 4, 2, 1, 1},
+          {nullptr, FloatTile<kType, 4, 1>, FloatTile<kType, 2, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>},
+          {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
+}
+
+constexpr MatmulTiles kQ8Tiles = {4,
+                                  {0, 1, 1, 1, 1},
+                                  {nullptr, Q8Tile<1>, Q8Tile<2>, Q8Tile<3>, Q8Tile<4>},
+                                  {nullptr, Q8Tile<1>, Q8Tile<2>, Q8Tile<3>, Q8Tile<4>}};
+constexpr MatmulTiles kF32Tiles = FloatTiles<TensorType::kF32>();
+constexpr MatmulTiles kF16Tiles = FloatTiles<TensorType::kF16>();
+constexpr MatmulTiles kBF16Tiles = FloatTiles<TensorType::kBF16>();
+
+}  // namespace
+
+void MatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+  switch (weights.type) {
+    case TensorType::kF32: return MatmulByTiles(kF32Tiles, weights, in, columns, out, out_stride);
+    case TensorType::kF16: return MatmulByTiles(kF16Tiles, weights, in, columns, out, out_stride);
+    case TensorType::kBF16: return MatmulByTiles(kBF16Tiles, weights, in, columns, out, out_stride);
+    case TensorType::kQ8_0: return MatmulByTiles(kQ8Tiles, weights, in, columns, out, out_stride);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,63 @@
+// The walks over tiles that the vectorised units share. Which tile an output lies in never changes its bits.
+
+#include <algorithm>
+
+#include "stage_worker/kernels/isa_tables.h"
+
+namespace stagecoach {
+namespace {
+
+// Half of the smallest second-level cache in use: the other half is for the activations that pass by.
+constexpr int64_t kPanelGroupBytes = 256 << 10;
+
+}  // namespace
+
+void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
+                   int64_t out_stride) {
+  const int64_t panel_bytes = static_cast<int64_t>(PanelBytes(weights.type, weights.cols));
+  const int column_tiles = (columns + tiles.max_columns - 1) / tiles.max_columns;
+  int64_t group = weights.panels;
+  if (column_tiles > 1) group = std::max<int64_t>(4, kPanelGroupBytes / std::max<int64_t>(panel_bytes, 1) / 4 * 4);
+  for (int64_t first = 0; first < weights.panels; first += group) {
+    const int64_t last = std::min(weights.panels, first + group);
+    for (int t = 0; t < column_tiles; ++t) {
+      // Even tiles: nine columns are five and four, not eight and one.
+      const int column = static_cast<int>(static_cast<int64_t>(columns) * t / column_tiles);
+      const int count = static_cast<int>(static_cast<int64_t>(columns) * (t + 1) / column_tiles) - column;
+      for (int64_t p = first; p < last;) {
+        const bool wide = last - p >= tiles.panels_wide[count];
+        const MatmulTile tile = {.panels = weights.data + p * panel_bytes,
+                                 .panel_bytes = panel_bytes,
+                                 .cols = weights.cols,
+                                 .in = &in,
+                                 .column = column,
+                                 .out = out + column * out_stride + p * kPanelRows,
+                                 .out_stride = out_stride};
+        (wide ? tiles.wide : tiles.single)[count](tile);
+        p += wide ? tiles.panels_wide[count] : 1;
+      }
+    }
+  }
+}
+
+void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits,
+                   int columns, AttentionState state) {
+  AttendTile tile = {.span = &span};
+  int count = 0;
+  for (int c = 0; c < columns; ++c) {
+    if (limits[c] > 0) {
+      tile.q[count] = q + c * q_stride;
+      tile.limits[count] = limits[c];
+      tile.max[count] = state.max + c;
+      tile.sum[count] = state.sum + c;
+      tile.acc[count] = state.acc + static_cast<int64_t>(c) * span.head_dim;
+      ++count;
+    }
+    if (count == tiles.max_columns || (count > 0 && c + 1 == columns)) {
+      tiles.tile[count](tile);
+      count = 0;
+    }
+  }
+}
+
+}  // namespace stagecoach
