@@ -1,6 +1,5 @@
 #include <sys/prctl.h>
 
-#include <atomic>
 #include <thread>
 
 #include "common/base/clock.h"
@@ -57,18 +56,6 @@ TEST(WaitLadder, AWakeEndsOneSleep) {
   const int64_t after_us = MonotonicUs();
   for (int i = 0; i < 10; ++i) ladder.Wait();
   EXPECT_GE(MonotonicUs() - after_us, 10 * 2'000) << "a wake ended more than one sleep";
-}
-
-TEST(WaitLadder, AnotherThreadMayWake) {
-  WaitLadder ladder;
-  std::atomic<bool> handed = false;
-  std::thread waker([&] {
-    handed = true;
-    ladder.Wake();
-  });
-  while (!handed) ladder.Wait();
-  waker.join();
-  EXPECT_TRUE(handed);
 }
 
 }  // namespace
