@@ -27,9 +27,11 @@ struct LaunchOptions {
   int stages = 0;                 // 0: the host file's slots, else 1
   std::string hostfile;           // Open MPI's format; empty: all stages on this host
   std::string mpirun_args;        // split as a shell would, put before the programs
-  std::string coordinator_path;   // this program
+  std::string coordinator_path;   // this program; empty: found out
   std::string stage_worker_path;  // empty: beside the coordinator, then ../stage_worker/
-  absl::Duration startup_timeout = absl::Seconds(60);  // from launch to the engine's hello; loading has --stage-timeout without progress
+  std::string mpirun_path = "mpirun";  // a name is sought in PATH
+  absl::Duration startup_timeout = absl::Seconds(60);  // from launch to the engine's first word; loading has --stage-timeout without progress
+  absl::Duration silence_timeout = absl::Seconds(8);   // the engine speaks once a second; after this long without a word it is lost
   int max_losses = 3;             // losses in a row without a new token before giving up
 };
 
@@ -44,7 +46,7 @@ struct GenerationRequest {
 struct SessionEvent {
   RequestId request = 0;
   std::vector<SampledToken> tokens;    // new ones, in order, each exactly once
-  std::vector<TargetLogprobs> scores;  // each position exactly once
+  std::vector<TargetLogprobs> scores;  // the rows that score_from asks for, each exactly once, in order
   std::optional<pb::RequestFinished> finished;
 };
 
@@ -62,9 +64,9 @@ class Session {
   virtual RequestId Submit(GenerationRequest request) = 0;
   virtual void Cancel(RequestId request) = 0;
 
-  // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when `Wake` was called or a
-  // signal arrived. Relaunches happen in here. Errors are final: kUnavailable (stages lost too often; exit code 5), kFailedPrecondition
-  // (launch failed; 4), others (what the engine said; model errors 3).
+  // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the watched
+  // descriptor is readable, a signal arrived, or ready() or load_progress() changed. Relaunches happen in here. Errors are final: kUnavailable (stages
+  // lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others (what the engine said; model errors 3).
   virtual absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) = 0;
 
   // Also wake up Next when this descriptor is readable (a pipe of a reader thread or a signal handler); -1: none.
@@ -76,7 +78,8 @@ class Session {
   virtual const pb::LoadProgress& load_progress() const = 0;
   virtual int relaunches() const = 0;
 
-  // Ends the job in order and returns its statistics (sums over all jobs of this session). The session takes no more requests.
+  // Ends the job in order and returns its statistics (sums over all jobs of this session, as far as they reported any). Waits for work in
+  // flight; the watched descriptor is left alone. The session takes no more requests. Errors when no job ever reported: kUnavailable, or what Next said.
   virtual absl::StatusOr<pb::JobStatistics> Finish() = 0;
 };
 

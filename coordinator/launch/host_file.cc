@@ -1,0 +1,84 @@
+#include "coordinator/launch/host_file.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kMaxSlots = 65536;
+
+absl::Status LineError(absl::string_view file, size_t line, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("host file '", file, "', line ", line, ": ", what));
+}
+
+bool IsHostName(absl::string_view name) {
+  return !name.empty() && name[0] != '-' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  });
+}
+
+absl::StatusOr<HostSlots> ParseLine(absl::string_view file, size_t number, const std::vector<absl::string_view>& words) {
+  HostSlots host;
+  host.name = std::string(words[0]);
+  if (!IsHostName(words[0])) return LineError(file, number, absl::StrCat("'", words[0], "' is no host name"));
+  int max_slots = kMaxSlots;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::pair<absl::string_view, absl::string_view> item = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+    const bool is_max = item.first == "max_slots" || item.first == "max-slots";
+    if (item.first != "slots" && !is_max) {
+      return LineError(file, number, absl::StrCat("'", words[i], "' is not understood, expected slots=N"));
+    }
+    int value = 0;
+    if (!absl::SimpleAtoi(item.second, &value) || value < 1 || value > kMaxSlots) {
+      return LineError(file, number, absl::StrCat("'", words[i], "', expected a number from 1 to ", kMaxSlots));
+    }
+    (is_max ? max_slots : host.slots) = value;
+  }
+  if (host.slots > max_slots) {
+    return LineError(file, number, absl::StrCat("slots=", host.slots, " is more than max_slots=", max_slots));
+  }
+  return host;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, absl::string_view text) {
+  std::vector<HostSlots> hosts;
+  size_t number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    line = line.substr(0, line.find('#'));
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty()) continue;
+    ASSIGN_OR_RETURN(HostSlots host, ParseLine(file, number, words));
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("host file '", file, "' names no host, expected lines like 'node1 slots=2'"));
+  }
+  return hosts;
+}
+
+absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file) {
+  errno = 0;
+  std::ifstream in(file);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in.is_open() || in.bad()) {
+    return absl::NotFoundError(absl::StrCat("cannot read host file '", file, "': ", std::strerror(errno != 0 ? errno : EIO)));
+  }
+  return ParseHostFile(file, text);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,30 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_HOST_FILE_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_HOST_FILE_H_
+
+// Open MPI's host file: one host a line, `name slots=N`, `#` to the end of the line is a comment.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+struct HostSlots {
+  std::string name;
+  int slots = 1;
+  friend bool operator==(const HostSlots&, const HostSlots&) = default;
+};
+
+// The hosts in the file's order. A line without slots= counts one slot (Open MPI would count cores, which depends on the machine);
+// a name on several lines keeps its places. max_slots= is accepted and must not be below slots. Errors name `file` and the line:
+// kInvalidArgument for anything else on a line, slots outside 1..65536, or a file without a host.
+absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, absl::string_view text);
+
+// Reads and parses. kNotFound when it cannot be read.
+absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_HOST_FILE_H_

@@ -1,0 +1,55 @@
+#include "coordinator/launch/launch_environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+namespace {
+
+// What mpirun 4.1 puts into the environment of a rank under the prefix that users also write.
+bool IsSetForRanks(absl::string_view variable) {
+  for (const absl::string_view prefix :
+       {"OMPI_MCA_ess=", "OMPI_MCA_ess_base_", "OMPI_MCA_pmix=", "OMPI_MCA_orte_", "OMPI_MCA_initial_wdir=",
+        "OMPI_MCA_shmem_RUNTIME_QUERY_hint=", "OMPI_MCA_mpi_oversubscribe=", "OMPI_MCA_rmaps_base_oversubscribe=",
+        "OMPI_MCA_hwloc_base_binding_policy=", "OMPI_MCA_btl_vader_backing_directory="}) {
+    if (absl::StartsWith(variable, prefix)) return true;
+  }
+  return false;
+}
+
+bool IsLauncherVariable(absl::string_view variable) {
+  for (const absl::string_view prefix : {"OMPI_", "PMIX_", "PMI_", "OPAL_", "ORTE_", "PRTE_"}) {
+    if (absl::StartsWith(variable, prefix)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours, bool as_root) {
+  const bool outer_job = std::any_of(ours.begin(), ours.end(), [](const std::string& variable) {
+    return absl::StartsWith(variable, "OMPI_COMM_WORLD_") || absl::StartsWith(variable, "PMIX_RANK=");
+  });
+  std::vector<std::string> environment;
+  for (const std::string& variable : ours) {
+    const bool users = absl::StartsWith(variable, "OMPI_MCA_") && !(outer_job && IsSetForRanks(variable));
+    if (users || !IsLauncherVariable(variable)) environment.push_back(variable);
+  }
+  if (as_root) {
+    environment.push_back("OMPI_ALLOW_RUN_AS_ROOT=1");
+    environment.push_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+  }
+  return environment;
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) variables.push_back(*entry);
+  return variables;
+}
+
+}  // namespace stagecoach

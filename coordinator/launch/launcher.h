@@ -1,0 +1,72 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_H_
+
+// One run of mpirun, from its private directories to the last process of its session.
+//
+//   front ── fork ──> guard (leader of a session of its own, reaper of its orphans) ── fork, exec ──> mpirun ──> ranks
+//
+// The guard is a copy of the front that only waits: for mpirun, whose exit code it takes over, and for the end of a pipe that the
+// front holds open. When the front closes the pipe, or dies in whatever way, the guard kills every process of the session on this host and
+// removes the directories. If somebody kills the guard, the front does the same in its place.
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/launch/launch_line.h"
+#include "coordinator/launch/launcher_output.h"
+#include "coordinator/launch/process_session.h"
+
+namespace stagecoach {
+
+// Not thread-safe.
+class Launcher {
+ public:
+  // Makes directories, socket, pipes and processes. Errors are the system's: kFailedPrecondition, kInternal, kResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<Launcher>> Start(const LaunchPlan& plan);
+
+  // Kills what is left and removes the directories.
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+
+  // The engine's connection, once it is there. The caller owns the descriptor.
+  std::optional<int> Accept();
+
+  // For poll(); readable when there is something to Accept, to read, or when mpirun has ended. -1: none (any more).
+  int listener() const { return listener_; }
+  int output_descriptor() const { return output_; }
+  int end_descriptor() const { return guard_handle_; }
+
+  // Reads what was printed and shows it on stderr (nothing with LogLevel::kQuiet, mpirun's own words only with kVerbose).
+  void RelayOutput();
+  const LauncherOutput& output() const { return printed_; }
+
+  // mpirun's exit code once it has ended (128 + signal when a signal ended it).
+  std::optional<int> ExitCode() const;
+
+  // What lives on this host.
+  std::vector<SessionProcess> Processes() const { return ListSession(guard_); }
+  const std::vector<std::string>& directories() const { return directories_; }
+
+ private:
+  Launcher() = default;
+  absl::Status MakePlaces(LaunchPlaces* places);
+  absl::Status Spawn(const LaunchPlan& plan, const LaunchPlaces& places);
+  void Kill();
+
+  std::vector<std::string> directories_;
+  int listener_ = -1;
+  int output_ = -1;        // read end of mpirun's stdout and stderr
+  int life_ = -1;          // write end; the guard acts when it closes
+  pid_t guard_ = -1;       // also the session's id
+  int guard_handle_ = -1;  // pidfd; -1 where the kernel gives none
+  LauncherOutput printed_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_H_

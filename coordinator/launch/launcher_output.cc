@@ -1,0 +1,90 @@
+#include "coordinator/launch/launcher_output.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kTailLines = 50;
+constexpr size_t kMaxLineBytes = 16 << 10;  // a longer one is cut into several
+constexpr size_t kMinDashes = 20;
+
+bool IsDashes(absl::string_view line) {
+  return line.size() >= kMinDashes && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
+}
+
+// "[host:1234] ...", "[host:01234] ..."
+bool IsFromOpenMpi(absl::string_view line) {
+  if (line.empty() || line[0] != '[') return false;
+  const size_t end = line.find(']');
+  if (end == absl::string_view::npos) return false;
+  const size_t colon = line.rfind(':', end);
+  if (colon == absl::string_view::npos || colon < 2 || colon + 1 == end) return false;
+  const absl::string_view pid = line.substr(colon + 1, end - colon - 1);
+  return std::all_of(pid.begin(), pid.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+}  // namespace
+
+std::string RankName(int rank) {
+  return rank == 0 ? "rank 0 (the coordinator)" : absl::StrCat("rank ", rank, " (stage ", rank - 1, ")");
+}
+
+std::vector<std::string> LauncherOutput::Feed(absl::string_view bytes) {
+  std::vector<std::string> shown;
+  for (const char c : bytes) {
+    if (c != '\n') partial_.push_back(c);
+    if (c != '\n' && partial_.size() < kMaxLineBytes) continue;
+    std::string line = std::exchange(partial_, std::string());
+    if (TakeLine(line)) shown.push_back(std::move(line));
+  }
+  return shown;
+}
+
+std::vector<std::string> LauncherOutput::FeedEnd() {
+  return partial_.empty() ? std::vector<std::string>() : Feed("\n");
+}
+
+std::string LauncherOutput::Tail() const { return absl::StrJoin(tail_, "\n"); }
+
+bool LauncherOutput::TakeLine(const std::string& line) {
+  const absl::string_view text = absl::StripTrailingAsciiWhitespace(line);
+  if (text.empty()) return false;
+  const bool dashes = IsDashes(text);
+  if (!dashes) {
+    tail_.push_back(std::string(text));
+    if (tail_.size() > kTailLines) tail_.pop_front();
+  }
+  if (dashes) in_block_ = !in_block_;
+  if (in_block_) ReadDeath(text);
+  return !dashes && !in_block_ && !IsFromOpenMpi(text);
+}
+
+void LauncherOutput::ReadDeath(absl::string_view line) {
+  if (!death_.empty()) return;
+  const std::string text(line);
+  int rank = 0, job = 0, code = 0;
+  char host[256] = {};
+  char signal[64] = {};
+  const size_t start = text.find("process rank ");
+  if (start != std::string::npos &&
+      std::sscanf(text.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank, host,
+                  signal) == 3) {
+    death_ = absl::StrCat(RankName(rank), " on ", host, " was ended by signal ", signal);
+    by_signal_ = true;
+  } else if (std::sscanf(text.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
+    exiting_rank_ = rank;
+  } else if (exiting_rank_ >= 0 && std::sscanf(text.c_str(), " Exit code: %d", &code) == 1) {
+    death_ = absl::StrCat(RankName(exiting_rank_), " ended with exit code ", code);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,22 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_LOCAL_HOST_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_LOCAL_HOST_H_
+
+// What this machine's interfaces say about a host name.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+// Whether the name means the machine we run on: localhost, our host name (short or full), or a name of one of our addresses.
+bool IsThisHost(const std::string& name);
+
+// The IPv4 networks of this machine's interfaces that hold the hosts' addresses, as "10.1.0.0/16,10.2.0.0/16" in the order of
+// first use; empty when one of the hosts cannot be resolved or lies in none of them.
+std::string NetworksTowards(const std::vector<std::string>& hosts);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_LOCAL_HOST_H_

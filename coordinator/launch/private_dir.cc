@@ -1,0 +1,62 @@
+#include "coordinator/launch/private_dir.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr char kPrefix[] = "stagecoach.";
+constexpr size_t kSuffixLength = 6;
+// Processes of a dying job may still put a file into the directory while it is being emptied.
+constexpr int kAttempts = 5;
+
+bool IsOurDirectory(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> MakePrivateDirectory(const std::string& parent) {
+  std::error_code error;
+  std::string path = (std::filesystem::absolute(parent, error) / absl::StrCat(kPrefix, "XXXXXX")).lexically_normal().string();
+  if (mkdtemp(path.data()) == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot make a private directory in '", parent, "': ",
+                                                      std::strerror(errno), "; set TMPDIR to a directory that can be written"));
+  }
+  return path;
+}
+
+bool IsPrivateDirectoryName(const std::string& path) {
+  if (path.empty() || path[0] != '/' || absl::StrContains(path, "/../")) return false;
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (!absl::StartsWith(name, kPrefix)) return false;
+  const std::string suffix = name.substr(sizeof(kPrefix) - 1);
+  return suffix.size() == kSuffixLength &&
+         std::all_of(suffix.begin(), suffix.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+}
+
+void RemovePrivateDirectories(const std::vector<std::string>& directories) {
+  for (const std::string& path : directories) {
+    if (!IsPrivateDirectoryName(path)) continue;
+    for (int attempt = 0; attempt < kAttempts && IsOurDirectory(path); ++attempt) {
+      std::error_code error;
+      std::filesystem::remove_all(path, error);
+    }
+  }
+}
+
+}  // namespace stagecoach
