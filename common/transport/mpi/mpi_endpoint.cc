@@ -63,7 +63,7 @@ class MpiEndpoint : public Endpoint {
  private:
   absl::Status Post(Lane* lane, std::shared_ptr<ReceiveSlot> slot);
   absl::Status PostReturned();  // the receives whose leases have been dropped
-  // One MPI_Testsome over all sends and the front of every lane: one pass of MPI's progress engine however many there are.
+  // MPI_Testsome over all sends and the front of every lane, so that MPI makes progress once a call and not once a request.
   absl::Status TestAll();
   absl::Status FinishSend(PendingSend* send, int code);
   absl::Status FinishReceive(Lane* lane, const MPI_Status& status, int code);
@@ -162,7 +162,12 @@ absl::Status MpiEndpoint::TestAll() {
   indices_.resize(requests_.size());
   statuses_.resize(requests_.size());
   int count = 0;
-  const int code = MPI_Testsome(AsCount(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
+  int code = MPI_SUCCESS;
+  // Open MPI looks at the requests first and makes progress after: what that progress completes, only the next call reports. Without
+  // the second one a frame would wait for a whole sleep of the caller.
+  for (int attempt = 0; attempt < 2 && count == 0 && code == MPI_SUCCESS; ++attempt) {
+    code = MPI_Testsome(AsCount(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
+  }
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return MpiStatus(code, "testing requests");
   if (count == MPI_UNDEFINED) return absl::OkStatus();
 
