@@ -29,8 +29,8 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
-// Fills `out` from `offset` of an open file by pread. kDataLoss when the file ends before that, which after the checks at
-// opening means that it changed. Thread-safe.
+// Fills `out` from `offset` of an open file by pread. kDataLoss when the file ends before that, which after the checks
+// at opening means that it changed. Thread-safe.
 absl::Status ReadFully(int descriptor, const std::string& path, uint64_t offset, absl::Span<uint8_t> out);
 
 }  // namespace stagecoach

@@ -25,22 +25,17 @@ uint64_t MinElementBytes(uint32_t type) {
   switch (static_cast<GgufValueType>(type)) {
     case GgufValueType::kU8:
     case GgufValueType::kI8:
-    case GgufValueType::kBool:
-      return 1;
+    case GgufValueType::kBool: return 1;
     case GgufValueType::kU16:
-    case GgufValueType::kI16:
-      return 2;
+    case GgufValueType::kI16: return 2;
     case GgufValueType::kU32:
     case GgufValueType::kI32:
-    case GgufValueType::kF32:
-      return 4;
+    case GgufValueType::kF32: return 4;
     case GgufValueType::kString:
     case GgufValueType::kU64:
     case GgufValueType::kI64:
-    case GgufValueType::kF64:
-      return 8;
-    case GgufValueType::kArray:
-      return 0;
+    case GgufValueType::kF64: return 8;
+    case GgufValueType::kArray: return 0;
   }
   return 0;
 }
@@ -68,7 +63,8 @@ absl::Status GgufParser::Run() {
 
 absl::Status GgufParser::ParseCounts() {
   if (reader_.file_bytes() < kGgufHeaderBytes) {
-    return reader_.Malformed("the file has ", reader_.file_bytes(), " bytes, a GGUF header alone has ", kGgufHeaderBytes);
+    return reader_.Malformed("the file has ", reader_.file_bytes(), " bytes, a GGUF header alone has ",
+                             kGgufHeaderBytes);
   }
   ASSIGN_OR_RETURN(const uint32_t magic, reader_.Read<uint32_t>("magic"));
   if (magic != kGgufMagic) {
@@ -78,22 +74,22 @@ absl::Status GgufParser::ParseCounts() {
   ASSIGN_OR_RETURN(const uint32_t version, reader_.Read<uint32_t>("version"));
   if (version != 2 && version != 3) {
     const bool swapped = version != 0 && (version & 0xffff) == 0;
-    return absl::UnimplementedError(
-        absl::StrCat("'", reader_.path(), "': version is ", version, ", expected 2 or 3",
-                     swapped ? "; this is a big-endian file, convert it to little-endian" : "; convert the model again"));
+    return absl::UnimplementedError(absl::StrCat(
+        "'", reader_.path(), "': version is ", version, ", expected 2 or 3",
+        swapped ? "; this is a big-endian file, convert it to little-endian" : "; convert the model again"));
   }
   header_.version = static_cast<int>(version);
   ASSIGN_OR_RETURN(tensor_count_, reader_.Read<uint64_t>("tensor_count"));
   ASSIGN_OR_RETURN(entry_count_, reader_.Read<uint64_t>("metadata_kv_count"));
   const uint64_t entries_fit = std::min(kMaxEntries, reader_.remaining() / kMinEntryBytes);
   if (entry_count_ > entries_fit) {
-    return reader_.Malformed("metadata_kv_count is ", entry_count_, ", at most ", entries_fit, " are possible in a file of ",
-                             reader_.file_bytes(), " bytes");
+    return reader_.Malformed("metadata_kv_count is ", entry_count_, ", at most ", entries_fit,
+                             " are possible in a file of ", reader_.file_bytes(), " bytes");
   }
   const uint64_t tensors_fit = std::min(kMaxTensors, reader_.remaining() / kMinTensorBytes);
   if (tensor_count_ > tensors_fit) {
-    return reader_.Malformed("tensor_count is ", tensor_count_, ", at most ", tensors_fit, " are possible in a file of ",
-                             reader_.file_bytes(), " bytes");
+    return reader_.Malformed("tensor_count is ", tensor_count_, ", at most ", tensors_fit,
+                             " are possible in a file of ", reader_.file_bytes(), " bytes");
   }
   return absl::OkStatus();
 }
@@ -107,7 +103,8 @@ absl::Status GgufParser::ParseEntry(uint64_t index) {
   const std::string key_field = absl::StrCat("key ", index);
   ASSIGN_OR_RETURN(std::string key, reader_.ReadString(key_field, kMaxKeyBytes));
   if (!IsValidGgufName(key)) {
-    return reader_.Malformed(key_field, " is '", absl::CHexEscape(key), "', expected UTF-8 text that is not empty and has no NUL");
+    return reader_.Malformed(key_field, " is '", absl::CHexEscape(key),
+                             "', expected UTF-8 text that is not empty and has no NUL");
   }
   const std::string field = absl::StrCat("key '", key, "'");
   ASSIGN_OR_RETURN(const uint32_t type, reader_.Read<uint32_t>(absl::StrCat("type of ", field)));
@@ -221,7 +218,8 @@ absl::Status GgufParser::CheckAlignment(const GgufValue& value, uint32_t type) {
   }
   const uint64_t alignment = std::get<uint64_t>(value);
   if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kMaxAlignment) {
-    return reader_.Malformed("key 'general.alignment' is ", alignment, ", expected a power of two from 1 to ", kMaxAlignment);
+    return reader_.Malformed("key 'general.alignment' is ", alignment, ", expected a power of two from 1 to ",
+                             kMaxAlignment);
   }
   alignment_ = static_cast<uint32_t>(alignment);
   return absl::OkStatus();

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_GGUF_GGUF_PARSER_H_
 #define STAGECOACH_COMMON_GGUF_GGUF_PARSER_H_
 
-// Parses the header of one GGUF file: counts, metadata and tensor directory, checked against the file's size. Nothing is
-// allocated for a count or a length before it is known to fit into what is left of the file.
+// Parses the header of one GGUF file: counts, metadata and tensor directory, checked against the file's size. Nothing
+// is allocated for a count or a length before it is known to fit into what is left of the file.
 
 #include <cstdint>
 #include <string>

@@ -44,7 +44,8 @@ absl::StatusOr<GgufTensor> GgufParser::ParseTensor(uint64_t index) {
   RETURN_IF_ERROR(SetBytes(field, tensor));
   ASSIGN_OR_RETURN(tensor.file_offset, reader_.Read<uint64_t>(field));  // relative until PlaceTensors
   if (tensor.file_offset % alignment_ != 0) {
-    return reader_.Malformed(field, " has offset ", tensor.file_offset, ", expected a multiple of the alignment ", alignment_);
+    return reader_.Malformed(field, " has offset ", tensor.file_offset, ", expected a multiple of the alignment ",
+                             alignment_);
   }
   return tensor;
 }
@@ -80,7 +81,8 @@ absl::Status GgufParser::SetBytes(const std::string& field, GgufTensor& tensor) 
     return reader_.Malformed(field, " has rows of ", tensor.cols(), " elements, expected a multiple of ",
                              type->block_elements, ", the block of its type ", type->name);
   }
-  const uint64_t blocks = static_cast<uint64_t>(tensor.cols()) / type->block_elements * static_cast<uint64_t>(tensor.rows());
+  const uint64_t blocks =
+      static_cast<uint64_t>(tensor.cols()) / type->block_elements * static_cast<uint64_t>(tensor.rows());
   if (__builtin_mul_overflow(blocks, uint64_t{type->block_bytes}, &tensor.bytes) ||
       tensor.bytes > reader_.file_bytes()) {
     return reader_.Malformed(field, " has ", blocks, " blocks of ", type->block_bytes, " bytes, but the file has only ",
@@ -98,8 +100,8 @@ absl::Status GgufParser::PlaceTensors() {
   for (GgufTensor& tensor : header_.tensors) {
     // Neither subtraction can wrap: the size was checked against the file, the offset is compared first.
     if (tensor.file_offset > data_bytes || tensor.bytes > data_bytes - tensor.file_offset) {
-      return reader_.Malformed("tensor '", tensor.name, "' needs ", tensor.bytes, " bytes at offset ", tensor.file_offset,
-                               " of the tensor data, but the file has only ", data_bytes,
+      return reader_.Malformed("tensor '", tensor.name, "' needs ", tensor.bytes, " bytes at offset ",
+                               tensor.file_offset, " of the tensor data, but the file has only ", data_bytes,
                                " bytes of it; the file was cut short, copy it again");
     }
     tensor.file_offset += data_start;
@@ -117,8 +119,8 @@ absl::Status GgufParser::CheckOverlaps() const {
     const GgufTensor& before = *by_offset[i - 1];
     const GgufTensor& after = *by_offset[i];
     if (before.file_offset + before.bytes > after.file_offset) {
-      return reader_.Malformed("tensor '", after.name, "' starts at file offset ", after.file_offset,
-                               ", but tensor '", before.name, "' ends only at ", before.file_offset + before.bytes);
+      return reader_.Malformed("tensor '", after.name, "' starts at file offset ", after.file_offset, ", but tensor '",
+                               before.name, "' ends only at ", before.file_offset + before.bytes);
     }
   }
   return absl::OkStatus();

@@ -77,8 +77,7 @@ absl::StatusOr<GgufShard> OpenGgufShard(const std::string& path) {
   }
   shard.fingerprint.size_bytes = static_cast<uint64_t>(info.st_size);
   shard.fingerprint.modified_ns = int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
-  ASSIGN_OR_RETURN(shard.header,
-                   GgufParser::Parse(shard.descriptor.get(), path, shard.fingerprint.size_bytes));
+  ASSIGN_OR_RETURN(shard.header, GgufParser::Parse(shard.descriptor.get(), path, shard.fingerprint.size_bytes));
   shard.fingerprint.header_hash = shard.header.header_hash;
   return shard;
 }
@@ -111,8 +110,7 @@ absl::StatusOr<std::vector<GgufShard>> OpenGgufShards(const std::string& path) {
         shards.push_back(std::move(given));
         continue;
       }
-      absl::StatusOr<GgufShard> sibling =
-          OpenGgufShard(GgufShardPath(std::string(prefix), i, static_cast<int>(count)));
+      absl::StatusOr<GgufShard> sibling = OpenGgufShard(GgufShardPath(std::string(prefix), i, static_cast<int>(count)));
       if (!sibling.ok()) {
         return absl::Status(sibling.status().code(),
                             absl::StrCat("shard ", i + 1, " of ", count, ": ", sibling.status().message()));

@@ -25,7 +25,8 @@ struct GgufShard {
 // Opens one file and parses its header.
 absl::StatusOr<GgufShard> OpenGgufShard(const std::string& path);
 
-// Opens the file and, when it is one of several, all others, in order; checks that they belong together. `path` is absolute.
+// Opens the file and, when it is one of several, all others, in order; checks that they belong together. `path` is
+// absolute.
 absl::StatusOr<std::vector<GgufShard>> OpenGgufShards(const std::string& path);
 
 // The name of shard `index` (from 0) of `count`.

@@ -47,7 +47,8 @@ void GgufWriter::Remove(const std::string& key) {
   std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
 }
 
-void GgufWriter::SetTensor(const std::string& name, const std::vector<int64_t>& dims, uint32_t type_id, std::string bytes) {
+void GgufWriter::SetTensor(const std::string& name, const std::vector<int64_t>& dims, uint32_t type_id,
+                           std::string bytes) {
   const TensorTypeInfo* type = FindTensorType(type_id);
   CHECK(type != nullptr && !dims.empty());
   CHECK_EQ(dims[0] % type->block_elements, 0);

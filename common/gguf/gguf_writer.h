@@ -21,8 +21,8 @@ class GgufWriter {
   // `version` is 2 or 3. An alignment other than the default is written as general.alignment.
   explicit GgufWriter(uint32_t version = 3, uint32_t alignment = kGgufDefaultAlignment);
 
-  // Sets a key to a value of exactly T's GGUF type: a number, bool, std::string, or a vector of one of these. A key that is
-  // already there keeps its place and gets the new value.
+  // Sets a key to a value of exactly T's GGUF type: a number, bool, std::string, or a vector of one of these. A key
+  // that is already there keeps its place and gets the new value.
   template <typename T>
   void Set(const std::string& key, const T& value) {
     std::string bytes;
@@ -32,8 +32,8 @@ class GgufWriter {
   void Set(const std::string& key, const char* value) { Set(key, std::string(value)); }
   void Remove(const std::string& key);  // absent: nothing happens
 
-  // Adds a tensor, or replaces the one of that name. dims[0] is the row length; `bytes` is its data and has the size that
-  // dims and type imply (checked). The type id may be any known one.
+  // Adds a tensor, or replaces the one of that name. dims[0] is the row length; `bytes` is its data and has the size
+  // that dims and type imply (checked). The type id may be any known one.
   void SetTensor(const std::string& name, const std::vector<int64_t>& dims, uint32_t type_id, std::string bytes);
   void RemoveTensor(const std::string& name);
 
@@ -41,11 +41,11 @@ class GgufWriter {
   void SetTensor(const std::string& name, const std::vector<int64_t>& dims, TensorType type,
                  absl::Span<const float> values);
 
-  std::string Serialize() const;                     // the whole file
+  std::string Serialize() const;  // the whole file
   absl::Status Write(const std::string& path) const;
 
-  // Writes <prefix>-%05d-of-%05d.gguf, tensors in order and evenly spread; the first file has all metadata, the others only
-  // the split.* keys. Returns the paths.
+  // Writes <prefix>-%05d-of-%05d.gguf, tensors in order and evenly spread; the first file has all metadata, the others
+  // only the split.* keys. Returns the paths.
   absl::StatusOr<std::vector<std::string>> WriteShards(const std::string& prefix, int shards) const;
 
  private:
@@ -88,18 +88,30 @@ struct IsVector<std::vector<T>> : std::true_type {};
 
 template <typename T>
 constexpr GgufValueType GgufWriter::TypeOf() {
-  if constexpr (internal::IsVector<T>::value) return GgufValueType::kArray;
-  else if constexpr (std::is_same_v<T, bool>) return GgufValueType::kBool;
-  else if constexpr (std::is_same_v<T, std::string>) return GgufValueType::kString;
-  else if constexpr (std::is_same_v<T, float>) return GgufValueType::kF32;
-  else if constexpr (std::is_same_v<T, double>) return GgufValueType::kF64;
-  else if constexpr (std::is_same_v<T, uint8_t>) return GgufValueType::kU8;
-  else if constexpr (std::is_same_v<T, int8_t>) return GgufValueType::kI8;
-  else if constexpr (std::is_same_v<T, uint16_t>) return GgufValueType::kU16;
-  else if constexpr (std::is_same_v<T, int16_t>) return GgufValueType::kI16;
-  else if constexpr (std::is_same_v<T, uint32_t>) return GgufValueType::kU32;
-  else if constexpr (std::is_same_v<T, int32_t>) return GgufValueType::kI32;
-  else if constexpr (std::is_same_v<T, uint64_t>) return GgufValueType::kU64;
+  if constexpr (internal::IsVector<T>::value)
+    return GgufValueType::kArray;
+  else if constexpr (std::is_same_v<T, bool>)
+    return GgufValueType::kBool;
+  else if constexpr (std::is_same_v<T, std::string>)
+    return GgufValueType::kString;
+  else if constexpr (std::is_same_v<T, float>)
+    return GgufValueType::kF32;
+  else if constexpr (std::is_same_v<T, double>)
+    return GgufValueType::kF64;
+  else if constexpr (std::is_same_v<T, uint8_t>)
+    return GgufValueType::kU8;
+  else if constexpr (std::is_same_v<T, int8_t>)
+    return GgufValueType::kI8;
+  else if constexpr (std::is_same_v<T, uint16_t>)
+    return GgufValueType::kU16;
+  else if constexpr (std::is_same_v<T, int16_t>)
+    return GgufValueType::kI16;
+  else if constexpr (std::is_same_v<T, uint32_t>)
+    return GgufValueType::kU32;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return GgufValueType::kI32;
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    return GgufValueType::kU64;
   else {
     static_assert(std::is_same_v<T, int64_t>, "not a GGUF metadata type");
     return GgufValueType::kI64;

@@ -23,8 +23,9 @@ HeaderReader::HeaderReader(int descriptor, std::string path, uint64_t file_bytes
 
 absl::Status HeaderReader::CheckAvailable(absl::string_view field, uint64_t bytes) const {
   if (bytes > remaining()) {
-    return Malformed("the file ends inside ", field, ": it needs ", bytes, " bytes at offset ", position_, ", but only ",
-                     remaining(), " are left of ", file_bytes_, "; the file was cut short, copy it again");
+    return Malformed("the file ends inside ", field, ": it needs ", bytes, " bytes at offset ", position_,
+                     ", but only ", remaining(), " are left of ", file_bytes_,
+                     "; the file was cut short, copy it again");
   }
   if (bytes > kMaxHeaderBytes - position_) {
     return Malformed(field, " needs ", bytes, " bytes at offset ", position_, ", but a header may have at most ",

@@ -13,8 +13,9 @@
 
 namespace stagecoach {
 
-// Reads a file from its start in bounded chunks, never past its end and never more than kMaxHeaderBytes, and hashes what it
-// hands out (FNV-1a, 64 bits). Every read names the field it is for, and the field is in the error. Not thread-safe.
+// Reads a file from its start in bounded chunks, never past its end and never more than kMaxHeaderBytes, and hashes
+// what it hands out (FNV-1a, 64 bits). Every read names the field it is for, and the field is in the error. Not
+// thread-safe.
 class HeaderReader {
  public:
   // No model's header comes near this; it bounds the memory a hostile file can make us take.

@@ -10,14 +10,14 @@
 
 namespace stagecoach {
 
-// Bytes of the parts of a model, as stored. Decoding reads every byte of a stage's layers and head once a micro-batch, so
-// these are also the relative times of the parts; an embedding only has the rows of its tokens looked up, so that it costs
-// memory and hardly any time.
+// Bytes of the parts of a model, as stored. Decoding reads every byte of a stage's layers and head once a micro-batch,
+// so these are also the relative times of the parts; an embedding only has the rows of its tokens looked up, so that it
+// costs memory and hardly any time.
 struct ModelCosts {
   std::vector<double> layer_bytes;  // [layers]
   double embedding_bytes = 0;       // memory of the stage that owns the embedding
-  double head_bytes = 0;            // output norm, output matrix (also when it is the embedding's) and bias: memory and time
-  double shared_bytes = 0;          // needed on every stage that has layers
+  double head_bytes = 0;    // output norm, output matrix (also when it is the embedding's) and bias: memory and time
+  double shared_bytes = 0;  // needed on every stage that has layers
   // When tied, a stage that owns both ends holds the matrix once: embedding_bytes are then not added to head_bytes.
   bool tied = false;
 };

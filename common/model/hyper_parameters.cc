@@ -47,7 +47,8 @@ class KeyReader {
   }
 
   // An integer in [low, high]; `fallback` for an absent key, which without one is an error.
-  absl::StatusOr<int64_t> Int(absl::string_view name, int64_t low, int64_t high, std::optional<int64_t> fallback = {}) const {
+  absl::StatusOr<int64_t> Int(absl::string_view name, int64_t low, int64_t high,
+                              std::optional<int64_t> fallback = {}) const {
     if (!Has(name) && fallback.has_value()) return *fallback;
     if (!Has(name)) return Invalid(name, "is missing, expected an integer from ", low, " to ", high);
     ASSIGN_OR_RETURN(const int64_t value, metadata_.GetInt(Key(name)));
@@ -74,7 +75,8 @@ class KeyReader {
   }
 
   // A finite number of at least `low` (above it when `exclusive`).
-  absl::StatusOr<double> Float(absl::string_view name, double low, bool exclusive, std::optional<double> fallback = {}) const {
+  absl::StatusOr<double> Float(absl::string_view name, double low, bool exclusive,
+                               std::optional<double> fallback = {}) const {
     const char* relation = exclusive ? "above " : "of at least ";
     if (!Has(name) && fallback.has_value()) return *fallback;
     if (!Has(name)) return Invalid(name, "is missing, expected a finite number ", relation, low);
@@ -94,8 +96,9 @@ class KeyReader {
 
 absl::StatusOr<const Architecture*> ReadArchitecture(const GgufMetadata& metadata) {
   if (!metadata.Has("general.architecture")) {
-    return absl::InvalidArgumentError(absl::StrCat("'", metadata.path(), "': key 'general.architecture' is missing, expected ",
-                                                   "one of ", SupportedArchitectures()));
+    return absl::InvalidArgumentError(absl::StrCat("'", metadata.path(),
+                                                   "': key 'general.architecture' is missing, expected ", "one of ",
+                                                   SupportedArchitectures()));
   }
   ASSIGN_OR_RETURN(const std::string name, metadata.GetString("general.architecture"));
   for (const Architecture& architecture : kArchitectures) {
@@ -114,13 +117,15 @@ absl::Status RefuseUnsupported(const KeyReader& keys, int64_t context) {
                      "transform, which is not implemented; without it the model would answer with noise"));
   }
   ASSIGN_OR_RETURN(const int64_t experts, keys.Int("expert_count", 0, kMaxHeads, 0));
-  if (experts > 0) return keys.Unsupported("expert_count", "is ", experts, ", expected 0: mixture-of-experts is not supported");
+  if (experts > 0)
+    return keys.Unsupported("expert_count", "is ", experts, ", expected 0: mixture-of-experts is not supported");
   ASSIGN_OR_RETURN(const bool causal, keys.metadata().GetBoolOr(keys.Key("attention.causal"), true));
-  if (!causal) return keys.Unsupported("attention.causal", "is false, expected true: only causal attention is supported");
+  if (!causal)
+    return keys.Unsupported("attention.causal", "is false, expected true: only causal attention is supported");
   ASSIGN_OR_RETURN(const int64_t window, keys.Int("attention.sliding_window", 0, INT64_MAX, 0));
   if (window > 0 && window < context) {
-    return keys.Unsupported("attention.sliding_window", "is ", window, ", expected 0 or at least the context of ", context,
-                            ": sliding-window attention is not supported");
+    return keys.Unsupported("attention.sliding_window", "is ", window, ", expected 0 or at least the context of ",
+                            context, ": sliding-window attention is not supported");
   }
   ASSIGN_OR_RETURN(const double scale, keys.metadata().GetFloatOr(keys.Key("attention.scale"), 0));
   if (scale != 0) {
@@ -133,8 +138,8 @@ absl::Status ReadAttention(const KeyReader& keys, HyperParameters& hyper) {
   ASSIGN_OR_RETURN(hyper.heads, keys.UniformInt("attention.head_count", hyper.layers, 1, kMaxHeads));
   ASSIGN_OR_RETURN(hyper.kv_heads, keys.UniformInt("attention.head_count_kv", hyper.layers, 1, kMaxHeads, hyper.heads));
   if (hyper.heads % hyper.kv_heads != 0) {
-    return keys.Invalid("attention.head_count_kv", "is ", hyper.kv_heads, ", expected a divisor of attention.head_count ",
-                        hyper.heads);
+    return keys.Invalid("attention.head_count_kv", "is ", hyper.kv_heads,
+                        ", expected a divisor of attention.head_count ", hyper.heads);
   }
   if (!keys.Has("attention.key_length") && hyper.hidden % hyper.heads != 0) {
     return keys.Invalid("attention.key_length", "is missing, and embedding_length ", hyper.hidden,
@@ -240,7 +245,8 @@ absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file) {
 
 std::string SupportedArchitectures() {
   std::string names;
-  for (const Architecture& architecture : kArchitectures) absl::StrAppend(&names, names.empty() ? "" : ", ", architecture.name);
+  for (const Architecture& architecture : kArchitectures)
+    absl::StrAppend(&names, names.empty() ? "" : ", ", architecture.name);
   return names;
 }
 

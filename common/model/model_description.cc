@@ -120,8 +120,9 @@ absl::Status CheckVocabulary(const GgufMetadata& metadata, int64_t vocab) {
   const GgufValue* tokens = metadata.Find("tokenizer.ggml.tokens");
   const GgufArray* array = tokens ? std::get_if<GgufArray>(tokens) : nullptr;
   if (array != nullptr && static_cast<int64_t>(array->size()) > vocab) {
-    return absl::InvalidArgumentError(absl::StrCat("'", metadata.path(), "': key 'tokenizer.ggml.tokens' has ", array->size(),
-                                                   " tokens, but tensor 'token_embd.weight' has ", vocab, " rows"));
+    return absl::InvalidArgumentError(absl::StrCat("'", metadata.path(), "': key 'tokenizer.ggml.tokens' has ",
+                                                   array->size(), " tokens, but tensor 'token_embd.weight' has ", vocab,
+                                                   " rows"));
   }
   for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "padding"}) {
     const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
@@ -138,16 +139,16 @@ absl::Status CheckVocabulary(const GgufMetadata& metadata, int64_t vocab) {
 std::vector<const GgufTensor*> LayerTensors::All() const {
   std::vector<const GgufTensor*> present;
   for (const GgufTensor* tensor :
-       {attn_norm, attn_q, attn_k, attn_v, attn_qkv, attn_q_bias, attn_k_bias, attn_v_bias, attn_qkv_bias, attn_q_norm,
-        attn_k_norm, attn_output, attn_output_bias, ffn_norm, ffn_gate, ffn_up, ffn_down, ffn_gate_bias, ffn_up_bias,
-        ffn_down_bias}) {
+       {attn_norm,   attn_q,        attn_k,      attn_v,        attn_qkv,    attn_q_bias,      attn_k_bias,
+        attn_v_bias, attn_qkv_bias, attn_q_norm, attn_k_norm,   attn_output, attn_output_bias, ffn_norm,
+        ffn_gate,    ffn_up,        ffn_down,    ffn_gate_bias, ffn_up_bias, ffn_down_bias}) {
     if (tensor != nullptr) present.push_back(tensor);
   }
   return present;
 }
 
-std::vector<const GgufTensor*> ModelDescription::StageTensors(int64_t first_layer, int64_t last_layer, bool owns_embedding,
-                                                              bool owns_head) const {
+std::vector<const GgufTensor*> ModelDescription::StageTensors(int64_t first_layer, int64_t last_layer,
+                                                              bool owns_embedding, bool owns_head) const {
   CHECK(0 <= first_layer && first_layer <= last_layer && last_layer <= hyper.layers);
   std::vector<const GgufTensor*> tensors;
   if (owns_embedding) tensors.push_back(token_embd);

@@ -137,7 +137,8 @@ class Builder {
 
   void AddFused(const std::string& prefix, int64_t q_width, int64_t kv_width, bool biases) {
     std::vector<float> weights, bias;
-    for (const auto& [name, rows] : {std::pair("attn_q", q_width), std::pair("attn_k", kv_width), std::pair("attn_v", kv_width)}) {
+    for (const auto& [name, rows] :
+         {std::pair("attn_q", q_width), std::pair("attn_k", kv_width), std::pair("attn_v", kv_width)}) {
       const std::vector<float> matrix = Matrix(absl::StrCat(prefix, name, ".weight"), rows, o_.hidden);
       const std::vector<float> vector = Bias(absl::StrCat(prefix, name, ".bias"), rows);
       weights.insert(weights.end(), matrix.begin(), matrix.end());
@@ -166,7 +167,8 @@ class Builder {
     std::vector<float> factors;
     for (int64_t i = 0; i < o_.head_dim / 2; ++i) {
       const double wavelength =
-          2 * std::numbers::pi * std::pow(o_.rope_freq_base, 2.0 * static_cast<double>(i) / static_cast<double>(o_.head_dim));
+          2 * std::numbers::pi *
+          std::pow(o_.rope_freq_base, 2.0 * static_cast<double>(i) / static_cast<double>(o_.head_dim));
       const double smooth = (8192 / wavelength - 1) / 3;
       const double divisor = smooth >= 1 ? 1 : smooth <= 0 ? 8 : 1 / ((1 - smooth) / 8 + smooth);
       factors.push_back(static_cast<float>(divisor));

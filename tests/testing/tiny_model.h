@@ -1,8 +1,9 @@
 #ifndef STAGECOACH_TESTS_TESTING_TINY_MODEL_H_
 #define STAGECOACH_TESTS_TESTING_TINY_MODEL_H_
 
-// Random models, complete enough to load, tokenise and run. Every tensor's values depend on its name, its shape and the seed
-// only, so that a fused qkv matrix holds the same rows as the separate ones, and shards the same values as one file.
+// Random models, complete enough to load, tokenise and run. Every tensor's values depend on its name, its shape and the
+// seed only, so that a fused qkv matrix holds the same rows as the separate ones, and shards the same values as one
+// file.
 
 #include <cstdint>
 #include <string>
@@ -20,13 +21,14 @@ struct TinyModelOptions {
   int64_t kv_heads = 2;
   int64_t head_dim = 32;  // deliberately not hidden / heads; written as key_length
   int64_t ffn = 96;
-  int64_t vocab = 320;    // 256 bytes, pairs and triples of letters with their merges, and one end-of-text token (the last id)
+  int64_t vocab =
+      320;  // 256 bytes, pairs and triples of letters with their merges, and one end-of-text token (the last id)
   int64_t context = 512;
   TensorType type = TensorType::kF32;         // of the matrices
   TensorType vector_type = TensorType::kF32;  // of norms and biases
-  bool tied = true;        // no output.weight
-  bool fused_qkv = false;  // attn_qkv in place of attn_q, attn_k, attn_v
-  bool biases = false;     // q, k, v biases; on llama also those of the attention output and of the FFN
+  bool tied = true;                           // no output.weight
+  bool fused_qkv = false;                     // attn_qkv in place of attn_q, attn_k, attn_v
+  bool biases = false;  // q, k, v biases; on llama also those of the attention output and of the FFN
   double rope_freq_base = 10000;
   std::string rope_scaling;           // "none", "linear", "yarn"; empty: no key
   double rope_factor = 1;             // with rope_scaling

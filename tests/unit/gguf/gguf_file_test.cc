@@ -94,7 +94,8 @@ TEST(GgufFile, WidensEveryMetadataTypeAndKeepsTheOrder) {
   EXPECT_THAT(*m.GetInts("numbers"), ElementsAre(1, 2));
   EXPECT_THAT(*m.GetFloats("floats"), ElementsAre(1.5f, -2));
   EXPECT_THAT(*m.GetStrings("texts"), ElementsAre("a", "", "c"));
-  EXPECT_THAT(std::get<std::vector<bool>>(std::get<GgufArray>(*m.Find("bools")).values), ElementsAre(true, false, true));
+  EXPECT_THAT(std::get<std::vector<bool>>(std::get<GgufArray>(*m.Find("bools")).values),
+              ElementsAre(true, false, true));
   EXPECT_EQ(m.entries().front().first, "u8");
   EXPECT_EQ(m.entries().back().first, "bools");
 }
@@ -124,7 +125,8 @@ TEST(GgufMetadata, AKeyOfAnotherTypeIsAnErrorThatNamesFileKeyAndBothTypes) {
   const auto file = WriteAndOpen(dir, writer);
   const GgufMetadata& m = file->metadata();
   EXPECT_EQ(m.GetInt("text").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Message(m.GetInt("text")), absl::StrCat("'", dir.File("m.gguf"), "': key 'text' has type string, expected an integer"));
+  EXPECT_EQ(Message(m.GetInt("text")),
+            absl::StrCat("'", dir.File("m.gguf"), "': key 'text' has type string, expected an integer"));
   EXPECT_THAT(Message(m.GetIntOr("text", 1)), HasSubstr("has type string"));
   EXPECT_THAT(Message(m.GetInt("big")), HasSubstr("18446744073709551615, expected at most 9223372036854775807"));
   EXPECT_THAT(Message(m.GetFloat("nan")), HasSubstr("expected a finite number"));
@@ -247,7 +249,8 @@ TEST(FileFingerprint, ChangesWithTheHeaderTheLengthAndTheTimeButNotWithTensorByt
 
   const auto an_hour_ago = std::filesystem::last_write_time(dir.File("m.gguf")) - std::chrono::hours(1);
   std::filesystem::last_write_time(dir.File("m.gguf"), an_hour_ago);
-  EXPECT_EQ(OpenOrDie(dir.File("m.gguf"))->fingerprints().at(0).modified_ns, other.modified_ns - 3600 * int64_t{1000000000});
+  EXPECT_EQ(OpenOrDie(dir.File("m.gguf"))->fingerprints().at(0).modified_ns,
+            other.modified_ns - 3600 * int64_t{1000000000});
 }
 
 TEST(GgufFile, OpensTheVocabularyFilesWithoutTensors) {

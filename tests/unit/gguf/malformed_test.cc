@@ -69,10 +69,14 @@ std::vector<MalformedCase> Metadata() {
   return {
       {"KeyLengthBeyondTheCap", one().U64(70000).Zeros(80000), {"key 0", "70000", "65535"}},
       {"KeyLengthBeyondTheFile", one().U64(50).Zeros(10), {"key 0", "50 bytes", "10"}},
-      {"StringLengthWrapping", one().Key("k", kString).U64(~uint64_t{0}), {"key 'k'", "18446744073709551615", "16777216"}},
+      {"StringLengthWrapping",
+       one().Key("k", kString).U64(~uint64_t{0}),
+       {"key 'k'", "18446744073709551615", "16777216"}},
       {"StringLengthBeyondTheFile", one().Key("k", kString).U64(9).Zeros(8), {"key 'k'", "9 bytes", "only 8"}},
       {"ArrayCountHuge", one().ArrayStart("k", 4, kHuge).Zeros(16), {"key 'k'", "9223372036854775808", "at most 4"}},
-      {"ArrayCountWrapping", one().ArrayStart("k", 4, (uint64_t{1} << 62) + 1).Zeros(16), {"key 'k'", "4611686018427387905"}},
+      {"ArrayCountWrapping",
+       one().ArrayStart("k", 4, (uint64_t{1} << 62) + 1).Zeros(16),
+       {"key 'k'", "4611686018427387905"}},
       {"StringArrayCountBeyondTheFile", one().ArrayStart("k", 8, 3).Zeros(16), {"key 'k'", "3 elements", "at most 2"}},
       {"ArrayOfArrays", one().ArrayStart("k", 9, 1).Zeros(16), {"key 'k'", "element type 9", "not 9"}},
       {"ArrayOfUnknownType", one().ArrayStart("k", 13, 1).Zeros(16), {"key 'k'", "element type 13", "0 to 12"}},
@@ -111,7 +115,9 @@ std::vector<MalformedCase> Tensors() {
       {"NegativeDimension", OneTensor({~uint64_t{0}}, kF32), {"'w'", "dimension 0", "18446744073709551615"}},
       {"FiveDimensions", OneTensor({1, 1, 1, 1, 1}, kF32), {"'w'", "5 dimensions", "at most 4"}},
       {"ElementCountOverflows", OneTensor({wide, wide, 2}, kF32), {"'w'", "9223372036854775807", "4294967296"}},
-      {"ByteCountOverflows", OneTensor({uint64_t{1} << 62}, kF32), {"'w'", "4611686018427387904 blocks of 4 bytes", "file has only"}},
+      {"ByteCountOverflows",
+       OneTensor({uint64_t{1} << 62}, kF32),
+       {"'w'", "4611686018427387904 blocks of 4 bytes", "file has only"}},
       {"SizePadsToZero", TwoTensors("v", {pads_to_zero}, 0), {"'w'", "4611686018427387903 blocks of 4 bytes"}},
       {"DataBeyondTheFile", OneTensor({40}, kF32, 0, 128), {"'w'", "160 bytes", "only 128"}},
       {"FourGigabytesInASmallFile", OneTensor({wide}, 24), {"'w'", "4294967296", "file has only"}},
@@ -124,8 +130,12 @@ std::vector<MalformedCase> Tensors() {
       {"DuplicateTensor", TwoTensors("w", {4}, 32), {"'w'", "twice", "tensor 1"}},
       {"OverlappingTensors", TwoTensors("v", {16}, 32), {"'v'", "starts", "'w'", "ends"}},
       {"EmptyTensorName", RawGguf(1, 0).Tensor("", {4}, kF32, 0).Zeros(64), {"name of tensor 0", "''"}},
-      {"NulInTensorName", RawGguf(1, 0).Tensor(std::string("\0", 1), {4}, kF32, 0).Zeros(64), {"name of tensor 0", "\\x00"}},
-      {"LongTensorName", RawGguf(1, 0).Tensor(std::string(256, 'w'), {4}, kF32, 0).Zeros(64), {"name of tensor 0", "256", "255"}},
+      {"NulInTensorName",
+       RawGguf(1, 0).Tensor(std::string("\0", 1), {4}, kF32, 0).Zeros(64),
+       {"name of tensor 0", "\\x00"}},
+      {"LongTensorName",
+       RawGguf(1, 0).Tensor(std::string(256, 'w'), {4}, kF32, 0).Zeros(64),
+       {"name of tensor 0", "256", "255"}},
   };
 }
 
@@ -156,8 +166,8 @@ absl::Status OpenBytes(const TempDir& dir, const std::string& bytes) {
   return GgufFile::Open(path).status();
 }
 
-// A file whose contents change thousands of times. It is written in place: a file system may flush one that is truncated
-// and written anew.
+// A file whose contents change thousands of times. It is written in place: a file system may flush one that is
+// truncated and written anew.
 class ChangingFile {
  public:
   ChangingFile() : descriptor_(open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
@@ -191,8 +201,8 @@ TEST(Malformed, AnotherMagicIsNotAGgufFile) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("magic is 0x04034b50, expected 0x46554747"));
 }
 
-// One key of every type, tensors of several shapes, the last of them a whole number of alignments long, so that every byte
-// of the file counts.
+// One key of every type, tensors of several shapes, the last of them a whole number of alignments long, so that every
+// byte of the file counts.
 std::string SmallValidFile() {
   GgufWriter writer;
   writer.Set("general.architecture", "qwen3");
@@ -216,7 +226,8 @@ TEST(Malformed, AFileCutAtAnyByteIsRefused) {
   const std::string whole = SmallValidFile();
   ASSERT_TRUE(file.OpenWith(whole).ok());
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    ASSERT_EQ(file.OpenWith(whole.substr(0, bytes)).status().code(), absl::StatusCode::kInvalidArgument) << bytes << " of " << whole.size();
+    ASSERT_EQ(file.OpenWith(whole.substr(0, bytes)).status().code(), absl::StatusCode::kInvalidArgument)
+        << bytes << " of " << whole.size();
   }
 }
 

@@ -113,7 +113,8 @@ TEST(TensorType, KnowsEveryIdOnceAndNoRemovedOne) {
     EXPECT_GT(info->block_bytes, 0u);
   }
   EXPECT_EQ(known, 37);
-  for (uint32_t removed : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u, 0xffffffffu}) EXPECT_EQ(FindTensorType(removed), nullptr);
+  for (uint32_t removed : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u, 0xffffffffu})
+    EXPECT_EQ(FindTensorType(removed), nullptr);
 }
 
 TEST(TensorType, BlocksHaveTheSizesOfTheSpecification) {

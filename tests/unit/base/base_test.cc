@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <limits>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/counter_rng.h"
+#include "common/base/status_macros.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+TEST(CounterRng, MixBitsIsTheFinaliserOfSplitMix64) {
+  // The published first outputs of SplitMix64 seeded with 1234567.
+  constexpr uint64_t kGamma = 0x9e3779b97f4a7c15ull;
+  EXPECT_EQ(MixBits(1234567 + kGamma), 6457827717110365317ull);
+  EXPECT_EQ(MixBits(1234567 + 2 * kGamma), 3203168211198807973ull);
+  EXPECT_EQ(MixBits(1234567 + 3 * kGamma), 9817491932198370423ull);
+}
+
+TEST(CounterRng, ANumberDependsOnItsSeedAndItsPositionOnly) {
+  const double first = UniformAt(1, 100);
+  (void)UniformAt(1, 5);
+  EXPECT_EQ(UniformAt(1, 100), first);
+  EXPECT_NE(UniformAt(2, 100), first);
+  EXPECT_NE(UniformAt(1, 101), first);
+  EXPECT_NE(UniformAt(100, 1), first);
+}
+
+TEST(CounterRng, NumbersAreUniformInEveryTenthOfTheUnitInterval) {
+  for (uint64_t seed : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
+    std::array<int, 10> counts{};
+    for (uint64_t i = 0; i < 100000; ++i) {
+      const double x = UniformAt(seed, i);
+      ASSERT_GE(x, 0.0);
+      ASSERT_LT(x, 1.0);
+      ++counts[static_cast<size_t>(x * 10)];
+    }
+    for (int count : counts) EXPECT_NEAR(count, 10000, 500);  // over five standard deviations
+  }
+}
+
+TEST(CounterRng, NeighbouringPositionsAreUncorrelated) {
+  double sum = 0;
+  for (uint64_t i = 0; i < 100000; ++i) sum += (UniformAt(3, i) - 0.5) * (UniformAt(3, i + 1) - 0.5);
+  EXPECT_NEAR(sum / 100000, 0, 0.0014);  // over five standard deviations of 1/12/sqrt(100000)
+}
+
+TEST(CounterRng, NoTwoOfManyDrawsAreEqual) {
+  std::set<double> seen;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    for (uint64_t i = 0; i < 1000; ++i) seen.insert(UniformAt(seed, i));
+  }
+  EXPECT_EQ(seen.size(), 100000u);
+}
+
+TEST(Clock, MonotonicTimeAdvancesWithASleepAndNeverGoesBack) {
+  int64_t last = MonotonicUs();
+  for (int i = 0; i < 1000; ++i) {
+    const int64_t now = MonotonicUs();
+    ASSERT_GE(now, last);
+    last = now;
+  }
+  const timespec pause{0, 2000000};
+  nanosleep(&pause, nullptr);
+  EXPECT_GE(MonotonicUs() - last, 2000);
+}
+
+TEST(Clock, TraceTimeIsTheWallClocksAndAdvancesWithTheMonotonicOne) {
+  EXPECT_NEAR(static_cast<double>(TraceUs()) * 1e-6, static_cast<double>(std::time(nullptr)), 5);
+  // The offset between the two clocks lies between the readings around a trace time; all readings must allow a common
+  // one.
+  int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < 1000; ++i) {
+    const int64_t before = MonotonicUs();
+    const int64_t trace = TraceUs();
+    const int64_t after = MonotonicUs();
+    low = std::max(low, trace - after);
+    high = std::min(high, trace - before);
+  }
+  EXPECT_LE(low, high);
+}
+
+TEST(AlignedBuffer, StartsAtACacheLineWhateverItsSize) {
+  for (size_t bytes : {0, 1, 63, 64, 65, 4096, 100001}) {
+    AlignedBuffer buffer(bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % kBufferAlignment, 0u);
+    EXPECT_EQ(buffer.size(), bytes);
+    for (size_t i = 0; i < bytes; ++i) buffer.data()[i] = static_cast<uint8_t>(i);
+    for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(buffer.data()[i], static_cast<uint8_t>(i));
+  }
+}
+
+TEST(AlignedBuffer, MovesItsMemory) {
+  AlignedBuffer from(128);
+  *from.as<float>() = 1.5f;
+  const uint8_t* memory = from.data();
+  const AlignedBuffer to = std::move(from);
+  EXPECT_EQ(to.data(), memory);
+  EXPECT_EQ(*to.as<float>(), 1.5f);
+  EXPECT_EQ(to.size(), 128u);
+}
+
+TEST(AlignedBuffer, RoundsUpToMultiples) {
+  EXPECT_EQ(RoundUp(0, 64), 0u);
+  EXPECT_EQ(RoundUp(1, 64), 64u);
+  EXPECT_EQ(RoundUp(64, 64), 64u);
+  EXPECT_EQ(RoundUp(65, 24), 72u);
+}
+
+TEST(Check, AFailedOneNamesTheConditionAndTheValues) {
+  EXPECT_DEATH(CHECK(1 == 2), "base_test.cc:.*CHECK failed: 1 == 2");
+  const int three = 3;
+  EXPECT_DEATH(CHECK_LT(three, 2), "CHECK failed: three < 2 \\(3 vs. 2\\)");
+  CHECK_GE(three, 3);
+}
+
+absl::StatusOr<int> Half(int value) {
+  if (value % 2 != 0) return absl::InvalidArgumentError("odd");
+  return value / 2;
+}
+
+absl::StatusOr<int> Quarter(int value) {
+  ASSIGN_OR_RETURN(const int half, Half(value));
+  ASSIGN_OR_RETURN(const int quarter, Half(half));
+  return quarter;
+}
+
+absl::Status CheckDivisibleByFour(int value) {
+  RETURN_IF_ERROR(Quarter(value).status());
+  return absl::OkStatus();
+}
+
+TEST(StatusMacros, PassValuesOnAndErrorsUp) {
+  EXPECT_EQ(*Quarter(8), 2);
+  EXPECT_EQ(Quarter(6).status(), absl::InvalidArgumentError("odd"));
+  EXPECT_TRUE(CheckDivisibleByFour(4).ok());
+  EXPECT_EQ(CheckDivisibleByFour(2), absl::InvalidArgumentError("odd"));
+}
+
+}  // namespace
+}  // namespace stagecoach

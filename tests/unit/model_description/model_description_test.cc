@@ -1,0 +1,261 @@
+#include "common/model/model_description.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/counter_rng.h"
+#include "common/model/footprint.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
+
+namespace stagecoach {
+namespace {
+
+using ::stagecoach::testing::TempDir;
+using ::stagecoach::testing::TinyModel;
+using ::stagecoach::testing::TinyModelOptions;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::shared_ptr<const ModelDescription>> Describe(const GgufWriter& writer) {
+  const TempDir dir;
+  EXPECT_TRUE(writer.Write(dir.File("m.gguf")).ok());
+  return OpenModel(dir.File("m.gguf"));
+}
+
+std::shared_ptr<const ModelDescription> DescribeOrDie(const TinyModelOptions& options) {
+  auto model = Describe(TinyModel(options));
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *model;
+}
+
+std::set<std::string> Names(const std::vector<const GgufTensor*>& tensors) {
+  std::set<std::string> names;
+  for (const GgufTensor* tensor : tensors) EXPECT_TRUE(names.insert(tensor->name).second) << tensor->name;
+  return names;
+}
+
+TEST(ModelDescription, DescribesTheDemoModel) {
+  const auto model = OpenModel(testing::DemoModelPath());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->layers.size(), 8u);
+  EXPECT_TRUE((*model)->tied());
+  const LayerTensors& layer = (*model)->layers[3];
+  EXPECT_EQ(layer.attn_q->name, "blk.3.attn_q.weight");
+  EXPECT_THAT(layer.attn_q->dims, ElementsAre(256, 512));
+  EXPECT_EQ(layer.attn_q_bias, nullptr);
+  EXPECT_NE(layer.attn_k_norm, nullptr);
+  EXPECT_EQ(layer.All().size(), 11u);
+  EXPECT_EQ((*model)->StageTensors(0, 8, true, true).size(), 90u);
+  EXPECT_EQ(KvBytesPerTokenLayer((*model)->hyper, 2), 2 * 2 * 64 * 2);
+}
+
+TEST(ModelDescription, FindsEveryTensorOfEveryForm) {
+  const struct {
+    TinyModelOptions options;
+    size_t tensors_a_layer;
+  } cases[] = {
+      {{.architecture = "qwen3"}, 11},
+      {{.architecture = "qwen3", .fused_qkv = true}, 9},
+      {{.architecture = "qwen2"}, 12},
+      {{.architecture = "qwen2", .fused_qkv = true}, 8},
+      {{.architecture = "llama"}, 9},
+      {{.architecture = "llama", .biases = true}, 16},
+      {{.architecture = "llama", .type = TensorType::kQ8_0, .vector_type = TensorType::kBF16}, 9},
+  };
+  for (const auto& c : cases) {
+    const auto model = DescribeOrDie(c.options);
+    for (const LayerTensors& layer : model->layers) EXPECT_EQ(layer.All().size(), c.tensors_a_layer);
+    EXPECT_EQ(model->StageTensors(0, 4, true, true).size(), model->file->tensors().size());
+  }
+}
+
+TEST(ModelDescription, ATiedModelUsesItsEmbeddingAsTheHead) {
+  EXPECT_TRUE(DescribeOrDie({.tied = true})->tied());
+  const auto untied = DescribeOrDie({.tied = false});
+  EXPECT_FALSE(untied->tied());
+  EXPECT_EQ(untied->output->name, "output.weight");
+}
+
+TEST(ModelDescription, AStageNeedsItsLayersAndItsEndsOnly) {
+  const auto model = DescribeOrDie({.architecture = "llama", .layers = 3, .tied = true, .rope_factors = true});
+  const std::set<std::string> first = Names(model->StageTensors(0, 1, true, false));
+  const std::set<std::string> middle = Names(model->StageTensors(1, 2, false, false));
+  const std::set<std::string> last = Names(model->StageTensors(2, 3, false, true));
+  EXPECT_TRUE(first.contains("token_embd.weight") && first.contains("blk.0.attn_norm.weight"));
+  EXPECT_FALSE(first.contains("output_norm.weight") || first.contains("blk.1.attn_norm.weight"));
+  EXPECT_EQ(middle.size(), 10u);
+  EXPECT_TRUE(middle.contains("rope_freqs.weight"));
+  EXPECT_TRUE(last.contains("output_norm.weight") && last.contains("token_embd.weight"));
+  EXPECT_EQ(Names(model->StageTensors(0, 3, true, true)).size(), model->file->tensors().size());
+  EXPECT_THAT(Names(model->StageTensors(0, 0, true, false)), ElementsAre("token_embd.weight"));
+}
+
+TEST(ModelDescription, ShardsDescribeTheSameModel) {
+  const TempDir dir;
+  const auto model = OpenModel(testing::WriteTinyModel(dir.File("m.gguf"), {.shards = 3}));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->file->shard_paths().size(), 3u);
+  EXPECT_EQ((*model)->output_norm->shard, 2);
+}
+
+TEST(Footprint, AddsUpToTheTensorsOfTheFile) {
+  const auto model =
+      DescribeOrDie({.architecture = "llama", .type = TensorType::kQ8_0, .tied = false, .rope_factors = true});
+  const ModelCosts costs = CostsOf(*model);
+  double sum = costs.embedding_bytes + costs.head_bytes + costs.shared_bytes;
+  for (double bytes : costs.layer_bytes) sum += bytes;
+  double file = 0;
+  for (const GgufTensor& tensor : model->file->tensors()) file += static_cast<double>(tensor.bytes);
+  EXPECT_EQ(sum, file);
+  EXPECT_EQ(costs.layer_bytes.size(), 4u);
+  EXPECT_EQ(costs.embedding_bytes, 320 * 68);
+  EXPECT_EQ(static_cast<double>(StageWeightBytes(*model, 0, 4, true, true)), file);
+  EXPECT_EQ(static_cast<double>(StageWeightBytes(*model, 1, 3, false, false)),
+            costs.layer_bytes[1] + costs.layer_bytes[2] + costs.shared_bytes);
+}
+
+TEST(Footprint, ATiedMatrixIsHeldTwiceOnTwoStagesAndOnceOnOne) {
+  const auto model = DescribeOrDie({.tied = true});
+  const ModelCosts costs = CostsOf(*model);
+  EXPECT_TRUE(costs.tied);
+  const uint64_t whole = StageWeightBytes(*model, 0, 4, true, true);
+  const uint64_t split = StageWeightBytes(*model, 0, 2, true, false) + StageWeightBytes(*model, 2, 4, false, true);
+  EXPECT_EQ(static_cast<double>(split - whole), costs.embedding_bytes);
+}
+
+TEST(WrongTensor, EveryWrongShapeNamesTheTensorAndBothShapes) {
+  TinyModelOptions options{.architecture = "llama", .layers = 2, .tied = false, .biases = true, .rope_factors = true};
+  const auto good = DescribeOrDie(options);
+  for (const GgufTensor* tensor : good->StageTensors(0, 2, true, true)) {
+    if (tensor->name == "token_embd.weight") continue;  // its rows define the vocabulary; see the next test
+    GgufWriter writer = TinyModel(options);
+    std::vector<int64_t> dims = tensor->dims;
+    dims.back() = dims.size() == 1 ? dims[0] + 2 : 1;
+    writer.SetTensor(tensor->name, dims, TensorType::kF32,
+                     std::vector<float>(static_cast<size_t>(dims[0] * (dims.size() == 1 ? 1 : dims[1]))));
+    const auto model = Describe(writer);
+    ASSERT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << tensor->name;
+    const auto shape = [](const std::vector<int64_t>& d) {
+      return d.size() == 1 ? absl::StrCat("[", d[0], "]") : absl::StrCat("[", d[0], ", ", d[1], "]");
+    };
+    EXPECT_THAT(std::string(model.status().message()),
+                HasSubstr(absl::StrCat("tensor '", tensor->name, "' has shape ", shape(dims), ", expected ",
+                                       shape(tensor->dims))));
+  }
+}
+
+TEST(WrongTensor, AnEmbeddingThatDisagreesWithTheKeysIsRefused) {
+  GgufWriter rows = TinyModel({});
+  rows.SetTensor("token_embd.weight", {64, 300}, TensorType::kF32, std::vector<float>(64 * 300));
+  EXPECT_THAT(std::string(Describe(rows).status().message()),
+              HasSubstr("key 'qwen3.vocab_size' is 320, but tensor 'token_embd.weight' has 300 rows"));
+  GgufWriter cols = TinyModel({});
+  cols.SetTensor("token_embd.weight", {32, 320}, TensorType::kF32, std::vector<float>(32 * 320));
+  EXPECT_THAT(std::string(Describe(cols).status().message()),
+              HasSubstr("tensor 'token_embd.weight' has shape [32, 320], expected [64, 320]"));
+}
+
+TEST(WrongTensor, EveryMissingTensorIsNamed) {
+  const auto good = DescribeOrDie({.architecture = "qwen2", .layers = 1});
+  for (const GgufTensor* tensor : good->StageTensors(0, 1, true, true)) {
+    GgufWriter writer = TinyModel({.architecture = "qwen2", .layers = 1});
+    writer.RemoveTensor(tensor->name);
+    const auto model = Describe(writer);
+    ASSERT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << tensor->name;
+    EXPECT_THAT(std::string(model.status().message()),
+                HasSubstr(absl::StrCat("tensor '", tensor->name, "' is missing")));
+  }
+}
+
+TEST(WrongTensor, ANormOfAQuantisedTypeIsRefused) {
+  GgufWriter writer = TinyModel({});
+  writer.SetTensor("blk.1.attn_norm.weight", {64}, TensorType::kQ8_0, std::vector<float>(64, 1));
+  const auto model = Describe(writer);
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("'blk.1.attn_norm.weight' has type Q8_0, expected F32, F16 or BF16"));
+}
+
+TEST(WrongTensor, AnUnsupportedTypeIsRefusedWithTheListOfSupportedOnes) {
+  GgufWriter writer = TinyModel({});
+  writer.SetTensor("blk.0.ffn_up.weight", {64, 96}, 2, std::string(64 / 32 * 18 * 96, '\0'));
+  const auto model = Describe(writer);
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("'blk.0.ffn_up.weight' has type Q4_0; supported types are F32, F16, BF16, Q8_0"));
+}
+
+TEST(WrongTensor, ATensorThatNothingUsesIsRefusedUnlessItIsKnownToBeIdle) {
+  GgufWriter idle = TinyModel({});
+  idle.SetTensor("blk.0.attn_rot_embd.weight", {16}, TensorType::kF32, std::vector<float>(16));
+  EXPECT_TRUE(Describe(idle).ok());
+  GgufWriter writer = TinyModel({});
+  writer.SetTensor("blk.0.post_attention_norm.weight", {64}, TensorType::kF32, std::vector<float>(64));
+  const auto model = Describe(writer);
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(model.status().message()), HasSubstr("'blk.0.post_attention_norm.weight' is not part of"));
+  GgufWriter extra_layer = TinyModel({.layers = 3});
+  extra_layer.Set("qwen3.block_count", uint32_t{2});
+  EXPECT_THAT(std::string(Describe(extra_layer).status().message()), HasSubstr("qwen3 model of 2 layers"));
+}
+
+TEST(WrongVocabulary, MoreTokensThanRowsAreRefused) {
+  GgufWriter writer = TinyModel({});
+  writer.Set("tokenizer.ggml.tokens", std::vector<std::string>(321, "x"));
+  EXPECT_THAT(std::string(Describe(writer).status().message()),
+              HasSubstr("key 'tokenizer.ggml.tokens' has 321 tokens, but tensor 'token_embd.weight' has 320 rows"));
+}
+
+TEST(WrongVocabulary, SpecialTokensOutsideTheVocabularyAreRefused) {
+  for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "padding"}) {
+    GgufWriter writer = TinyModel({});
+    const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
+    writer.Set(key, uint32_t{320});
+    const auto model = Describe(writer);
+    EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(model.status().message()),
+                HasSubstr(absl::StrCat("key '", key, "' is 320, expected 0 to 319")));
+  }
+}
+
+TEST(HostileModel, FlippedHeaderBytesNeverYieldAnInconsistentModel) {
+  const TempDir dir;
+  const std::string path =
+      testing::WriteTinyModel(dir.File("m.gguf"), {.layers = 1, .hidden = 32, .heads = 2, .ffn = 32, .vocab = 260});
+  const std::string whole = testing::ReadFileOrDie(path);
+  const uint64_t header_bytes = (*GgufFile::Open(path))->tensors()[0].file_offset;
+  FILE* file = fopen(path.c_str(), "r+b");
+  ASSERT_NE(file, nullptr);
+  int refused = 0;
+  for (uint64_t round = 0; round < 2000; ++round) {
+    const uint64_t at = MixBits(round + 1) % header_bytes;
+    const auto put = [&](char byte) {
+      ASSERT_EQ(fseek(file, static_cast<long>(at), SEEK_SET), 0);
+      ASSERT_EQ(fputc(byte, file), static_cast<unsigned char>(byte));
+      ASSERT_EQ(fflush(file), 0);
+    };
+    put(static_cast<char>(whole[at] ^ static_cast<char>(1 + MixBits(round + 77) % 255)));
+    const auto model = OpenModel(path);
+    if (!model.ok()) {
+      ++refused;
+    } else {
+      const HyperParameters& hyper = (*model)->hyper;
+      ASSERT_EQ((*model)->token_embd->bytes,
+                RowBytes(TensorType::kF32, hyper.hidden) * static_cast<size_t>(hyper.vocab));
+      ASSERT_EQ((*model)->layers.size(), static_cast<size_t>(hyper.layers));
+      ASSERT_EQ(hyper.heads % hyper.kv_heads, 0);
+    }
+    put(whole[at]);
+  }
+  fclose(file);
+  EXPECT_GT(refused, 100);
+  EXPECT_LT(refused, 2000);
+}
+
+}  // namespace
+}  // namespace stagecoach
