@@ -31,7 +31,8 @@ absl::Status CheckInput(const PartitionInput& input) {
   RETURN_IF_ERROR(CheckStages(static_cast<int64_t>(input.layer_cost.size()), input.stages));
   const auto check_cost = [](absl::string_view what, double cost) {
     if (std::isfinite(cost) && cost >= 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("the cost of ", what, " is ", cost, ", must be finite and at least 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the cost of ", what, " is ", cost, ", must be finite and at least 0"));
   };
   for (size_t i = 0; i < input.layer_cost.size(); ++i) {
     RETURN_IF_ERROR(check_cost(absl::StrCat("layer ", i), input.layer_cost[i]));

@@ -21,12 +21,10 @@ bool IsValidTransition(SequenceState from, SequenceState to) {
       return to == SequenceState::kPrefilling || to == SequenceState::kFinished;
     case SequenceState::kPrefilling:  // first token known, blocks taken away, scored or ended
       return to == SequenceState::kDecoding || to == SequenceState::kPreempted || to == SequenceState::kFinished;
-    case SequenceState::kDecoding:
-      return to == SequenceState::kPreempted || to == SequenceState::kFinished;
+    case SequenceState::kDecoding: return to == SequenceState::kPreempted || to == SequenceState::kFinished;
     case SequenceState::kPreempted:  // drained, or what was in flight ended it
       return to == SequenceState::kWaiting || to == SequenceState::kFinished;
-    case SequenceState::kFinished:
-      return false;
+    case SequenceState::kFinished: return false;
   }
   return false;
 }

@@ -18,8 +18,8 @@ enum class FinishReason { kStop, kLength, kCancelled, kScored };
 // What a request asks for; constant while it runs.
 struct SequenceSpec {
   SequenceId id = 0;
-  std::vector<TokenId> prompt;       // never empty
-  std::vector<TokenId> output;       // produced before a restart; never computed as output again
+  std::vector<TokenId> prompt;  // never empty
+  std::vector<TokenId> output;  // produced before a restart; never computed as output again
   SamplingParams sampling;
   int64_t max_new_tokens = 0;        // counted from the prompt's end, `output` included; 0 only with score_from >= 0
   std::vector<TokenId> stop_tokens;  // sampling one ends the sequence; it is reported
@@ -52,15 +52,15 @@ class Sequence {
   TokenId token(int64_t position) const;  // of the prompt, then of the output; position < tokens()
 
   // Owned by the scheduler's loop.
-  int64_t handed_out = 0;               // rows given to the pipeline since it was opened
-  int64_t confirmed = 0;                // of those, rows whose micro-batch has come back
+  int64_t handed_out = 0;  // rows given to the pipeline since it was opened
+  int64_t confirmed = 0;   // of those, rows whose micro-batch has come back
   int32_t slices_in_flight = 0;
   std::vector<BlockId> block_table;
   int32_t preemptions = 0;
-  uint64_t order = 0;                   // of arrival: the lower one is served first and preempted last
-  bool opened = false;                  // the stages know it, or will with the micro-batch being composed
-  int64_t scored = 0;                   // rows whose target log-probabilities were reported; never asked for again
-  uint64_t last_served = 0;             // number of the last micro-batch that took a decode row, plus one
+  uint64_t order = 0;        // of arrival: the lower one is served first and preempted last
+  bool opened = false;       // the stages know it, or will with the micro-batch being composed
+  int64_t scored = 0;        // rows whose target log-probabilities were reported; never asked for again
+  uint64_t last_served = 0;  // number of the last micro-batch that took a decode row, plus one
   void Append(TokenId token) { output_.push_back(token); }
 
  private:

@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_BLOCK_MANAGER_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_BLOCK_MANAGER_H_
 
-// Who owns which KV block. One set of ids is valid on every stage: each has a pool with the same number of blocks. Not thread-safe.
+// Who owns which KV block. One set of ids is valid on every stage: each has a pool with the same number of blocks. Not
+// thread-safe.
 
 #include <cstdint>
 #include <vector>
@@ -19,9 +20,9 @@ class BlockManager {
 
   // All `count` blocks with reference count 1, or none: kResourceExhausted with wanted and free numbers.
   absl::StatusOr<std::vector<BlockId>> Allocate(int32_t count);
-  void AddReference(BlockId block);                   // of an allocated block
-  // Drops one reference of each; a block without references is free. kFailedPrecondition, and nothing freed, when one is not allocated
-  // (a double free) or out of range.
+  void AddReference(BlockId block);  // of an allocated block
+  // Drops one reference of each; a block without references is free. kFailedPrecondition, and nothing freed, when one
+  // is not allocated (a double free) or out of range.
   absl::Status Free(absl::Span<const BlockId> blocks);
 
   int32_t total() const { return static_cast<int32_t>(references_.size()); }

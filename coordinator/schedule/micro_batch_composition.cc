@@ -9,20 +9,21 @@
 
 namespace stagecoach {
 
-// batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. One slice per sequence at most.
+// batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. One slice per sequence at
+// most.
 struct Scheduler::Draft {
   MicroBatch batch;
   std::vector<SliceInFlight> slices;
   int64_t rows_left = 0;
   int64_t prefill_rows = 0;
   int64_t open_tokens = 0;
-  bool preempted = false;  // somebody lost its blocks for this draft: it admits nobody any more
+  bool preempted = false;  // somebody lost its blocks for this draft
 };
 
 std::optional<MicroBatch> Scheduler::Next() {
   if (in_flight() >= options_.micro_batches) return std::nullopt;
-  // A draft can end empty because the only sequence it took up preempted itself; the others then deserve their turn. Each round
-  // preempts at least one running sequence, so this ends.
+  // A draft can end empty because the only sequence it took up preempted itself; the others then deserve their turn.
+  // Each round preempts at least one running sequence, so this ends.
   for (;;) {
     Draft draft;
     draft.rows_left = options_.max_num_batched_tokens;
@@ -105,11 +106,10 @@ int64_t Scheduler::FullChunkRows(const Draft& draft) const {
   return next == nullptr ? 0 : std::min(next->tokens(), most);
 }
 
-// The sequence at the head of the queue, when it may start now. A preempted one that is not drained yet holds up those behind it:
-// they would take the blocks that it has a right to.
+// The sequence at the head of the queue, when it may start now. A preempted one that is not drained yet holds up those
+// behind it: they would take the blocks that it has a right to.
 Sequence* Scheduler::Admissible(const Draft& draft) const {
-  if (waiting_.empty() || draft.preempted) return nullptr;
-  if (running_.size() >= static_cast<size_t>(options_.max_num_seqs)) return nullptr;
+  if (waiting_.empty() || running_.size() >= static_cast<size_t>(options_.max_num_seqs)) return nullptr;
   Sequence* head = waiting_.begin()->second;
   if (head->state() != SequenceState::kWaiting) return nullptr;
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
@@ -118,8 +118,7 @@ Sequence* Scheduler::Admissible(const Draft& draft) const {
     if (sequence->state() != SequenceState::kPrefilling) continue;
     promised += BlocksToAdmit(*sequence) - static_cast<int64_t>(sequence->block_table.size());
   }
-  const int64_t spare = head->preemptions > 0 ? static_cast<int64_t>(running_.size()) : 0;
-  return blocks_.free() >= promised + spare + BlocksToAdmit(*head) ? head : nullptr;
+  return blocks_.free() >= promised + BlocksToAdmit(*head) ? head : nullptr;
 }
 
 void Scheduler::Admit(Sequence& sequence, Draft& draft) {
@@ -184,8 +183,8 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
   draft.slices.push_back(flight);
 }
 
-// Undoes what the draft holds of a sequence that is about to lose its blocks. A free comes before all slices of its micro-batch, so
-// a sequence cannot have both a slice and its end in one.
+// Undoes what the draft holds of a sequence that is about to lose its blocks. A free comes before all slices of its
+// micro-batch, so a sequence cannot have both a slice and its end in one.
 void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
   for (size_t i = 0; i < draft.slices.size(); ++i) {
     const SliceInFlight& slice = draft.slices[i];
@@ -197,9 +196,8 @@ void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
     draft.batch.slices.erase(draft.batch.slices.begin() + i);
     break;
   }
-  const auto opened_here = std::find_if(draft.batch.open.begin(), draft.batch.open.end(), [&](const OpenSequence& open) {
-    return open.sequence == sequence.spec().id;
-  });
+  const auto opened_here = std::find_if(draft.batch.open.begin(), draft.batch.open.end(),
+                                        [&](const OpenSequence& open) { return open.sequence == sequence.spec().id; });
   if (opened_here != draft.batch.open.end()) {
     draft.open_tokens -= sequence.tokens();
     draft.batch.open.erase(opened_here);

@@ -20,9 +20,7 @@ bool IsStop(const SequenceSpec& spec, TokenId token) {
 }
 
 // Rows that are ever computed: the last token's K and V would serve a token that is not produced.
-int64_t MostRows(const SequenceSpec& spec) {
-  return Size(spec.prompt) + std::max<int64_t>(spec.max_new_tokens - 1, 0);
-}
+int64_t MostRows(const SequenceSpec& spec) { return Size(spec.prompt) + std::max<int64_t>(spec.max_new_tokens - 1, 0); }
 
 absl::Status CheckSpec(const SequenceSpec& spec) {
   if (spec.prompt.empty()) {
@@ -59,10 +57,9 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   const int64_t prompt = Size(spec.prompt);
   const int64_t asked = spec.max_new_tokens;
   if (prompt + (asked > 0 ? 1 : 0) > options_.context) {
-    return absl::ResourceExhaustedError(absl::StrCat("sequence ", spec.id, ": the prompt has ", prompt, " tokens",
-                                                     asked > 0 ? " and needs room for a new one" : "",
-                                                     ", the context holds ", options_.context,
-                                                     "; shorten the prompt or enlarge the context"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "sequence ", spec.id, ": the prompt has ", prompt, " tokens", asked > 0 ? " and needs room for a new one" : "",
+        ", the context holds ", options_.context, "; shorten the prompt or enlarge the context"));
   }
   spec.max_new_tokens = std::min(asked, options_.context - prompt);
   if (asked > 0 ? Size(spec.output) >= spec.max_new_tokens : !spec.output.empty()) {
@@ -104,9 +101,9 @@ absl::Status Scheduler::Preempt(SequenceId id) {
   }
   const auto running = running_.find(found->second);
   if (running == running_.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("sequence ", id, " is ", SequenceStateName(sequences_.at(found->second)->state()),
-                     ", only a running one can be preempted"));
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is ",
+                                                      SequenceStateName(sequences_.at(found->second)->state()),
+                                                      ", only a running one can be preempted"));
   }
   TakeBack(*running->second);
   return absl::OkStatus();
@@ -191,8 +188,8 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
       if (scores == result.targets.end()) return mismatch("no target log-probabilities of sequence ", slice.sequence);
       if (scores->start != slice.start || static_cast<int64_t>(scores->logprobs.size()) != slice.count) {
         return mismatch("sequence ", slice.sequence, " has ", scores->logprobs.size(),
-                        " target log-probabilities from position ", scores->start, ", expected ", slice.count,
-                        " from ", slice.start);
+                        " target log-probabilities from position ", scores->start, ", expected ", slice.count, " from ",
+                        slice.start);
       }
     }
   }

@@ -1,20 +1,21 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_SCHEDULER_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_SCHEDULER_H_
 
-// Continuous batching: decides what the next micro-batch holds. Pure: no clock, no I/O, no threads; the engine, the tests and
-// a simulator drive the same object. Not thread-safe.
+// Continuous batching: decides what the next micro-batch holds. Pure: no clock, no I/O, no threads; the engine, the
+// tests and a simulator drive the same object. Not thread-safe.
 //
-// Life of a sequence: Add puts it into the waiting queue; Next admits it when its blocks are there, hands out its prompt as
-// chunks (several may be in flight at once: every stage sees the same ordered stream, so chunk k+1 finds the K and V of chunk k) and,
-// once its first token is confirmed, one decode row at a time; Confirm advances it when the last stage reports. A
-// sequence that is preempted gives all its blocks back, waits for what it has in flight (a token sampled by it counts), and is
-// computed again from its prompt and its output so far. Freed blocks may be given away at once, for the same reason of order.
+// Life of a sequence: Add puts it into the waiting queue; Next admits it when its blocks are there, hands out its
+// prompt as chunks (several may be in flight at once: every stage sees the same ordered stream, so chunk k+1 finds the
+// K and V of chunk k) and, once its first token is confirmed, one decode row at a time; Confirm advances it when the
+// last stage reports. A sequence that is preempted gives all its blocks back, waits for what it has in flight (a token
+// sampled by it counts), and is computed again from its prompt and its output so far. Freed blocks may be given away at
+// once, for the same reason of order.
 //
-// Who gets the blocks: order of arrival is priority. Admission is strictly in that order (a preempted sequence keeps its
-// place), and asks for blocks for all known tokens and one more, beside what admitted prompts have still to take; a sequence that was
-// preempted before asks for one spare block per running sequence on top, so that the next step of those does not throw it out again.
-// Blocks themselves are taken as rows are handed out. When one is needed and none is free, the running sequence that arrived last
-// is preempted, be it the one that asks. So the oldest running sequence always moves on, and everything finishes.
+// Who gets the blocks: order of arrival is priority. Admission is strictly in that order (a preempted sequence keeps
+// its place, and nobody overtakes it while it drains), and asks for blocks for all known tokens and one more, beside
+// what admitted prompts have still to take. Blocks themselves are taken as rows are handed out. When one is needed and
+// none is free, the running sequence that arrived last is preempted, be it the one that asks; it could not come back at
+// once, for it needs more than it gave. So the oldest running sequence always moves on, and everything finishes.
 //
 // Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
 
@@ -36,21 +37,21 @@
 
 namespace stagecoach {
 
-// What a micro-batch is made of. Decode rows: at most ceil(decoding sequences / micro_batches), so that every micro-batch in flight
-// carries its share; of the ready ones those that waited longest. Nothing waits for a share to fill up. Chunks: of the
-// oldest prompt first, then of the next ones, while rows are left; a prompt has work while it has rows that were not handed out
-// and it either runs or could be admitted now.
+// What a micro-batch is made of. Decode rows: at most ceil(decoding sequences / micro_batches), so that every
+// micro-batch in flight carries its share; of the ready ones those that waited longest. Nothing waits for a share to
+// fill up. Chunks: of the oldest prompt first, then of the next ones, while rows are left; a prompt has work while it
+// has rows that were not handed out and it either runs or could be admitted now.
 enum class Policy {
   kPrefillFirst,    // throughput: chunks alone, while any prompt has work; decode rows only otherwise
   kInterleaved,     // decode rows, then chunks, under one budget of rows
-  kDecodePriority,  // latency: beside decode rows at most kPrefillQuantum rows of prompts; whole chunks when no row is ready
+  kDecodePriority,  // latency: at most kPrefillQuantum rows of prompts beside decode rows, whole chunks without them
 };
 // Prefill rows that kDecodePriority lets ride beside decode rows.
 inline constexpr int32_t kPrefillQuantum = 32;
-// A prompt that has work cannot be put off for ever: after this many micro-batches in a row that gave prompts less than one full
-// chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved), the next one begins with a full
-// chunk of the oldest prompt, and decode rows take what is left. A full chunk is min(prefill_chunk, the prompt's rows left,
-// max_num_batched_tokens).
+// A prompt that has work cannot be put off for ever: after this many micro-batches in a row that gave prompts less than
+// one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved), the next one
+// begins with a full chunk of the oldest prompt, and decode rows take what is left. A full chunk is min(prefill_chunk,
+// the prompt's rows left, max_num_batched_tokens).
 inline constexpr int32_t kStarvationBound = 8;
 absl::StatusOr<Policy> ParsePolicy(absl::string_view name);  // "prefill-first", "interleaved", "decode-priority"
 const char* PolicyName(Policy policy);
@@ -62,9 +63,9 @@ struct SchedulerOptions {
   Policy policy = Policy::kInterleaved;
   int32_t block_tokens = 32;
   int32_t blocks = 0;
-  int64_t context = 0;                   // most tokens a sequence may have, prompt and output
-  int32_t micro_batches = 1;             // in flight at once; decode rows are spread over this many
-  int64_t max_open_tokens = 0;           // opened by one micro-batch; at least context
+  int64_t context = 0;          // most tokens a sequence may have, prompt and output
+  int32_t micro_batches = 1;    // in flight at once; decode rows are spread over this many
+  int64_t max_open_tokens = 0;  // opened by one micro-batch; at least context
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range
 
@@ -86,23 +87,26 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options);  // options must be valid
 
-  // Queues a sequence. max_new_tokens is cut to what the context leaves. kInvalidArgument for an empty prompt, negative token ids, or
-  // nothing asked for; kAlreadyExists while a sequence of this id is unfinished; kResourceExhausted when the prompt leaves the
-  // context no room, or prompt and max_new_tokens can outgrow the pool (the message holds both numbers);
-  // kFailedPrecondition "nothing left to produce" when `output` already has max_new_tokens or ends with a stop token.
+  // Queues a sequence. max_new_tokens is cut to what the context leaves. kInvalidArgument for an empty prompt, negative
+  // token ids, or nothing asked for; kAlreadyExists while a sequence of this id is unfinished; kResourceExhausted when
+  // the prompt leaves the context no room, or prompt and max_new_tokens can outgrow the pool (the message holds both
+  // numbers); kFailedPrecondition "nothing left to produce" when `output` already has max_new_tokens or ends with a
+  // stop token.
   absl::Status Add(SequenceSpec spec);
 
-  // The next micro-batch, or nothing when no row can be handed out now (all waits for results, for blocks, or there is no work).
-  // Never gives more than options.micro_batches unconfirmed ones.
+  // The next micro-batch, or nothing when no row can be handed out now (all waits for results, for blocks, or there is
+  // no work). Never gives more than options.micro_batches unconfirmed ones.
   std::optional<MicroBatch> Next();
 
-  // The result of the oldest unconfirmed micro-batch. kInternal when it is not that one or does not match what was asked.
+  // The result of the oldest unconfirmed micro-batch. kInternal when it is not that one or does not match what was
+  // asked.
   absl::StatusOr<std::vector<SequenceEvent>> Confirm(const StepResult& result);
 
   // Ends a sequence now; its in-flight rows are ignored when they come back. kNotFound for an unknown or finished one.
   absl::Status Cancel(SequenceId sequence);
 
-  // Takes a sequence's blocks away as if they had run out; for tests of preemption. kNotFound, kFailedPrecondition (not running).
+  // Takes a sequence's blocks away as if they had run out; for tests of preemption. kNotFound, kFailedPrecondition (not
+  // running).
   absl::Status Preempt(SequenceId sequence);
 
   bool HasUnfinished() const;
@@ -111,8 +115,8 @@ class Scheduler {
   const BlockManager& blocks() const { return blocks_; }
   const Sequence* Find(SequenceId sequence) const;  // unfinished ones
 
-  // Everything that must always hold: blocks free + used == total, each block in one table, tables cover exactly the rows handed
-  // out, states consistent with queues and in-flight micro-batches. kInternal names the first violation.
+  // Everything that must always hold: blocks free + used == total, each block in one table, tables cover exactly the
+  // rows handed out, states consistent with queues and in-flight micro-batches. kInternal names the first violation.
   absl::Status CheckIntegrity() const;
 
  private:

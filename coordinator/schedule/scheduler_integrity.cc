@@ -13,15 +13,16 @@ absl::Status Scheduler::CheckIntegrity() const {
   }
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     if (in_flight_[i].number + in_flight_.size() - i != next_number_ || in_flight_[i].slices.empty()) {
-      return absl::InternalError(absl::StrCat("micro-batch ", in_flight_[i].number, " in flight is empty or out of order"));
+      return absl::InternalError(
+          absl::StrCat("micro-batch ", in_flight_[i].number, " in flight is empty or out of order"));
     }
   }
   if (running_.size() > static_cast<size_t>(options_.max_num_seqs)) {
     return absl::InternalError(absl::StrCat(running_.size(), " sequences run of ", options_.max_num_seqs));
   }
   if (order_of_.size() != sequences_.size() || running_.size() + waiting_.size() != sequences_.size()) {
-    return absl::InternalError(absl::StrCat(sequences_.size(), " sequences, ", order_of_.size(), " ids, ", running_.size(),
-                                            " running, ", waiting_.size(), " waiting"));
+    return absl::InternalError(absl::StrCat(sequences_.size(), " sequences, ", order_of_.size(), " ids, ",
+                                            running_.size(), " running, ", waiting_.size(), " waiting"));
   }
   std::set<BlockId> owned;
   size_t in_tables = 0;

@@ -21,8 +21,15 @@ using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 SchedulerOptions Options(Policy policy) {
-  return {.max_num_seqs = 8, .max_num_batched_tokens = 128, .prefill_chunk = 64, .policy = policy, .block_tokens = 16,
-          .blocks = 256, .context = 1024, .micro_batches = 1, .max_open_tokens = 4096};
+  return {.max_num_seqs = 8,
+          .max_num_batched_tokens = 128,
+          .prefill_chunk = 64,
+          .policy = policy,
+          .block_tokens = 16,
+          .blocks = 256,
+          .context = 1024,
+          .micro_batches = 1,
+          .max_open_tokens = 4096};
 }
 
 class Composer {
@@ -143,8 +150,8 @@ TEST(Policies, InterleavedFillsTheBudgetWithChunksOfSeveralPrompts) {
   composer.Add(2, 70);
   composer.Add(3, 40);
   composer.Add(4, 90);
-  EXPECT_THAT(composer.Steps(3), ElementsAre("1:5+1 2:0+64 3:0+40 4:0+23", "1:6+1 3:40+1 2:64+6 4:23+64",
-                                             "1:7+1 2:70+1 3:41+1 4:87+3"));
+  EXPECT_THAT(composer.Steps(3),
+              ElementsAre("1:5+1 2:0+64 3:0+40 4:0+23", "1:6+1 3:40+1 2:64+6 4:23+64", "1:7+1 2:70+1 3:41+1 4:87+3"));
 }
 
 TEST(Policies, PrefillFirstDecodesWhenTheNextPromptCannotBeAdmitted) {

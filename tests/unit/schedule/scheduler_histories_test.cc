@@ -117,7 +117,8 @@ class History {
     const std::optional<MicroBatch> batch = scheduler_.Next();
     CheckIntegrity();
     if (!batch) {
-      ASSERT_TRUE(!results_.empty() || !scheduler_.HasUnfinished()) << "work to do, nothing in flight, nothing handed out";
+      ASSERT_TRUE(!results_.empty() || !scheduler_.HasUnfinished())
+          << "work to do, nothing in flight, nothing handed out";
       return;
     }
     ASSERT_LT(results_.size(), static_cast<size_t>(options_.micro_batches));
@@ -207,9 +208,9 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
 }
 
 std::string Describe(const SchedulerOptions& o) {
-  return absl::StrCat(PolicyName(o.policy), ", seqs ", o.max_num_seqs, ", budget ", o.max_num_batched_tokens, ", chunk ",
-                      o.prefill_chunk, ", block ", o.block_tokens, ", blocks ", o.blocks, ", context ", o.context,
-                      ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens);
+  return absl::StrCat(PolicyName(o.policy), ", seqs ", o.max_num_seqs, ", budget ", o.max_num_batched_tokens,
+                      ", chunk ", o.prefill_chunk, ", block ", o.block_tokens, ", blocks ", o.blocks, ", context ",
+                      o.context, ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens);
 }
 
 TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {

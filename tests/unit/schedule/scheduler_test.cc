@@ -1,5 +1,5 @@
-// The scheduler's contract, sentence by sentence. Its random histories are in scheduler_histories_test.cc, the composition of
-// micro-batches in policies_test.cc.
+// The scheduler's contract, sentence by sentence. Its random histories are in scheduler_histories_test.cc, the
+// composition of micro-batches in policies_test.cc.
 
 #include "coordinator/schedule/scheduler.h"
 
@@ -20,8 +20,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 SchedulerOptions SmallOptions() {
-  return {.max_num_seqs = 4, .max_num_batched_tokens = 16, .prefill_chunk = 8, .block_tokens = 4, .blocks = 8, .context = 32,
-          .micro_batches = 2, .max_open_tokens = 64};
+  return {.max_num_seqs = 4,
+          .max_num_batched_tokens = 16,
+          .prefill_chunk = 8,
+          .block_tokens = 4,
+          .blocks = 8,
+          .context = 32,
+          .micro_batches = 2,
+          .max_open_tokens = 64};
 }
 
 SequenceSpec Spec(SequenceId id, int64_t prompt, int64_t new_tokens) {
@@ -91,7 +97,8 @@ TEST(SchedulerOptions, PoliciesHaveNames) {
   for (const Policy policy : {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority}) {
     EXPECT_EQ(*ParsePolicy(PolicyName(policy)), policy);
   }
-  EXPECT_THAT(std::string(ParsePolicy("fair").status().message()), HasSubstr("'fair', expected prefill-first, interleaved"));
+  EXPECT_THAT(std::string(ParsePolicy("fair").status().message()),
+              HasSubstr("'fair', expected prefill-first, interleaved"));
 }
 
 TEST(Scheduler, RefusesRequestsThatAreWrong) {
@@ -99,7 +106,8 @@ TEST(Scheduler, RefusesRequestsThatAreWrong) {
   EXPECT_EQ(scheduler.Add(Spec(1, 0, 4)).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(scheduler.Add(Spec(1, 4, 0)).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(scheduler.Add(Spec(1, 4, -1)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(scheduler.Add({.id = 1, .prompt = {3, -4}, .max_new_tokens = 1}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler.Add({.id = 1, .prompt = {3, -4}, .max_new_tokens = 1}).code(),
+            absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(scheduler.Add(Spec(1, 4, 4)).ok());
   EXPECT_EQ(scheduler.Add(Spec(1, 4, 4)).code(), absl::StatusCode::kAlreadyExists);
 }
@@ -109,7 +117,8 @@ TEST(Scheduler, RefusesWhatCannotFitTheContextOrThePoolWithBothNumbers) {
   Scheduler scheduler(options);
   const absl::Status full = scheduler.Add(Spec(1, 32, 1));
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(full.message()), HasSubstr("the prompt has 32 tokens and needs room for a new one, the context holds 32"));
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr("the prompt has 32 tokens and needs room for a new one, the context holds 32"));
   options.blocks = 4;  // 16 tokens
   Scheduler poor(options);
   const absl::Status large = poor.Add(Spec(1, 10, 8));
@@ -146,7 +155,8 @@ TEST(Scheduler, CutsNewTokensToWhatTheContextLeaves) {
 }
 
 TEST(Scheduler, ChunksOfOnePromptFollowEachOtherWithoutWaiting) {
-  SchedulerOptions options{.block_tokens = 32, .blocks = 32, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024};
+  SchedulerOptions options{
+      .block_tokens = 32, .blocks = 32, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024};
   Machine machine(options);
   ASSERT_TRUE(machine.scheduler.Add(Spec(1, 600, 4)).ok());
   const MicroBatch first = machine.Submit(), second = machine.Submit();
@@ -269,6 +279,45 @@ TEST(Scheduler, TheLatestPreemptsItselfWhenItIsTheOneThatAsks) {
   EXPECT_EQ(batch.slices[0].sequence, 1u);
 }
 
+TEST(Scheduler, NobodyOvertakesAPreemptedSequenceThatDrains) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 8)).ok());
+  machine.Submit();
+  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 8)).ok());
+  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
+  EXPECT_FALSE(machine.scheduler.Next().has_value());
+  machine.Confirm();
+  const MicroBatch batch = machine.Submit();
+  ASSERT_EQ(batch.open.size(), 2u);
+  EXPECT_EQ(batch.open[0].sequence, 1u);
+}
+
+TEST(Scheduler, ASequenceAdmittedAndPreemptedInOneMicroBatchIsNeverHeardOf) {
+  SchedulerOptions options = SmallOptions();
+  options.max_num_batched_tokens = 3;
+  options.block_tokens = 1;
+  options.blocks = 41;
+  options.context = 20;
+  options.micro_batches = 1;
+  Machine machine(options);
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 1, 19)).ok());
+  // Decode rows of three sequences fill the budget until sequence 4 is owed a chunk, just when two blocks are left.
+  while (machine.scheduler.blocks().free() > 2 + 3 * kStarvationBound) machine.Step();
+  ASSERT_TRUE(machine.scheduler.Add(Spec(4, 1, 8)).ok());
+  for (int i = 0; i < kStarvationBound; ++i) machine.Step();
+  ASSERT_EQ(machine.scheduler.blocks().free(), 2);
+  ASSERT_EQ(machine.scheduler.counters().preemptions, 0u);
+  const MicroBatch batch = machine.Submit();  // 4 is admitted, 1 takes the last block, 2 takes that of 4
+  EXPECT_EQ(machine.scheduler.counters().preemptions, 1u);
+  EXPECT_THAT(batch.open, IsEmpty());
+  ASSERT_EQ(batch.slices.size(), 2u);
+  EXPECT_EQ(batch.slices[0].sequence, 1u);
+  EXPECT_EQ(batch.slices[1].sequence, 2u);
+  EXPECT_EQ(machine.scheduler.Find(4)->state(), SequenceState::kWaiting);
+  machine.Confirm();
+  while (machine.scheduler.HasUnfinished()) machine.Step();
+}
+
 TEST(Scheduler, AFullPoolIsNotThrashed) {
   SchedulerOptions options = SmallOptions();
   options.blocks = 10;
@@ -333,7 +382,8 @@ TEST(Scheduler, ScoresEveryWantedRowOnceAndEndsWhenThePromptIsConfirmed) {
   ASSERT_EQ(events.size(), 1u);
   ASSERT_EQ(events[0].scores.size(), 1u);
   EXPECT_EQ(events[0].scores[0].start, 5);
-  EXPECT_THAT(events[0].scores[0].logprobs, ElementsAre(expected.scores.at(5), expected.scores.at(6), expected.scores.at(7)));
+  EXPECT_THAT(events[0].scores[0].logprobs,
+              ElementsAre(expected.scores.at(5), expected.scores.at(6), expected.scores.at(7)));
   machine.Step();
   EXPECT_THAT(machine.Submit().slices[0].targets, IsEmpty()) << "published scores are not computed again";
   machine.Confirm();

@@ -131,18 +131,19 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
     if (slice.sample && i + 1 == slice.count) {
       const TokenId token = ModelToken(prefix);
       sequence.tokens.push_back(token);
-      result.sampled.push_back(
-          {.sequence = slice.sequence, .position = static_cast<int32_t>(end), .token = token});
+      result.sampled.push_back({.sequence = slice.sequence, .position = static_cast<int32_t>(end), .token = token});
     }
   }
-  if (slice.sample && end + 1 != static_cast<int64_t>(sequence.tokens.size())) return Refuse("a known token is sampled");
+  if (slice.sample && end + 1 != static_cast<int64_t>(sequence.tokens.size()))
+    return Refuse("a known token is sampled");
   if (!slice.targets.empty()) result.targets.push_back(std::move(scores));
   sequence.rows = end;
   return absl::OkStatus();
 }
 
 SimulatedStages::Slot& SimulatedStages::SlotOf(const Open& sequence, int64_t position) {
-  return pool_[sequence.table[position / options_.block_tokens] * options_.block_tokens + position % options_.block_tokens];
+  return pool_[sequence.table[position / options_.block_tokens] * options_.block_tokens +
+               position % options_.block_tokens];
 }
 
 absl::StatusOr<std::vector<TokenId>> SimulatedStages::Gather(const Open& sequence, int64_t position) {

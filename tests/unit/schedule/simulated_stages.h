@@ -1,10 +1,10 @@
 #ifndef STAGECOACH_TESTS_UNIT_SCHEDULE_SIMULATED_STAGES_H_
 #define STAGECOACH_TESTS_UNIT_SCHEDULE_SIMULATED_STAGES_H_
 
-// What the stages make of a stream of micro-batches, for tests of the scheduler: the block tables are kept by the deltas that
-// travel, every slot of the pool remembers whose row was written there, and the "model" is a hash of the tokens found through the
-// block table. A scheduler that gives a block away too early, forgets a row or hands it out twice, is caught or yields a
-// different text.
+// What the stages make of a stream of micro-batches, for tests of the scheduler: the block tables are kept by the
+// deltas that travel, every slot of the pool remembers whose row was written there, and the "model" is a hash of the
+// tokens found through the block table. A scheduler that gives a block away too early, forgets a row or hands it out
+// twice, is caught or yields a different text.
 
 #include <cstdint>
 #include <map>
@@ -26,8 +26,8 @@ float ModelLogprob(const std::vector<TokenId>& prefix, TokenId target);
 
 // What a sequence must give, computed alone.
 struct ExpectedAnswer {
-  std::vector<TokenId> output;         // those of the spec included
-  std::map<int64_t, float> scores;     // by the position of the row
+  std::vector<TokenId> output;      // those of the spec included
+  std::map<int64_t, float> scores;  // by the position of the row
   FinishReason reason = FinishReason::kLength;
 };
 ExpectedAnswer ComputeAlone(const SequenceSpec& spec, int64_t context);
