@@ -23,24 +23,28 @@ uint8_t* FrameBuffer::SetMessage(size_t prefix_bytes, size_t payload_bytes) {
 std::shared_ptr<FrameBuffer> FramePool::Acquire() {
   std::unique_ptr<FrameBuffer> buffer;
   {
-    std::lock_guard<std::mutex> lock(mu_);
-    if (free_.empty()) {
-      ++made_;
+    std::lock_guard<std::mutex> lock(shelf_->mu);
+    if (shelf_->free.empty()) {
+      ++shelf_->made;
     } else {
-      buffer = std::move(free_.back());
-      free_.pop_back();
+      buffer = std::move(shelf_->free.back());
+      shelf_->free.pop_back();
     }
   }
   if (buffer == nullptr) buffer = std::make_unique<FrameBuffer>(header_, payload_);
-  return std::shared_ptr<FrameBuffer>(buffer.release(), [this](FrameBuffer* returned) {
-    std::lock_guard<std::mutex> lock(mu_);
-    free_.emplace_back(returned);
+  const std::weak_ptr<Shelf> home = shelf_;
+  return std::shared_ptr<FrameBuffer>(buffer.release(), [home](FrameBuffer* returned) {
+    std::unique_ptr<FrameBuffer> owned(returned);
+    const std::shared_ptr<Shelf> shelf = home.lock();
+    if (shelf == nullptr) return;
+    std::lock_guard<std::mutex> lock(shelf->mu);
+    shelf->free.push_back(std::move(owned));
   });
 }
 
 size_t FramePool::buffers_made() const {
-  std::lock_guard<std::mutex> lock(mu_);
-  return made_;
+  std::lock_guard<std::mutex> lock(shelf_->mu);
+  return shelf_->made;
 }
 
 }  // namespace stagecoach

@@ -39,20 +39,25 @@ class FrameBuffer {
   size_t end_ = 0;
 };
 
-// Frame buffers of one size, used again and again. Thread-safe. The pool must outlive what it gave out.
+// Frame buffers of one size, used again and again. Thread-safe. A buffer may outlive the pool: a frame is still on its way when
+// its sender has ended.
 class FramePool {
  public:
-  FramePool(size_t max_header_bytes, size_t max_payload_bytes) : header_(max_header_bytes), payload_(max_payload_bytes) {}
+  FramePool(size_t max_header_bytes, size_t max_payload_bytes)
+      : header_(max_header_bytes), payload_(max_payload_bytes), shelf_(std::make_shared<Shelf>()) {}
   // A free buffer, or a new one; it returns to the pool when the last reference goes.
   std::shared_ptr<FrameBuffer> Acquire();
   size_t buffers_made() const;
 
  private:
+  struct Shelf {
+    std::mutex mu;
+    std::vector<std::unique_ptr<FrameBuffer>> free;  // guarded by mu
+    size_t made = 0;                                 // guarded by mu
+  };
   const size_t header_;
   const size_t payload_;
-  mutable std::mutex mu_;
-  std::vector<std::unique_ptr<FrameBuffer>> free_;  // guarded by mu_
-  size_t made_ = 0;                                 // guarded by mu_
+  const std::shared_ptr<Shelf> shelf_;
 };
 
 }  // namespace stagecoach
