@@ -1,6 +1,7 @@
 #include "stage_worker/weights/matrix_loader.h"
 
 #include <tbb/enumerable_thread_specific.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -77,7 +78,8 @@ absl::StatusOr<PageMemory> MatrixLoader::Load(int threads, std::atomic<uint64_t>
   std::mutex mu;
   absl::Status first_error;  // guarded by mu
   std::atomic<bool> failed{false};
-  tbb::task_arena(threads).execute([&] {
+  // More than the library's own limit would only earn a warning on stderr.
+  tbb::task_arena(std::min(threads, tbb::info::default_concurrency())).execute([&] {
     tbb::parallel_for(size_t{0}, pieces.size(), [&](size_t i) {
       if (failed.load(std::memory_order_relaxed)) return;
       absl::Status status = LoadPiece(pieces[i], &scratch.local(), memory.data(), bytes_loaded);

@@ -1,0 +1,69 @@
+#ifndef STAGECOACH_TESTS_UNIT_STAGE_MODEL_PIPELINE_RIG_H_
+#define STAGECOACH_TESTS_UNIT_STAGE_MODEL_PIPELINE_RIG_H_
+
+// Stages chained in one process, hidden states handed on in memory, and a block table for every sequence.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/model/model_description.h"
+#include "common/step/step.h"
+#include "stage_worker/model/stage_model_impl.h"
+
+namespace stagecoach::testing {
+
+struct RigOptions {
+  int stages = 1;
+  int threads = 1;
+  int32_t block_tokens = 32;
+  KvType kv_type = KvType::kF16;
+  std::string isa = "auto";
+};
+
+class PipelineRig {
+ public:
+  static constexpr int32_t kMaxRows = 96;
+  static constexpr int32_t kMaxSlices = 8;
+
+  PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options);
+
+  // Goes into the next Step.
+  SequenceId Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling = {}, const std::vector<TokenId>& output = {});
+  void Close(SequenceId sequence);
+  void Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample, const std::vector<TokenId>& targets = {});
+
+  // Runs what was collected through all stages; every stage must take it in.
+  StepResult Step();
+
+  // Feeds prompt and output so far in chunks, sampling after the last row. The last step's result.
+  StepResult Prefill(SequenceId sequence, const std::vector<TokenId>& tokens, int chunk);
+
+  // Of the last step, after the last layer: [rows, D].
+  const std::vector<float>& hidden() const { return hidden_; }
+  std::vector<float> Logits(int64_t row);  // of the last step's row
+  StageModelImpl& stage(size_t i) { return *stages_[i]; }
+  const StageCounters& counters(size_t i) const { return *counters_[i]; }
+
+ private:
+  struct Sequence {
+    int32_t rows = 0;
+    std::vector<BlockId> blocks;
+  };
+
+  const std::shared_ptr<const ModelDescription> model_;
+  const int32_t block_tokens_;
+  std::vector<std::unique_ptr<StageCounters>> counters_;
+  std::vector<std::unique_ptr<StageModelImpl>> stages_;
+  std::vector<BlockId> free_blocks_;
+  absl::flat_hash_map<SequenceId, Sequence> sequences_;
+  SequenceId next_sequence_ = 1;
+  MicroBatch batch_;
+  std::vector<float> hidden_;
+};
+
+}  // namespace stagecoach::testing
+
+#endif  // STAGECOACH_TESTS_UNIT_STAGE_MODEL_PIPELINE_RIG_H_
