@@ -1,0 +1,269 @@
+// batch: answers a file of requests, and can be killed and run again.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "coordinator/cli/batch_line.h"
+#include "coordinator/cli/batch_output.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/cluster_session.h"
+#include "coordinator/cli/completion.h"
+#include "coordinator/cli/exit_codes.h"
+#include "coordinator/cli/line_reader.h"
+#include "coordinator/cli/model_file.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/progress.h"
+#include "coordinator/cli/sampling_options.h"
+#include "coordinator/cli/verb.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMaxLineBytes = 16 << 20;
+
+class BatchVerb : public Verb {
+ public:
+  const char* name() const override { return "batch"; }
+  const char* summary() const override { return "answer a file of requests, resumable"; }
+  const char* example() const override { return "coordinator batch -m model.gguf --pp 2 -i requests.jsonl -o answers.jsonl"; }
+  bool NeedsCluster() const override { return !cluster_options_.dry_run; }
+  void AddOptions(CLI::App* app) override;
+  absl::Status Run(const RunContext& context) override;
+  ~BatchVerb() override;
+
+ private:
+  struct Running {
+    Running(const Tokenizer* tokenizer, BatchLine line_of, int64_t prompt)
+        : completion(tokenizer, line_of.request.stops), line(std::move(line_of)), prompt_tokens(prompt) {}
+    Completion completion;
+    BatchLine line;
+    int64_t prompt_tokens;
+  };
+
+  absl::Status OpenFiles();
+  absl::Status RunAll();
+  absl::Status TakeLines();
+  absl::Status TakeLine(LineReader::Line line);
+  absl::Status Submit(BatchLine line);
+  absl::Status Take(const SessionEvent& event);
+  absl::Status WriteError(const BatchLine& line);
+  void DrawProgress();
+  absl::Status Report(absl::Status status);
+  std::string NextId() { return absl::StrCat(run_id_, "-", ++ids_); }
+  size_t max_running() const { return 2 * static_cast<size_t>(cluster_options_.max_num_seqs); }
+
+  // From the command line.
+  ClusterOptions cluster_options_;
+  SamplingOptions sampling_options_;
+  Verbosity verbosity_;
+  std::string input_path_;
+  std::string output_path_;
+  int64_t max_new_tokens_ = 256;
+  bool parse_special_ = false;
+
+  // While running.
+  FrontModel model_;
+  BatchDefaults defaults_;
+  AnsweredLines answered_lines_;
+  std::unique_ptr<BatchOutput> output_;
+  int input_ = -1;
+  int64_t lines_of_input_ = 0;  // 0: not known
+  std::unique_ptr<ClusterSession> cluster_;
+  std::unique_ptr<LineReader> reader_;
+  absl::flat_hash_map<RequestId, std::unique_ptr<Running>> running_;
+  std::string run_id_;
+  int64_t ids_ = 0, answered_ = 0, failed_ = 0, skipped_ = 0;
+};
+
+void BatchVerb::AddOptions(CLI::App* app) {
+  AddText(app, "-i,--input", &input_path_, "FILE", "OpenAI batch lines for /v1/completions; - is standard input")->required();
+  AddText(app, "-o,--output", &output_path_, "FILE",
+          "the answers, a line each; lines that an earlier run left there are not answered again")
+      ->required();
+  AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer, for lines without max_tokens",
+             absl::StrCat(max_new_tokens_));
+  app->add_flag("--special", parse_special_, "control tokens written in prompts become tokens");
+  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddSamplingOptions(app, &sampling_options_);
+  AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
+}
+
+BatchVerb::~BatchVerb() {
+  reader_.reset();
+  if (input_ > STDIN_FILENO) close(input_);
+}
+
+absl::Status BatchVerb::Run(const RunContext& context) {
+  verbosity_.Apply();
+  ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model));
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
+  if (cluster_options_.dry_run) {
+    absl::StatusOr<std::string> line = DescribeLaunch(launch);
+    return line.ok() ? WriteStdout(*line + "\n") : WithExitCode(line.status(), ExitCode::kLaunch);
+  }
+  defaults_.sampling = ResolveSampling(sampling_options_, model_.metadata());
+  defaults_.max_new_tokens = max_new_tokens_;
+  defaults_.ignore_eos = sampling_options_.ignore_eos;
+  defaults_.vocab = model_.description->hyper.vocab;
+  RETURN_IF_ERROR(OpenFiles());
+  run_id_ = absl::StrFormat("%x-%x", absl::ToUnixMicros(absl::Now()), getpid());
+  if (model_.has_chat_template()) LogInfo("the file has a chat template; prompts are sent raw, without it");
+  if (!sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", defaults_.sampling.seed, " for lines without one"));
+  ASSIGN_OR_RETURN(cluster_, ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
+  reader_ = std::make_unique<LineReader>(input_, 2 * max_running(), kMaxLineBytes, [] { SignalWatch::Get().Wake(); });
+  return Report(RunAll());
+}
+
+absl::Status BatchVerb::OpenFiles() {
+  input_ = input_path_ == "-" ? STDIN_FILENO : open(input_path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (input_ < 0) return InputFileError(absl::StrCat("cannot read '", input_path_, "': ", std::strerror(errno)));
+  struct stat info;
+  if (fstat(input_, &info) == 0 && S_ISDIR(info.st_mode)) {
+    return InputFileError(absl::StrCat("cannot read '", input_path_, "': it is a directory"));
+  }
+  if (output_path_ == "-") return UsageError("-o: standard output cannot be resumed from, expected a file");
+  struct stat out;
+  if (stat(output_path_.c_str(), &out) == 0 && out.st_dev == info.st_dev && out.st_ino == info.st_ino) {
+    return UsageError(absl::StrCat("-i and -o are the same file, '", output_path_, "'"));
+  }
+  ASSIGN_OR_RETURN(output_, BatchOutput::Open(output_path_, &answered_lines_));
+  if (S_ISREG(info.st_mode) && input_path_ != "-" && verbosity_.ShowProgress()) {
+    ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(input_path_));
+    lines_of_input_ = std::count(text.begin(), text.end(), '\n') + (text.empty() || text.back() == '\n' ? 0 : 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchVerb::RunAll() {
+  bool cancelled = false;
+  while (true) {
+    if (!cancelled) RETURN_IF_ERROR(TakeLines());
+    const bool no_more = cancelled || cluster_->DrainRequested() || reader_->finished();
+    if ((running_.empty() && no_more) || cluster_->GiveUp()) break;
+    ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, cluster_->Next());
+    if (event.has_value()) RETURN_IF_ERROR(Take(*event));
+    DrawProgress();
+    if (cluster_->StopRequested() && !cancelled) {
+      cancelled = true;
+      for (const auto& [request, running] : running_) cluster_->Cancel(request);
+    }
+  }
+  if (!reader_->status().ok()) return WithExitCode(reader_->status(), ExitCode::kInputFile);
+  if (reader_->finished() && running_.empty() && !cancelled) return absl::OkStatus();
+  return absl::CancelledError("interrupted; run the same command again to go on");
+}
+
+absl::Status BatchVerb::TakeLines() {
+  while (running_.size() < max_running() && !cluster_->DrainRequested()) {
+    std::optional<LineReader::Line> line = reader_->TryNext();
+    if (!line.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(TakeLine(*std::move(line)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchVerb::TakeLine(LineReader::Line text) {
+  BatchLine line;
+  if (text.too_long) {
+    line.number = text.number;
+    line.error = BatchError{"line_too_long", absl::StrCat("has more than ", kMaxLineBytes, " bytes")};
+  } else {
+    line = ParseBatchLine(text.number, text.text, defaults_);
+  }
+  if (answered_lines_.CheckInputLine(&line)) {
+    ++skipped_;
+    return absl::OkStatus();
+  }
+  return line.error.has_value() ? WriteError(line) : Submit(std::move(line));
+}
+
+absl::Status BatchVerb::Submit(BatchLine line) {
+  GenerationRequest request;
+  request.prompt = line.request.text.has_value()
+                       ? model_.tokenizer->Encode(*line.request.text, /*add_special=*/true, parse_special_)
+                       : line.request.tokens;
+  if (request.prompt.empty()) {
+    line.error = BatchError{"invalid_request", "'prompt': is empty"};
+    return WriteError(line);
+  }
+  request.sampling = line.request.sampling;
+  request.max_new_tokens = line.request.max_new_tokens;
+  const absl::Span<const TokenId> end = model_.tokenizer->end_of_generation();
+  if (line.request.ignore_eos) {
+    IgnoreEndOfGeneration(end, &request.sampling);
+  } else {
+    request.stop_tokens.assign(end.begin(), end.end());
+  }
+  auto running = std::make_unique<Running>(model_.tokenizer.get(), std::move(line), static_cast<int64_t>(request.prompt.size()));
+  running_[cluster_->Submit(std::move(request))] = std::move(running);
+  return absl::OkStatus();
+}
+
+absl::Status BatchVerb::Take(const SessionEvent& event) {
+  const auto found = running_.find(event.request);
+  if (found == running_.end()) return absl::OkStatus();
+  Running& running = *found->second;
+  running.completion.Take(event);
+  if (!running.completion.finished()) return absl::OkStatus();
+  if (running.completion.stopped_by_text() && !event.finished.has_value()) cluster_->Cancel(event.request);
+  const std::unique_ptr<Running> done = std::move(found->second);
+  running_.erase(found);
+  if (!done->completion.rejection().empty()) {
+    done->line.error = BatchError{"rejected", done->completion.rejection()};
+    return WriteError(done->line);
+  }
+  if (done->completion.finish_reason() == "cancelled") return absl::OkStatus();  // answered when the batch is run again
+  ++answered_;
+  return output_->Append(BatchAnswerJson(NextId(), done->line, model_.DisplayName(), absl::ToUnixSeconds(absl::Now()),
+                                         done->prompt_tokens, done->completion, *model_.tokenizer));
+}
+
+absl::Status BatchVerb::WriteError(const BatchLine& line) {
+  ++failed_;
+  LogVerbose(absl::StrCat("line ", line.number, ": ", line.error->message));
+  return output_->Append(BatchErrorJson(NextId(), line));
+}
+
+void BatchVerb::DrawProgress() {
+  ProgressLine& progress = cluster_->progress();
+  if (!progress.shown() || cluster_->SecondsSinceReady() <= 0) return;
+  const RunTotals& totals = cluster_->totals();
+  const std::string detail =
+      absl::StrFormat("%d answered, %d failed, %d running, %.1f tokens/s", answered_, failed_, running_.size(),
+                      static_cast<double>(totals.decode_tokens) / cluster_->SecondsSinceReady());
+  const double done = static_cast<double>(answered_ + failed_ + skipped_);
+  progress.Draw(lines_of_input_ > 0 ? ProgressText("batch", done / static_cast<double>(lines_of_input_), detail)
+                                    : absl::StrCat("batch ", detail));
+}
+
+absl::Status BatchVerb::Report(absl::Status status) {
+  reader_.reset();
+  const RunSummary summary = cluster_->Finish();
+  LogInfo(absl::StrCat(answered_, " answered, ", failed_, " failed, ", skipped_, " were answered before"));
+  PrintStatistics(summary);
+  return status;
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeBatchVerb() { return std::make_unique<BatchVerb>(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,180 @@
+#include "coordinator/cli/cluster_options.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "coordinator/cli/exit_codes.h"
+#include "coordinator/cli/option_values.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help) {
+  const char* group = "Model and cluster";
+  AddInteger(app, "-c,--ctx-size", &o->context, {1, kMaxInt32}, context_help,
+             o->context > 0 ? absl::StrCat(o->context) : "min(the model's context, what the pool holds)")
+      ->group(group);
+  AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, {1, 1024}, "pipeline stages, each a process",
+             "the host file's slots, else 1")
+      ->group(group);
+  AddIntegerList(app, "--layer-split", &o->layer_split, {1, 1024},
+                 "layers of each stage, such as 10,9,9 (otherwise split evenly by cost)")
+      ->group(group);
+  AddInteger(app, "-t,--threads", &o->threads, {1, 1024}, "compute threads per stage",
+             "allowed cores / stages of the host")
+      ->group(group);
+  AddText(app, "--hostfile", &o->hostfile, "FILE", "hosts and their slots in Open MPI's form; stages take slots in order")
+      ->group(group);
+  AddText(app, "--mpirun-args", &o->mpirun_args, "ARGS", "further arguments for mpirun, split as a shell would")->group(group);
+  AddText(app, "--stage-worker", &o->stage_worker, "PATH",
+          "the stage program (otherwise beside this program, then in ../stage_worker/)")
+      ->group(group);
+  AddText(app, "--isa", &o->isa, "NAME", "instruction set of the kernels on every stage: scalar, avx2, ...")->group(group);
+  AddNumber(app, "--stage-timeout", &o->stage_timeout_s, {0.1, 86400},
+            "seconds without progress after which a stage is lost", "60")
+      ->group(group);
+  AddNumber(app, "--startup-timeout", &o->startup_timeout_s, {0.1, 86400}, "seconds the launched job has to report", "60")
+      ->group(group);
+  app->add_flag("--dry-run", o->dry_run, "print the launch line and end")->group(group);
+}
+
+void AddScheduling(CLI::App* app, ClusterOptions* o) {
+  const char* group = "Batching and KV cache";
+  AddInteger(app, "--max-num-seqs", &o->max_num_seqs, {1, 4096}, "sequences that run at once", absl::StrCat(o->max_num_seqs))
+      ->group(group);
+  AddInteger(app, "--max-num-batched-tokens", &o->max_num_batched_tokens, {1, 65536}, "token rows of a micro-batch",
+             absl::StrCat(o->max_num_batched_tokens))
+      ->group(group);
+  AddInteger(app, "--prefill-chunk", &o->prefill_chunk, {1, 65536}, "rows of one prompt in a micro-batch",
+             absl::StrCat(o->prefill_chunk))
+      ->group(group);
+  AddChoice(app, "--policy", &o->policy, {"prefill-first", "interleaved", "decode-priority"},
+            "which rows a micro-batch takes first")
+      ->group(group);
+  AddInteger(app, "--micro-batches", &o->micro_batches, {1, 64}, "micro-batches in flight", "the number of stages")
+      ->group(group);
+  AddInteger(app, "--block-size", &o->block_tokens, {16, 1024}, "tokens of a KV block, a multiple of 16",
+             absl::StrCat(o->block_tokens))
+      ->group(group);
+  AddBytes(app, "--kv-cache-memory", &o->kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
+           "min(what --max-num-seqs x -c needs, half of the available memory less weights)")
+      ->group(group);
+  AddChoice(app, "--kv-type", &o->kv_type, {"f32", "f16", "bf16"}, "type of the stored keys and values")->group(group);
+  AddChoice(app, "--wire-dtype", &o->wire_type, {"f32", "bf16"}, "type of hidden states between stages")->group(group);
+  AddText(app, "--step-log", &o->step_log, "FILE", "write one JSON line per micro-batch")->group(group);
+  AddInteger(app, "--stage-delay-us", &o->stage_delay_us, {0, 10000000}, "", "0")->group("");  // for tests of timing
+}
+
+absl::Status CheckSplit(const ClusterOptions& o, const HyperParameters& model) {
+  if (o.stages > model.layers) {
+    return UsageError(absl::StrCat("--pp: ", o.stages, " stages, but the model has ", model.layers,
+                                   " layers and each stage needs one; use --pp ", model.layers, " or less"));
+  }
+  if (o.layer_split.empty()) return absl::OkStatus();
+  const int64_t sum = std::accumulate(o.layer_split.begin(), o.layer_split.end(), int64_t{0});
+  if (sum != model.layers) {
+    return UsageError(absl::StrCat("--layer-split: ", absl::StrJoin(o.layer_split, ","), " adds up to ", sum,
+                                   ", the model has ", model.layers, " layers"));
+  }
+  if (o.stages > 0 && static_cast<int64_t>(o.layer_split.size()) != o.stages) {
+    return UsageError(absl::StrCat("--layer-split: has ", o.layer_split.size(), " parts, --pp asks for ", o.stages,
+                                   " stages"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> WritableFile(const char* option, const std::string& path) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    return InputFileError(absl::StrCat(option, ": cannot write '", path, "': ", std::strerror(errno)));
+  }
+  close(descriptor);
+  return std::filesystem::absolute(path).string();
+}
+
+absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return WithExitCode(absl::NotFoundError(absl::StrCat(option, ": there is no file '", path, "'")), ExitCode::kLaunch);
+  }
+  return std::filesystem::absolute(path).string();
+}
+
+void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
+  job->set_model_path(std::filesystem::absolute(o.model).string());
+  for (int64_t layers : o.layer_split) job->add_layer_split(layers);
+  job->set_context(o.context);
+  job->set_threads(static_cast<int32_t>(o.threads));
+  job->set_max_num_seqs(static_cast<int32_t>(o.max_num_seqs));
+  job->set_max_num_batched_tokens(static_cast<int32_t>(o.max_num_batched_tokens));
+  job->set_prefill_chunk(static_cast<int32_t>(o.prefill_chunk));
+  job->set_policy(o.policy);
+  job->set_micro_batches(static_cast<int32_t>(o.micro_batches));
+  job->set_block_tokens(static_cast<int32_t>(o.block_tokens));
+  job->set_kv_cache_bytes(o.kv_cache_bytes);
+  job->set_kv_type(o.kv_type);
+  job->set_wire_type(o.wire_type);
+  job->set_isa(o.isa);
+  job->set_stage_timeout_s(o.stage_timeout_s);
+  job->set_stage_delay_us(static_cast<uint32_t>(o.stage_delay_us));
+}
+
+}  // namespace
+
+void AddModelOption(CLI::App* app, std::string* model) {
+  AddText(app, "-m,--model", model, "FILE", "the model, a GGUF file (any shard of a split one)")
+      ->required()
+      ->group("Model and cluster");
+}
+
+void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help) {
+  AddModelOption(app, &options->model);
+  AddShape(app, options, context_help);
+  AddScheduling(app, options);
+}
+
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const HyperParameters& model,
+                                                const RunContext& context) {
+  if (absl::Status status = CheckSplit(o, model); !status.ok()) return status;
+  if (o.context > model.context) {
+    return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));
+  }
+  if (o.block_tokens % 16 != 0) {
+    return UsageError(absl::StrCat("--block-size: ", o.block_tokens, " is not a multiple of 16"));
+  }
+  LaunchOptions launch;
+  FillJob(o, &launch.job);
+  launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));
+  launch.mpirun_args = o.mpirun_args;
+  launch.coordinator_path = context.program;
+  launch.startup_timeout = absl::Seconds(o.startup_timeout_s);
+  if (!o.hostfile.empty()) {
+    absl::StatusOr<std::string> path = ExistingFile("--hostfile", o.hostfile);
+    if (!path.ok()) return path.status();
+    launch.hostfile = *path;
+  }
+  if (!o.stage_worker.empty()) {
+    absl::StatusOr<std::string> path = ExistingFile("--stage-worker", o.stage_worker);
+    if (!path.ok()) return path.status();
+    launch.stage_worker_path = *path;
+  }
+  if (!o.step_log.empty() && !o.dry_run) {
+    absl::StatusOr<std::string> path = WritableFile("--step-log", o.step_log);
+    if (!path.ok()) return path.status();
+    launch.job.set_step_log(*path);
+  }
+  return launch;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,58 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_CLUSTER_OPTIONS_H_
+#define STAGECOACH_COORDINATOR_CLI_CLUSTER_OPTIONS_H_
+
+// The options that say on what cluster, and how, a model runs.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/status/statusor.h"
+#include "common/model/hyper_parameters.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/launch/session.h"
+
+namespace stagecoach {
+
+// As the user gave them; 0 and empty mean the default that the help names.
+struct ClusterOptions {
+  std::string model;
+  int64_t context = 0;
+  int64_t threads = 0;
+  int64_t stages = 0;
+  std::vector<int64_t> layer_split;
+  int64_t max_num_seqs = 8;
+  int64_t max_num_batched_tokens = 512;
+  int64_t prefill_chunk = 512;
+  std::string policy = "interleaved";
+  int64_t micro_batches = 0;
+  int64_t block_tokens = 32;
+  uint64_t kv_cache_bytes = 0;
+  std::string kv_type = "f16";
+  std::string wire_type = "f32";
+  std::string isa = "auto";
+  double stage_timeout_s = 60;
+  double startup_timeout_s = 60;
+  std::string step_log;
+  std::string hostfile;
+  std::string mpirun_args;
+  std::string stage_worker;
+  int64_t stage_delay_us = 0;
+  bool dry_run = false;
+};
+
+// -m/--model.
+void AddModelOption(CLI::App* app, std::string* model);
+
+// Everything above. `context_help` describes -c/--ctx-size, whose default is what options->context holds.
+void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
+
+// The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become absolute.
+// The job's fingerprints stay empty.
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
+                                                const RunContext& context);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_CLUSTER_OPTIONS_H_

@@ -1,0 +1,112 @@
+#include "coordinator/cli/command_line.h"
+
+#include <utility>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/wire/handshake.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr char kHelpVerb[] = "help";
+
+}  // namespace
+
+std::vector<std::unique_ptr<Verb>> AllVerbs() {
+  std::vector<std::unique_ptr<Verb>> verbs;
+  verbs.push_back(MakeGenerateVerb());
+  verbs.push_back(MakeBatchVerb());
+  verbs.push_back(MakePerplexityVerb());
+  verbs.push_back(MakeInspectVerb());
+  verbs.push_back(MakeTokenizeVerb());
+  verbs.push_back(MakeDetokenizeVerb());
+  verbs.push_back(MakeEngineVerb());
+  return verbs;
+}
+
+CommandLine::CommandLine() : verbs_(AllVerbs()), app_(std::make_unique<CLI::App>()) {
+  app_->name("coordinator");
+  app_->description("Stagecoach: runs one language model as a pipeline over several processes or machines.");
+  app_->set_version_flag("--version", kProgramVersion);
+  app_->get_formatter()->column_width(34);
+  app_->get_formatter()->label("SUBCOMMAND", "VERB");
+  app_->get_formatter()->label("Subcommands", "Verbs");
+  app_->footer("`coordinator <verb> --help` shows a verb's options with their defaults, and an example.\n"
+               "Exit codes: 0 ok, 2 usage, 3 model or input file, 4 launch, 5 lost stages, 130 interrupted.");
+  for (const std::unique_ptr<Verb>& verb : verbs_) {
+    CLI::App* sub = app_->add_subcommand(verb->name(), verb->summary());
+    sub->group(verb->hidden() ? "" : "Verbs");
+    sub->footer(absl::StrCat("Example: ", verb->example()));
+    verb->AddOptions(sub);
+  }
+  CLI::App* help = app_->add_subcommand(kHelpVerb, "show this, or a verb's help")->group("Verbs");
+  help->add_option("verb", "the verb");
+  app_->require_subcommand(0, 1);
+}
+
+CommandLine::~CommandLine() = default;
+
+Verb* CommandLine::Parse(int argc, const char* const* argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first.empty()) return Refuse(absl::StrCat("no verb given; the verbs are ", VerbNames()), "coordinator help");
+  if (first == kHelpVerb) return Help(std::vector<std::string>(argv + 2, argv + argc));
+  if (first[0] != '-' && Find(first) == nullptr) {
+    return Refuse(absl::StrCat("'", first, "' is no verb; the verbs are ", VerbNames()), "coordinator help");
+  }
+  Verb* verb = Find(first);
+  const std::string help_command = verb == nullptr ? "coordinator help" : absl::StrCat("coordinator ", first, " --help");
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    output_ = app_->help();
+    return nullptr;
+  } catch (const CLI::CallForVersion&) {
+    output_ = absl::StrCat("stagecoach ", kProgramVersion, "\n");
+    return nullptr;
+  } catch (const CLI::ParseError& error) {
+    return Refuse(error.what(), help_command);
+  }
+  if (verb == nullptr) return Refuse(absl::StrCat("no verb given; the verbs are ", VerbNames()), help_command);
+  return verb;
+}
+
+Verb* CommandLine::Help(const std::vector<std::string>& topics) {
+  if (topics.empty() || topics[0] == "--help" || topics[0] == "-h") {
+    output_ = app_->help();
+    return nullptr;
+  }
+  if (Find(topics[0]) == nullptr) {
+    return Refuse(absl::StrCat("'", topics[0], "' is no verb; the verbs are ", VerbNames()), "coordinator help");
+  }
+  // The help of a verb is printed under the whole command's name, as `coordinator <verb> --help` does.
+  const std::string verb = topics[0];
+  const char* argv[] = {"coordinator", verb.c_str(), "--help"};
+  return Parse(3, argv);
+}
+
+Verb* CommandLine::Refuse(const std::string& message, const std::string& help_command) {
+  exit_code_ = ExitCode::kUsage;
+  error_ = absl::StrCat(message, " (see `", help_command, "`)");
+  return nullptr;
+}
+
+Verb* CommandLine::Find(const std::string& name) const {
+  for (const std::unique_ptr<Verb>& verb : verbs_) {
+    if (name == verb->name()) return verb.get();
+  }
+  return nullptr;
+}
+
+std::string CommandLine::VerbNames() const {
+  std::vector<std::string> names;
+  for (const std::unique_ptr<Verb>& verb : verbs_) {
+    if (!verb->hidden()) names.push_back(verb->name());
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,43 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_COMMAND_LINE_H_
+#define STAGECOACH_COORDINATOR_CLI_COMMAND_LINE_H_
+
+// From argv to a verb with its options.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/cli/exit_codes.h"
+#include "coordinator/cli/verb.h"
+
+namespace stagecoach {
+
+class CommandLine {
+ public:
+  CommandLine();
+  ~CommandLine();
+
+  // The verb to run; nullptr when there is none, and then `exit_code`, `output` (for stdout) and `error` (a message for stderr)
+  // say what to do: help was asked for, or the command line is wrong.
+  Verb* Parse(int argc, const char* const* argv);
+
+  ExitCode exit_code() const { return exit_code_; }
+  const std::string& output() const { return output_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  Verb* Help(const std::vector<std::string>& topics);
+  Verb* Refuse(const std::string& message, const std::string& help_command);
+  Verb* Find(const std::string& name) const;
+  std::string VerbNames() const;
+
+  std::vector<std::unique_ptr<Verb>> verbs_;
+  std::unique_ptr<CLI::App> app_;
+  ExitCode exit_code_ = ExitCode::kOk;
+  std::string output_;
+  std::string error_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_COMMAND_LINE_H_

@@ -1,0 +1,246 @@
+// generate: text from one prompt or several.
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/cluster_session.h"
+#include "coordinator/cli/completion.h"
+#include "coordinator/cli/exit_codes.h"
+#include "coordinator/cli/json_output.h"
+#include "coordinator/cli/model_file.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/progress.h"
+#include "coordinator/cli/prompt_input.h"
+#include "coordinator/cli/sampling_options.h"
+#include "coordinator/cli/verb.h"
+
+namespace stagecoach {
+namespace {
+
+class GenerateVerb : public Verb {
+ public:
+  const char* name() const override { return "generate"; }
+  const char* summary() const override { return "continue a prompt"; }
+  const char* example() const override {
+    return "coordinator generate -m model.gguf --pp 2 -p \"In the beginning\" -n 64 --temp 0.7";
+  }
+  bool NeedsCluster() const override { return !cluster_options_.dry_run; }
+  void AddOptions(CLI::App* app) override;
+  absl::Status Run(const RunContext& context) override;
+
+ private:
+  struct Answer {
+    Answer(const Tokenizer* tokenizer, std::vector<std::string> stops, std::vector<TokenId> prompt)
+        : completion(tokenizer, std::move(stops)), prompt(std::move(prompt)) {}
+    Completion completion;
+    std::vector<TokenId> prompt;
+    RequestId request = 0;
+    bool submitted = false;
+  };
+
+  absl::Status Prepare();
+  void SubmitMore();
+  absl::Status RunAll();
+  absl::Status Take(const SessionEvent& event);
+  void CancelAll();
+  absl::Status PrintText(const Answer& answer, const std::string& fresh);
+  absl::Status PrintFinishedAnswers();
+  absl::Status Report(absl::Status status);
+  Json AnswerJson(const Answer& answer) const;
+  absl::Status PrintJson(const RunSummary& summary);
+
+  // From the command line.
+  ClusterOptions cluster_options_;
+  SamplingOptions sampling_options_;
+  PromptInput input_;
+  Verbosity verbosity_;
+  int64_t max_new_tokens_ = 256;
+  std::vector<std::string> stops_;
+  bool parse_special_ = false;
+  std::optional<int64_t> logprobs_;
+  std::string output_ = "text";
+
+  // While running.
+  FrontModel model_;
+  SamplingParams sampling_;
+  std::deque<Answer> answers_;
+  size_t next_ = 0;     // the first answer that is not submitted
+  size_t printed_ = 0;  // whole answers on stdout, of several
+  std::unique_ptr<ClusterSession> cluster_;
+};
+
+void GenerateVerb::AddOptions(CLI::App* app) {
+  AddPromptOptions(app, &input_, "the prompt; several run at once and are answered in order");
+  AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer",
+             absl::StrCat(max_new_tokens_));
+  AddTexts(app, "--stop", &stops_, "TEXT", "end the answer before this text; may be given several times");
+  app->add_flag("--special", parse_special_, "control tokens written in the prompt become tokens");
+  AddInteger(app, "--logprobs", &logprobs_, kLogprobsRange, "with --output json: log-probabilities, and the N best tokens", "");
+  AddChoice(app, "--output", &output_, {"text", "json"}, "json: one object at the end");
+  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddSamplingOptions(app, &sampling_options_);
+  AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
+}
+
+absl::Status GenerateVerb::Prepare() {
+  if (logprobs_.has_value() && output_ != "json") return UsageError("--logprobs needs --output json");
+  ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model));
+  sampling_ = ResolveSampling(sampling_options_, model_.metadata());
+  if (sampling_options_.ignore_eos) IgnoreEndOfGeneration(model_.tokenizer->end_of_generation(), &sampling_);
+  if (logprobs_.has_value()) sampling_.logprobs = static_cast<int32_t>(*logprobs_);
+  if (cluster_options_.dry_run) return absl::OkStatus();
+
+  ASSIGN_OR_RETURN(const std::vector<std::string> prompts, CollectPrompts(input_, /*strip_newline=*/true));
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<TokenId> tokens = model_.tokenizer->Encode(prompts[i], /*add_special=*/true, parse_special_);
+    if (tokens.empty()) {
+      return UsageError(prompts.size() == 1 ? std::string("the prompt is empty")
+                                            : absl::StrCat("prompt ", i + 1, " of ", prompts.size(), " is empty"));
+    }
+    answers_.emplace_back(model_.tokenizer.get(), stops_, std::move(tokens));
+  }
+  if (model_.has_chat_template()) LogInfo("the file has a chat template; the prompt is sent raw, without it");
+  if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
+  return absl::OkStatus();
+}
+
+absl::Status GenerateVerb::Run(const RunContext& context) {
+  verbosity_.Apply();
+  RETURN_IF_ERROR(Prepare());
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
+  if (cluster_options_.dry_run) {
+    absl::StatusOr<std::string> line = DescribeLaunch(launch);
+    if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
+    return WriteStdout(*line + "\n");
+  }
+  ASSIGN_OR_RETURN(cluster_, ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
+  return Report(RunAll());
+}
+
+// Keeps enough requests with the engine that it never runs dry, and the rest here, where a drain can still hold it back.
+void GenerateVerb::SubmitMore() {
+  size_t running = 0;
+  for (size_t i = 0; i < next_; ++i) running += answers_[i].completion.finished() ? 0 : 1;
+  const size_t window = 2 * static_cast<size_t>(cluster_options_.max_num_seqs);
+  for (; next_ < answers_.size() && running < window && !cluster_->DrainRequested(); ++next_, ++running) {
+    Answer& answer = answers_[next_];
+    GenerationRequest request;
+    request.prompt = answer.prompt;
+    request.sampling = sampling_;
+    request.max_new_tokens = max_new_tokens_;
+    const absl::Span<const TokenId> end = model_.tokenizer->end_of_generation();
+    if (!sampling_options_.ignore_eos) request.stop_tokens.assign(end.begin(), end.end());
+    answer.request = cluster_->Submit(std::move(request));
+    answer.submitted = true;
+  }
+}
+
+absl::Status GenerateVerb::RunAll() {
+  bool cancelled = false;
+  while (true) {
+    if (!cancelled) SubmitMore();
+    bool running = false;
+    for (const Answer& answer : answers_) running = running || (answer.submitted && !answer.completion.finished());
+    if (!running || cluster_->GiveUp()) break;
+    ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, cluster_->Next());
+    if (event.has_value()) RETURN_IF_ERROR(Take(*event));
+    if (cluster_->StopRequested() && !cancelled) {
+      CancelAll();
+      cancelled = true;
+    }
+  }
+  for (const Answer& answer : answers_) {
+    if (!answer.completion.rejection().empty()) return UsageError(absl::StrCat("rejected: ", answer.completion.rejection()));
+  }
+  for (const Answer& answer : answers_) {
+    if (!answer.completion.finished() || answer.completion.finish_reason() == "cancelled") {
+      return absl::CancelledError("interrupted");
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GenerateVerb::CancelAll() {
+  for (const Answer& answer : answers_) {
+    if (answer.submitted && !answer.completion.finished()) cluster_->Cancel(answer.request);
+  }
+}
+
+absl::Status GenerateVerb::Take(const SessionEvent& event) {
+  for (Answer& answer : answers_) {
+    if (!answer.submitted || answer.request != event.request || answer.completion.finished()) continue;
+    const std::string fresh = answer.completion.Take(event);
+    if (answer.completion.stopped_by_text()) cluster_->Cancel(answer.request);
+    return PrintText(answer, fresh);
+  }
+  return absl::OkStatus();  // of an answer that a stop string has ended
+}
+
+// One answer streams; of several each is printed whole, in order.
+absl::Status GenerateVerb::PrintText(const Answer& answer, const std::string& fresh) {
+  if (output_ == "json") return absl::OkStatus();
+  if (answers_.size() > 1) return PrintFinishedAnswers();
+  RETURN_IF_ERROR(WriteStdout(fresh));
+  return answer.completion.finished() && answer.completion.rejection().empty() ? WriteStdout("\n") : absl::OkStatus();
+}
+
+absl::Status GenerateVerb::PrintFinishedAnswers() {
+  for (; printed_ < answers_.size() && answers_[printed_].completion.finished(); ++printed_) {
+    RETURN_IF_ERROR(WriteStdout(answers_[printed_].completion.text() + "\n"));
+  }
+  return absl::OkStatus();
+}
+
+// Ends the job and prints what is left to print, also after a failure: what was produced so far is never lost.
+absl::Status GenerateVerb::Report(absl::Status status) {
+  for (Answer& answer : answers_) {
+    if (answer.completion.finished()) continue;
+    const std::string rest = answer.completion.Abandon();
+    if (absl::Status printed = PrintText(answer, rest); status.ok()) status = printed;
+  }
+  const RunSummary summary = cluster_->Finish();
+  if (output_ == "json" && summary.ready.has_value() && ExitCodeOf(status) != ExitCode::kUsage) {
+    if (absl::Status printed = PrintJson(summary); status.ok()) status = printed;
+  }
+  PrintStatistics(summary);
+  return status;
+}
+
+Json GenerateVerb::AnswerJson(const Answer& answer) const {
+  Json tokens = Json::array();
+  for (const SampledToken& token : answer.completion.tokens()) tokens.push_back(token.token);
+  Json json = {{"prompt_tokens", answer.prompt.size()},
+               {"tokens", std::move(tokens)},
+               {"text", answer.completion.text()},
+               {"finish_reason", answer.completion.finish_reason()},
+               {"seed", sampling_.seed}};
+  if (logprobs_.has_value()) json["logprobs"] = LogprobsJson(answer.completion.tokens());
+  return json;
+}
+
+absl::Status GenerateVerb::PrintJson(const RunSummary& summary) {
+  Json json;
+  if (answers_.size() == 1) {
+    json = AnswerJson(answers_.front());
+  } else {
+    json["results"] = Json::array();
+    for (const Answer& answer : answers_) json["results"].push_back(AnswerJson(answer));
+  }
+  json["timings"] = TimingsJson(summary);
+  json["stages"] = StagesJson(summary);
+  return WriteStdout(PrettyJson(json));
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeGenerateVerb() { return std::make_unique<GenerateVerb>(); }
+
+}  // namespace stagecoach

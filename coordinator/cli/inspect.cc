@@ -1,0 +1,252 @@
+// inspect: what a GGUF file holds, whether or not it can run here.
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/quant/tensor_type.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/json_output.h"
+#include "coordinator/cli/model_file.h"
+#include "coordinator/cli/verb.h"
+
+namespace stagecoach {
+namespace {
+
+struct TypeUse {
+  int64_t tensors = 0;
+  uint64_t elements = 0;
+  uint64_t bytes = 0;
+};
+
+std::string TypeName(uint32_t id) {
+  const TensorTypeInfo* info = FindTensorType(id);
+  return info != nullptr ? std::string(info->name) : absl::StrCat("type ", id);
+}
+
+bool TypeSupported(uint32_t id) {
+  const TensorTypeInfo* info = FindTensorType(id);
+  return info != nullptr && info->supported;
+}
+
+uint64_t Elements(const GgufTensor& tensor) {
+  uint64_t elements = 1;
+  for (int64_t dim : tensor.dims) elements *= static_cast<uint64_t>(dim);
+  return elements;
+}
+
+double BitsPerWeight(uint64_t bytes, uint64_t elements) {
+  return elements == 0 ? 0 : static_cast<double>(bytes) * 8 / static_cast<double>(elements);
+}
+
+// A number of the file's own architecture, "qwen3.block_count"; null when it is not there.
+Json ArchitectureNumber(const GgufMetadata& metadata, const std::string& architecture, const char* name) {
+  absl::StatusOr<int64_t> value = metadata.GetInt(absl::StrCat(architecture, ".", name));
+  return value.ok() ? Json(*value) : Json(nullptr);
+}
+
+Json StringOrNull(const GgufMetadata& metadata, const char* key) {
+  absl::StatusOr<std::string> value = metadata.GetString(key);
+  return value.ok() ? Json(*value) : Json(nullptr);
+}
+
+Json TokenizerJson(const GgufFile& file) {
+  const GgufMetadata& metadata = file.metadata();
+  Json json;
+  json["model"] = StringOrNull(metadata, "tokenizer.ggml.model");
+  json["pre"] = StringOrNull(metadata, "tokenizer.ggml.pre");
+  const GgufValue* tokens = metadata.Find("tokenizer.ggml.tokens");
+  const GgufArray* array = tokens != nullptr ? std::get_if<GgufArray>(tokens) : nullptr;
+  json["tokens"] = array != nullptr ? Json(array->size()) : Json(nullptr);
+  json["chat_template"] = metadata.Has("tokenizer.chat_template");
+  const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(file);
+  json["supported"] = tokenizer.ok();
+  if (tokenizer.ok()) {
+    json["end_of_generation"] = (*tokenizer)->end_of_generation();
+  } else {
+    json["unsupported_because"] = std::string(tokenizer.status().message());
+  }
+  return json;
+}
+
+Json SamplingJson(const GgufMetadata& metadata) {
+  Json json = Json::object();
+  for (const char* name : {"temp", "top_k", "top_p", "min_p", "penalty_repeat", "penalty_last_n"}) {
+    const std::string key = absl::StrCat("general.sampling.", name);
+    if (absl::StatusOr<double> number = metadata.GetFloat(key); number.ok()) {
+      json[name] = FloatJson(static_cast<float>(*number));
+    } else if (absl::StatusOr<int64_t> integer = metadata.GetInt(key); integer.ok()) {
+      json[name] = *integer;
+    }
+  }
+  return json;
+}
+
+Json TypesJson(const GgufFile& file) {
+  std::map<uint32_t, TypeUse> uses;
+  for (const GgufTensor& tensor : file.tensors()) {
+    TypeUse& use = uses[tensor.type_id];
+    ++use.tensors;
+    use.elements += Elements(tensor);
+    use.bytes += tensor.bytes;
+  }
+  Json list = Json::array();
+  for (const auto& [id, use] : uses) {
+    list.push_back({{"type", TypeName(id)},
+                    {"tensors", use.tensors},
+                    {"elements", use.elements},
+                    {"bytes", use.bytes},
+                    {"bits_per_weight", BitsPerWeight(use.bytes, use.elements)},
+                    {"supported", TypeSupported(id)}});
+  }
+  return list;
+}
+
+Json TensorsJson(const GgufFile& file) {
+  Json list = Json::array();
+  for (const GgufTensor& tensor : file.tensors()) {
+    list.push_back({{"name", tensor.name},
+                    {"type", TypeName(tensor.type_id)},
+                    {"dims", tensor.dims},
+                    {"bytes", tensor.bytes},
+                    {"shard", tensor.shard}});
+  }
+  return list;
+}
+
+// Everything there is to say, as JSON; the text is made from it.
+Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
+  const GgufMetadata& metadata = file->metadata();
+  const std::string architecture = metadata.GetStringOr("general.architecture", "").value_or("");
+  uint64_t parameters = 0, tensor_bytes = 0, file_bytes = 0;
+  for (const GgufTensor& tensor : file->tensors()) {
+    parameters += Elements(tensor);
+    tensor_bytes += tensor.bytes;
+  }
+  for (const FileFingerprint& fingerprint : file->fingerprints()) file_bytes += fingerprint.size_bytes;
+  Json json;
+  json["path"] = file->path();
+  json["gguf_version"] = file->version();
+  json["shards"] = file->shard_paths().size();
+  json["file_bytes"] = file_bytes;
+  json["architecture"] = architecture.empty() ? Json(nullptr) : Json(architecture);
+  json["name"] = StringOrNull(metadata, "general.name");
+  json["parameters"] = parameters;
+  json["tensors"] = file->tensors().size();
+  json["tensor_bytes"] = tensor_bytes;
+  json["bits_per_weight"] = BitsPerWeight(tensor_bytes, parameters);
+  json["layers"] = ArchitectureNumber(metadata, architecture, "block_count");
+  json["context"] = ArchitectureNumber(metadata, architecture, "context_length");
+  json["hidden"] = ArchitectureNumber(metadata, architecture, "embedding_length");
+  json["ffn"] = ArchitectureNumber(metadata, architecture, "feed_forward_length");
+  json["heads"] = ArchitectureNumber(metadata, architecture, "attention.head_count");
+  json["kv_heads"] = ArchitectureNumber(metadata, architecture, "attention.head_count_kv");
+  const absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(file);
+  if (model.ok()) {
+    const HyperParameters& hyper = (*model)->hyper;
+    json["head_dim"] = hyper.head_dim;
+    json["vocabulary"] = hyper.vocab;
+    json["tied_embedding"] = (*model)->tied();
+    json["kv_bytes_per_token_f16"] = hyper.layers * KvBytesPerTokenLayer(hyper, 2);
+  }
+  json["types"] = TypesJson(*file);
+  json["tokenizer"] = TokenizerJson(*file);
+  json["sampling"] = SamplingJson(metadata);
+  json["supported"] = model.ok();
+  if (!model.ok()) json["unsupported_because"] = std::string(model.status().message());
+  if (with_tensors) json["tensor_list"] = TensorsJson(*file);
+  return json;
+}
+
+std::string Shown(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return CompactJson(value);
+}
+
+std::string TokenizerText(const Json& tokenizer) {
+  std::string text = absl::StrFormat("tokenizer        %s, pre-tokenizer %s, %s tokens\n", Shown(tokenizer["model"]),
+                                     Shown(tokenizer["pre"]), Shown(tokenizer["tokens"]));
+  if (!tokenizer["supported"].get<bool>()) {
+    absl::StrAppend(&text, "                 unsupported: ", Shown(tokenizer["unsupported_because"]), "\n");
+  }
+  absl::StrAppend(&text, "chat template    ", Shown(tokenizer["chat_template"]), "\n");
+  return text;
+}
+
+std::string Text(const Json& json) {
+  std::string text;
+  const auto line = [&text](absl::string_view label, absl::string_view value) {
+    absl::StrAppendFormat(&text, "%-16s %s\n", label, value);
+  };
+  line("file", Shown(json["path"]));
+  line("format", absl::StrFormat("GGUF version %s, %s file%s, %.1f MiB", Shown(json["gguf_version"]), Shown(json["shards"]),
+                                 json["shards"] == 1 ? "" : "s", json["file_bytes"].get<double>() / 1048576));
+  line("architecture", Shown(json["architecture"]));
+  line("name", Shown(json["name"]));
+  line("parameters", absl::StrFormat("%s in %s tensors, %.1f MiB, %.2f bits per weight", Shown(json["parameters"]),
+                                     Shown(json["tensors"]), json["tensor_bytes"].get<double>() / 1048576,
+                                     json["bits_per_weight"].get<double>()));
+  line("layers", Shown(json["layers"]));
+  line("context", Shown(json["context"]));
+  line("hidden", absl::StrFormat("%s, feed-forward %s", Shown(json["hidden"]), Shown(json["ffn"])));
+  line("heads", absl::StrFormat("%s, of them KV %s", Shown(json["heads"]), Shown(json["kv_heads"])));
+  if (json.contains("vocabulary")) {
+    line("vocabulary", absl::StrFormat("%s%s", Shown(json["vocabulary"]),
+                                       json["tied_embedding"].get<bool>() ? ", embedding also used as output" : ""));
+    line("KV cache", absl::StrFormat("%s bytes a token in f16", Shown(json["kv_bytes_per_token_f16"])));
+  }
+  text += TokenizerText(json["tokenizer"]);
+  if (!json["sampling"].empty()) line("sampling", CompactJson(json["sampling"]));
+  for (const Json& type : json["types"]) {
+    line("type", absl::StrFormat("%-8s %6s tensors %10.1f MiB %6.2f bits per weight%s", Shown(type["type"]),
+                                 Shown(type["tensors"]), type["bytes"].get<double>() / 1048576,
+                                 type["bits_per_weight"].get<double>(),
+                                 type["supported"].get<bool>() ? "" : "  unsupported"));
+  }
+  line("runs here", json["supported"].get<bool>() ? "yes" : absl::StrCat("no: ", Shown(json["unsupported_because"])));
+  if (!json.contains("tensor_list")) return text;
+  for (const Json& tensor : json["tensor_list"]) {
+    absl::StrAppendFormat(&text, "%-40s %-8s %-24s %12s bytes\n", Shown(tensor["name"]), Shown(tensor["type"]),
+                          CompactJson(tensor["dims"]), Shown(tensor["bytes"]));
+  }
+  return text;
+}
+
+class InspectVerb : public Verb {
+ public:
+  const char* name() const override { return "inspect"; }
+  const char* summary() const override { return "describe a model file"; }
+  const char* example() const override { return "coordinator inspect -m model.gguf --tensors"; }
+
+  void AddOptions(CLI::App* app) override {
+    AddModelOption(app, &model_);
+    app->add_flag("--json", json_, "one JSON object");
+    app->add_flag("--tensors", tensors_, "list every tensor; dims begin with the contiguous one");
+  }
+
+  absl::Status Run(const RunContext&) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(model_));
+    const Json json = Describe(std::shared_ptr<const GgufFile>(std::move(file)), tensors_);
+    return WriteStdout(json_ ? PrettyJson(json) : Text(json));
+  }
+
+ private:
+  std::string model_;
+  bool json_ = false;
+  bool tensors_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeInspectVerb() { return std::make_unique<InspectVerb>(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,200 @@
+#include "coordinator/cli/option_values.h"
+
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace stagecoach {
+namespace {
+
+// Turns one value to an error message for the user; empty when it is fine.
+using Parse = std::function<absl::Status(const std::string&)>;
+
+CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description, const std::string& type_name,
+                       const std::string& shown_default, Parse parse) {
+  // The names are known to the option only, and it does not exist yet when its callback is made.
+  auto shown_name = std::make_shared<std::string>();
+  CLI::Option* option = app->add_option(
+      names,
+      [parse = std::move(parse), shown_name](const CLI::results_t& values) {
+        for (const std::string& value : values) {
+          if (absl::Status status = parse(value); !status.ok()) {
+            throw CLI::ValidationError(*shown_name, std::string(status.message()));
+          }
+        }
+        return true;
+      },
+      description);
+  *shown_name = option->get_name();
+  option->type_name(type_name);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  if (!shown_default.empty()) option->default_str(shown_default);
+  return option;
+}
+
+template <typename T, typename Parsed>
+absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
+  if (!parsed.ok()) return parsed.status();
+  *out = *std::move(parsed);
+  return absl::OkStatus();
+}
+
+std::string Expected(IntegerRange range) {
+  if (range.max == std::numeric_limits<int64_t>::max()) return absl::StrCat("expected ", range.min, " or more");
+  return absl::StrCat("expected ", range.min, " to ", range.max);
+}
+
+std::string Expected(NumberRange range) {
+  return absl::StrCat("expected ", range.open_min ? "more than " : "", range.min, range.open_min ? " and up to " : " to ",
+                      range.max);
+}
+
+}  // namespace
+
+absl::Status CheckInteger(int64_t value, IntegerRange range) {
+  if (value >= range.min && value <= range.max) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
+}
+
+absl::Status CheckNumber(double value, NumberRange range) {
+  const bool above = range.open_min ? value > range.min : value >= range.min;
+  if (above && value <= range.max) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
+}
+
+absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not an integer, ", Expected(range)));
+  }
+  if (absl::Status status = CheckInteger(value, range); !status.ok()) return status;
+  return value;
+}
+
+absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number, ", Expected(range)));
+  }
+  if (absl::Status status = CheckNumber(value, range); !status.ok()) return status;
+  return static_cast<float>(value);
+}
+
+absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
+  const absl::Status bad = absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is not a size, expected bytes such as 268435456, 262144K, 256M or 1G"));
+  size_t digits = 0;
+  while (digits < text.size() && absl::ascii_isdigit(text[digits])) ++digits;
+  uint64_t value = 0;
+  if (digits == 0 || !absl::SimpleAtoi(text.substr(0, digits), &value)) return bad;
+  std::string unit = absl::AsciiStrToLower(text.substr(digits));
+  if (absl::EndsWith(unit, "ib")) unit.resize(unit.size() - 2);
+  int shift = 0;
+  if (unit == "k") shift = 10;
+  else if (unit == "m") shift = 20;
+  else if (unit == "g") shift = 30;
+  else if (unit == "t") shift = 40;
+  else if (!unit.empty()) return bad;
+  if (value == 0 || value > (std::numeric_limits<uint64_t>::max() >> 1 >> shift)) return bad;
+  return value << shift;
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, IntegerRange range) {
+  std::vector<int64_t> values;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    absl::StatusOr<int64_t> value = ParseInteger(part, range);
+    if (!value.ok()) return value.status();
+    values.push_back(*value);
+  }
+  return values;
+}
+
+CLI::Option* AddInteger(CLI::App* app, const std::string& names, int64_t* out, IntegerRange range,
+                        const std::string& description, const std::string& shown_default) {
+  return AddParsed(app, names, description, "N", shown_default,
+                   [out, range](const std::string& text) { return Store(ParseInteger(text, range), out); });
+}
+
+CLI::Option* AddInteger(CLI::App* app, const std::string& names, std::optional<int64_t>* out, IntegerRange range,
+                        const std::string& description, const std::string& shown_default) {
+  return AddParsed(app, names, description, "N", shown_default,
+                   [out, range](const std::string& text) { return Store(ParseInteger(text, range), out); });
+}
+
+CLI::Option* AddNumber(CLI::App* app, const std::string& names, double* out, NumberRange range,
+                       const std::string& description, const std::string& shown_default) {
+  return AddParsed(app, names, description, "X", shown_default,
+                   [out, range](const std::string& text) { return Store(ParseNumber(text, range), out); });
+}
+
+CLI::Option* AddNumber(CLI::App* app, const std::string& names, std::optional<float>* out, NumberRange range,
+                       const std::string& description, const std::string& shown_default) {
+  return AddParsed(app, names, description, "X", shown_default,
+                   [out, range](const std::string& text) { return Store(ParseNumber(text, range), out); });
+}
+
+CLI::Option* AddSeed(CLI::App* app, const std::string& names, std::optional<uint64_t>* out,
+                     const std::string& description, const std::string& shown_default) {
+  return AddParsed(app, names, description, "N", shown_default, [out](const std::string& text) -> absl::Status {
+    uint64_t value = 0;
+    if (!absl::SimpleAtoi(text, &value)) {
+      return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a seed, expected 0 to 18446744073709551615"));
+    }
+    *out = value;
+    return absl::OkStatus();
+  });
+}
+
+CLI::Option* AddBytes(CLI::App* app, const std::string& names, uint64_t* out, const std::string& description,
+                      const std::string& shown_default) {
+  return AddParsed(app, names, description, "BYTES", shown_default,
+                   [out](const std::string& text) { return Store(ParseBytes(text), out); });
+}
+
+CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector<int64_t>* out, IntegerRange range,
+                            const std::string& description) {
+  return AddParsed(app, names, description, "N,N,...", "",
+                   [out, range](const std::string& text) { return Store(ParseIntegerList(text, range), out); });
+}
+
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out, const std::vector<std::string>& choices,
+                       const std::string& description) {
+  return AddParsed(app, names, description, absl::StrJoin(choices, "|"), *out,
+                   [out, choices](const std::string& text) -> absl::Status {
+                     for (const std::string& choice : choices) {
+                       if (text != choice) continue;
+                       *out = text;
+                       return absl::OkStatus();
+                     }
+                     return absl::InvalidArgumentError(
+                         absl::StrCat("'", text, "' is not one of ", absl::StrJoin(choices, ", ")));
+                   });
+}
+
+CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
+                     const std::string& description) {
+  return AddParsed(app, names, description, type_name, *out, [out](const std::string& text) {
+    *out = text;
+    return absl::OkStatus();
+  });
+}
+
+CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out, const std::string& type_name,
+                      const std::string& description) {
+  CLI::Option* option = AddParsed(app, names, description, type_name, "", [out](const std::string& text) {
+    out->push_back(text);
+    return absl::OkStatus();
+  });
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return option;
+}
+
+}  // namespace stagecoach

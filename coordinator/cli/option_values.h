@@ -1,0 +1,66 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_OPTION_VALUES_H_
+#define STAGECOACH_COORDINATOR_CLI_OPTION_VALUES_H_
+
+// Options whose values are parsed and checked against a range by us, so that every message has one form:
+// `--temp: -1 is out of range, expected 0 to 100`. Of a scalar option given twice the last counts.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+struct IntegerRange {
+  int64_t min;
+  int64_t max;
+};
+struct NumberRange {
+  double min;
+  double max;
+  bool open_min = false;  // `min` itself is not in the range
+};
+
+// OK, or what is wrong with a value: "-1 is out of range, expected 0 to 100". Not a finite number is out of range.
+absl::Status CheckInteger(int64_t value, IntegerRange range);
+absl::Status CheckNumber(double value, NumberRange range);
+
+// The parsers, for tests and for values that do not come from the command line. Messages do not name the option.
+absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range);  // decimal
+absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range);      // finite
+absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);                      // 1048576, 64K, 512M, 4G, 4GiB; at least 1
+absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, IntegerRange range);  // 10,9,9
+
+// `names` is CLI11's form: "-n,--predict". `shown_default` appears in the help; empty: none is shown. What is written to `out` only
+// changes when the option is given; `out` outlives the parsing.
+CLI::Option* AddInteger(CLI::App* app, const std::string& names, int64_t* out, IntegerRange range,
+                        const std::string& description, const std::string& shown_default);
+CLI::Option* AddInteger(CLI::App* app, const std::string& names, std::optional<int64_t>* out, IntegerRange range,
+                        const std::string& description, const std::string& shown_default);
+CLI::Option* AddNumber(CLI::App* app, const std::string& names, double* out, NumberRange range,
+                       const std::string& description, const std::string& shown_default);
+CLI::Option* AddNumber(CLI::App* app, const std::string& names, std::optional<float>* out, NumberRange range,
+                       const std::string& description, const std::string& shown_default);
+CLI::Option* AddSeed(CLI::App* app, const std::string& names, std::optional<uint64_t>* out,
+                     const std::string& description, const std::string& shown_default);
+CLI::Option* AddBytes(CLI::App* app, const std::string& names, uint64_t* out, const std::string& description,
+                      const std::string& shown_default);
+CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector<int64_t>* out, IntegerRange range,
+                            const std::string& description);
+// The default is what `out` holds.
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out, const std::vector<std::string>& choices,
+                       const std::string& description);
+CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
+                     const std::string& description);
+// May be given several times; each adds one value, taken as it stands.
+CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out, const std::string& type_name,
+                      const std::string& description);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_OPTION_VALUES_H_

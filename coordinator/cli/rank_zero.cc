@@ -1,0 +1,89 @@
+#include "coordinator/cli/rank_zero.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/wire/handshake.h"
+#include "coordinator/cli/exit_codes.h"
+#include "coordinator/engine/run_engine.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr absl::Duration kHelloDeadline = absl::Seconds(60);
+
+// MPI ends a job with codes of 1 to 125 only.
+int AbortCode(int exit_code) { return std::clamp(exit_code, 1, 125); }
+
+// Of several processes that see the same wrong world one speaks: rank 0, or the first coordinator when rank 0 is a stage and knows
+// nothing of this.
+bool Speaks(const MpiWorld& world, const std::vector<pb::Hello>& hellos) {
+  for (int rank = 0; rank < world.rank() && rank < static_cast<int>(hellos.size()); ++rank) {
+    if (rank == 0 || hellos[rank].role() == pb::Hello::ROLE_COORDINATOR) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status RankZero::Join(int* argc, char*** argv, std::unique_ptr<MpiWorld>* world, std::vector<pb::Hello>* hellos) {
+  ASSIGN_OR_RETURN(*world, MpiWorld::Init(argc, argv));
+  const pb::Hello mine = MakeHello(pb::Hello::ROLE_COORDINATOR, "");
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, (*world)->AllGather(mine.SerializeAsString(), kHelloDeadline));
+  ASSIGN_OR_RETURN(*hellos, ParseHellos(all));
+  return CheckWorld(*hellos);
+}
+
+absl::Status RankZero::Run(MpiWorld* world, const std::vector<pb::Hello>& hellos, EngineChannel* front) {
+  const std::unique_ptr<Endpoint> endpoint = world->MakeEndpoint();
+  return RunEngine(endpoint.get(), hellos, front);
+}
+
+int RunInWorld(int* argc, char*** argv, const std::function<int(int descriptor)>& verb) {
+  std::unique_ptr<MpiWorld> world;
+  std::vector<pb::Hello> hellos;
+  if (absl::Status joined = RankZero::Join(argc, argv, &world, &hellos); !joined.ok()) {
+    const int code = static_cast<int>(ExitCode::kLaunch);
+    if (world == nullptr) {
+      LogError(joined.message());
+      return code;
+    }
+    if (Speaks(*world, hellos)) {
+      LogError(joined.message());
+    } else {
+      absl::SleepFor(absl::Seconds(1));  // whoever speaks ends the job
+    }
+    world->Abort(code);
+  }
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    LogError(absl::StrCat("cannot make a socket to the engine: ", std::strerror(errno)));
+    world->Abort(static_cast<int>(ExitCode::kLaunch));
+  }
+  int exit_code = 0;
+  std::thread front([&verb, &exit_code, descriptor = ends[0]] { exit_code = verb(descriptor); });
+  absl::Status engine;
+  {
+    EngineChannel channel(ends[1]);
+    engine = RankZero::Run(world.get(), hellos, &channel);
+  }  // the channel closes: a front that still waits learns that the engine is gone
+  front.join();
+  if (engine.ok()) return exit_code;  // MPI_Finalize with `world`
+  LogVerbose(absl::StrCat("engine: ", engine.message()));
+  world->Abort(AbortCode(exit_code == 0 ? static_cast<int>(ExitCode::kLaunch) : exit_code));
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,86 @@
+#include "coordinator/cli/sampling_options.h"
+
+#include <limits>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+
+namespace stagecoach {
+namespace {
+
+// The file's value of general.sampling.<name>, when it is there and usable.
+template <typename T, typename Range>
+std::optional<T> FromFile(const GgufMetadata& metadata, const char* name, Range range) {
+  const std::string key = absl::StrCat("general.sampling.", name);
+  if (!metadata.Has(key)) return std::nullopt;
+  double value = 0;
+  bool usable = false;
+  if (absl::StatusOr<double> number = metadata.GetFloat(key); number.ok()) {
+    value = *number;
+    usable = !std::is_integral_v<T>;
+  } else if (absl::StatusOr<int64_t> integer = metadata.GetInt(key); integer.ok()) {
+    value = static_cast<double>(*integer);
+    usable = true;
+  }
+  if (usable && value >= static_cast<double>(range.min) && value <= static_cast<double>(range.max)) {
+    bool excluded = false;
+    if constexpr (std::is_same_v<Range, NumberRange>) excluded = range.open_min && value == range.min;
+    if (!excluded) return static_cast<T>(value);
+  }
+  LogInfo(absl::StrCat("the file's ", key, " is not in its range (", range.min, " to ", range.max, ") and is left out"));
+  return std::nullopt;
+}
+
+template <typename T, typename Range, typename Out>
+void Choose(const std::optional<T>& given, const GgufMetadata& metadata, const char* name, Range range, Out* out) {
+  const std::optional<T> value = given.has_value() ? given : FromFile<T>(metadata, name, range);
+  if (value.has_value()) *out = static_cast<Out>(*value);
+}
+
+}  // namespace
+
+void AddSamplingOptions(CLI::App* app, SamplingOptions* o) {
+  const char* group = "Sampling (defaults: the model file's, else these)";
+  AddNumber(app, "--temp", &o->temperature, kTemperatureRange, "temperature; 0 always takes the most probable token", "0")
+      ->group(group);
+  AddInteger(app, "--top-k", &o->top_k, kTopKRange, "only the K most probable tokens; 0: all", "0")->group(group);
+  AddNumber(app, "--top-p", &o->top_p, kTopPRange, "only the most probable tokens of this total probability", "1")
+      ->group(group);
+  AddNumber(app, "--min-p", &o->min_p, kMinPRange, "only tokens of this part of the best one's probability", "0")
+      ->group(group);
+  AddNumber(app, "--repeat-penalty", &o->repeat_penalty, kRepeatPenaltyRange, "against tokens of prompt and output; 1: none",
+            "1")
+      ->group(group);
+  AddInteger(app, "--repeat-last-n", &o->repeat_last_n, kRepeatLastNRange, "tokens the repeat penalty looks at; -1: all",
+             "64")
+      ->group(group);
+  AddNumber(app, "--presence-penalty", &o->presence_penalty, kPenaltyRange, "against tokens of the output, once", "0")
+      ->group(group);
+  AddNumber(app, "--frequency-penalty", &o->frequency_penalty, kPenaltyRange, "against tokens of the output, each time", "0")
+      ->group(group);
+  AddSeed(app, "--seed", &o->seed, "of the random numbers, the same for every prompt", "drawn and printed")->group(group);
+  app->add_flag("--ignore-eos", o->ignore_eos, "never choose a token that ends the generation")->group(group);
+}
+
+SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata) {
+  SamplingParams sampling;
+  Choose(options.temperature, metadata, "temp", kTemperatureRange, &sampling.temperature);
+  Choose(options.top_k, metadata, "top_k", kTopKRange, &sampling.top_k);
+  Choose(options.top_p, metadata, "top_p", kTopPRange, &sampling.top_p);
+  Choose(options.min_p, metadata, "min_p", kMinPRange, &sampling.min_p);
+  Choose(options.repeat_penalty, metadata, "penalty_repeat", kRepeatPenaltyRange, &sampling.repeat_penalty);
+  Choose(options.repeat_last_n, metadata, "penalty_last_n", kRepeatLastNRange, &sampling.repeat_last_n);
+  sampling.presence_penalty = options.presence_penalty.value_or(0);
+  sampling.frequency_penalty = options.frequency_penalty.value_or(0);
+  // 32 random bits: a number that every JSON reader keeps exactly.
+  sampling.seed = options.seed.has_value() ? *options.seed : std::random_device{}();
+  return sampling;
+}
+
+void IgnoreEndOfGeneration(absl::Span<const TokenId> tokens, SamplingParams* sampling) {
+  for (TokenId token : tokens) sampling->logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
+}
+
+}  // namespace stagecoach

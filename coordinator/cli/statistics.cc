@@ -1,0 +1,150 @@
+#include "coordinator/cli/statistics.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// A small table: a header, rows, columns as wide as their widest cell, the first two flush left.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+  std::string Text() const {
+    std::vector<size_t> widths(rows_.front().size());
+    for (const auto& row : rows_) {
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string text;
+    for (const auto& row : rows_) {
+      for (size_t i = 0; i < row.size(); ++i) {
+        const std::string padding(widths[i] - row[i].size(), ' ');
+        absl::StrAppend(&text, i == 0 ? "" : "  ", i < 2 ? row[i] : padding, i < 2 ? padding : row[i]);
+      }
+      text += '\n';
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// The stages with their times when the job ended in order, else as they were when it was ready.
+const google::protobuf::RepeatedPtrField<pb::StageSummary>* Stages(const RunSummary& summary) {
+  if (summary.job.has_value() && summary.job->stages_size() > 0) return &summary.job->stages();
+  return summary.ready.has_value() ? &summary.ready->stages() : nullptr;
+}
+
+double Utilisation(const RunSummary& summary, const pb::StageSummary& stage) {
+  if (!summary.job.has_value() || summary.job->busy_s() <= 0) return 0;
+  return std::min(1.0, stage.compute_s() / summary.job->busy_s());
+}
+
+std::string StageTable(const RunSummary& summary) {
+  const auto* stages = Stages(summary);
+  if (stages == nullptr || stages->empty()) return "";
+  const bool timed = summary.job.has_value() && summary.job->stages_size() > 0;
+  Table table({"stage", "host", "layers", "threads", "compute s", "send s", "wait s", "utilisation", "KV blocks",
+               "resident MiB"});
+  for (const pb::StageSummary& stage : *stages) {
+    const auto seconds = [timed](double value) { return timed ? absl::StrFormat("%.3f", value) : std::string("-"); };
+    table.Add({absl::StrCat(stage.stage()), stage.host(),
+               absl::StrCat(stage.first_layer(), "-", stage.last_layer() - 1), absl::StrCat(stage.threads()),
+               seconds(stage.compute_s()), seconds(stage.send_s()), seconds(stage.wait_s()),
+               timed ? absl::StrFormat("%.1f %%", 100 * Utilisation(summary, stage)) : std::string("-"),
+               absl::StrCat(stage.blocks_used_peak(), "/", summary.ready.has_value() ? summary.ready->blocks() : 0),
+               absl::StrFormat("%.1f", static_cast<double>(stage.resident_bytes()) / kMiB)});
+  }
+  return table.Text();
+}
+
+double SafeRate(double count, double seconds) { return seconds > 0 && count > 0 ? count / seconds : 0; }
+
+}  // namespace
+
+double DecodeRate(const RunTotals& totals) {
+  return SafeRate(static_cast<double>(totals.decode_tokens - totals.requests_with_tokens), totals.decode_s);
+}
+
+double TotalRate(const RunTotals& totals) {
+  return SafeRate(static_cast<double>(totals.prompt_tokens + totals.decode_tokens), totals.seconds);
+}
+
+std::string StatisticsText(const RunSummary& summary) {
+  const RunTotals& t = summary.totals;
+  std::string text = absl::StrFormat("prompt       %d tokens", t.prompt_tokens);
+  if (t.requests > 1) absl::StrAppendFormat(&text, " in %d requests", t.requests);
+  absl::StrAppendFormat(&text, "\ndecode       %d tokens in %.3f s, %.1f tokens/s\n", t.decode_tokens, t.decode_s, DecodeRate(t));
+  absl::StrAppendFormat(&text, "all          %d tokens in %.3f s, %.1f tokens/s (loading before: %.3f s)\n",
+                        t.prompt_tokens + t.decode_tokens, t.seconds, TotalRate(t), t.load_s);
+  if (t.requests_with_tokens > 0) {
+    absl::StrAppendFormat(&text, "first token  after %.3f s%s\n", t.first_token_s, t.requests_with_tokens > 1 ? " (mean)" : "");
+  }
+  absl::StrAppendFormat(&text, "preemptions  %d\n", t.preemptions);
+  if (t.relaunches > 0) absl::StrAppendFormat(&text, "relaunches   %d\n", t.relaunches);
+  if (summary.job.has_value()) {
+    absl::StrAppendFormat(&text, "bubble       %.1f %% of the stages' time, floor for this work %.1f %%\n",
+                          100 * summary.job->bubble(), 100 * summary.job->bubble_floor());
+  }
+  return text + StageTable(summary);
+}
+
+Json TimingsJson(const RunSummary& summary) {
+  const RunTotals& t = summary.totals;
+  Json json = {{"prompt_tokens", t.prompt_tokens},
+               {"decode_tokens", t.decode_tokens},
+               {"load_s", t.load_s},
+               {"seconds", t.seconds},
+               {"tokens_per_second", TotalRate(t)},
+               {"decode_s", t.decode_s},
+               {"decode_tokens_per_second", DecodeRate(t)},
+               {"time_to_first_token_s", t.first_token_s},
+               {"preemptions", t.preemptions},
+               {"relaunches", t.relaunches}};
+  if (!summary.job.has_value()) return json;
+  const pb::JobStatistics& job = *summary.job;
+  json["micro_batches"] = job.micro_batches();
+  json["prefill_rows"] = job.prefill_rows();
+  json["decode_rows"] = job.decode_rows();
+  json["busy_s"] = job.busy_s();
+  json["bubble"] = job.bubble();
+  json["bubble_floor"] = job.bubble_floor();
+  return json;
+}
+
+Json StagesJson(const RunSummary& summary) {
+  Json list = Json::array();
+  const auto* stages = Stages(summary);
+  if (stages == nullptr) return list;
+  for (const pb::StageSummary& stage : *stages) {
+    list.push_back({{"stage", stage.stage()},
+                    {"host", stage.host()},
+                    {"pid", stage.pid()},
+                    {"first_layer", stage.first_layer()},
+                    {"last_layer", stage.last_layer()},
+                    {"threads", stage.threads()},
+                    {"isa", stage.isa()},
+                    {"compute_s", stage.compute_s()},
+                    {"send_s", stage.send_s()},
+                    {"wait_s", stage.wait_s()},
+                    {"utilisation", Utilisation(summary, stage)},
+                    {"kv_blocks_used_peak", stage.blocks_used_peak()},
+                    {"kv_blocks", summary.ready.has_value() ? summary.ready->blocks() : 0},
+                    {"weight_bytes", stage.weight_bytes()},
+                    {"kv_bytes", stage.kv_bytes()},
+                    {"scratch_bytes", stage.scratch_bytes()},
+                    {"tensor_bytes_read", stage.tensor_bytes_read()},
+                    {"resident_bytes", stage.resident_bytes()}});
+  }
+  return list;
+}
+
+}  // namespace stagecoach

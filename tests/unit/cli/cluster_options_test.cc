@@ -1,0 +1,107 @@
+#include "coordinator/cli/cluster_options.h"
+
+#include "coordinator/cli/exit_codes.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+HyperParameters EightLayers() {
+  HyperParameters model;
+  model.layers = 8;
+  model.context = 1024;
+  return model;
+}
+
+RunContext Program() {
+  RunContext context;
+  context.program = "/opt/coordinator";
+  return context;
+}
+
+std::string UsageMessage(const ClusterOptions& options) {
+  const absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage) << status;
+  return std::string(status.message());
+}
+
+TEST(ClusterOptions, BecomeTheJobOfALaunch) {
+  ClusterOptions options;
+  options.model = "model.gguf";
+  options.context = 512;
+  options.layer_split = {5, 3};
+  options.kv_type = "f32";
+  options.stage_timeout_s = 7;
+  const absl::StatusOr<LaunchOptions> launch = MakeLaunchOptions(options, EightLayers(), Program());
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  EXPECT_EQ(launch->stages, 2) << "as many as the split has parts";
+  EXPECT_EQ(launch->coordinator_path, "/opt/coordinator");
+  EXPECT_EQ(launch->job.model_path().front(), '/');
+  EXPECT_THAT(launch->job.layer_split(), ElementsAre(5, 3));
+  EXPECT_EQ(launch->job.context(), 512);
+  EXPECT_EQ(launch->job.max_num_seqs(), 8);
+  EXPECT_EQ(launch->job.max_num_batched_tokens(), 512);
+  EXPECT_EQ(launch->job.block_tokens(), 32);
+  EXPECT_EQ(launch->job.kv_type(), "f32");
+  EXPECT_EQ(launch->job.wire_type(), "f32");
+  EXPECT_EQ(launch->job.policy(), "interleaved");
+  EXPECT_EQ(launch->job.stage_timeout_s(), 7);
+  EXPECT_EQ(launch->job.fingerprints_size(), 0);
+}
+
+TEST(ClusterOptions, LeaveTheNumberOfStagesToTheHostFile) {
+  ClusterOptions options;
+  options.model = "model.gguf";
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->stages, 0);
+  options.stages = 3;
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->stages, 3);
+}
+
+TEST(ClusterOptions, RefuseASplitThatDoesNotAddUp) {
+  ClusterOptions options;
+  options.layer_split = {5, 4};
+  EXPECT_THAT(UsageMessage(options), HasSubstr("5,4 adds up to 9, the model has 8 layers"));
+  options.layer_split = {5, 3};
+  options.stages = 3;
+  EXPECT_THAT(UsageMessage(options), HasSubstr("has 2 parts, --pp asks for 3 stages"));
+}
+
+TEST(ClusterOptions, RefuseMoreStagesThanLayersAndMoreContextThanTheModelHas) {
+  ClusterOptions options;
+  options.stages = 9;
+  EXPECT_THAT(UsageMessage(options), HasSubstr("9 stages, but the model has 8 layers"));
+  options.stages = 8;
+  options.context = 1025;
+  EXPECT_THAT(UsageMessage(options), HasSubstr("1025 tokens, but the model's context is 1024"));
+  options.context = 1024;
+  options.block_tokens = 24;
+  EXPECT_THAT(UsageMessage(options), HasSubstr("24 is not a multiple of 16"));
+}
+
+TEST(ClusterOptions, NameAMissingHostFileOrStageProgram) {
+  ClusterOptions options;
+  options.hostfile = "/nowhere/hosts";
+  absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kLaunch);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/hosts"));
+  options.hostfile.clear();
+  options.stage_worker = "/nowhere/stage_worker";
+  status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kLaunch);
+}
+
+TEST(ClusterOptions, RefuseAStepLogThatCannotBeWritten) {
+  ClusterOptions options;
+  options.step_log = "/nowhere/steps.jsonl";
+  const absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInputFile);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/steps.jsonl"));
+}
+
+}  // namespace
+}  // namespace stagecoach

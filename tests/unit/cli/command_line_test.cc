@@ -1,0 +1,95 @@
+#include "coordinator/cli/command_line.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Parsed {
+  std::string verb;  // empty: none
+  ExitCode exit_code;
+  std::string output;
+  std::string error;
+  bool needs_cluster = false;
+};
+
+Parsed Parse(const std::vector<const char*>& arguments) {
+  std::vector<const char*> argv = {"coordinator"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  CommandLine line;
+  Verb* verb = line.Parse(static_cast<int>(argv.size()), argv.data());
+  return {verb == nullptr ? "" : verb->name(), line.exit_code(), line.output(), line.error(),
+          verb != nullptr && verb->NeedsCluster()};
+}
+
+TEST(CommandLine, ListsEveryVerbInItsHelpButNotTheHiddenOne) {
+  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"help"}, {"--help"}, {"-h"}}) {
+    const Parsed parsed = Parse(arguments);
+    EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
+    for (const char* verb : {"generate", "batch", "perplexity", "inspect", "tokenize", "detokenize", "help"}) {
+      EXPECT_THAT(parsed.output, HasSubstr(verb));
+    }
+    EXPECT_THAT(parsed.output, Not(HasSubstr("engine ")));
+  }
+}
+
+TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
+  const Parsed parsed = Parse({"generate", "--help"});
+  EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
+  for (const char* text :
+       {"-m,--model", "-n,--predict N=256", "-c,--ctx-size", "the model's context", "-t,--threads", "--pp,--pipeline-parallel-size",
+        "--layer-split", "--max-num-seqs N=8", "--max-num-batched-tokens N=512", "--prefill-chunk N=512", "--policy",
+        "--micro-batches", "--block-size N=32", "--kv-cache-memory", "--kv-type", "--wire-dtype", "--temp", "--top-k", "--top-p",
+        "--min-p", "--repeat-penalty", "--presence-penalty", "--frequency-penalty", "--seed", "--stop", "--ignore-eos",
+        "--special", "--logprobs", "--hostfile", "--mpirun-args", "--dry-run", "--output", "--progress", "-q,--quiet",
+        "-v,--verbose", "--stage-timeout", "--step-log", "--stage-worker", "Example: coordinator generate -m"}) {
+    EXPECT_THAT(parsed.output, HasSubstr(text));
+  }
+  EXPECT_THAT(parsed.output, Not(HasSubstr("--stage-delay-us")));
+  EXPECT_EQ(Parse({"help", "generate"}).output, parsed.output);
+}
+
+TEST(CommandLine, EveryVerbHasAnExampleThatParses) {
+  for (const std::unique_ptr<Verb>& verb : AllVerbs()) {
+    EXPECT_THAT(verb->example(), HasSubstr(std::string("coordinator ") + verb->name()));
+    EXPECT_FALSE(std::string(verb->summary()).empty());
+  }
+}
+
+TEST(CommandLine, KnowsWhichVerbsNeedACluster) {
+  EXPECT_TRUE(Parse({"generate", "-m", "x", "-p", "y"}).needs_cluster);
+  EXPECT_FALSE(Parse({"generate", "-m", "x", "-p", "y", "--dry-run"}).needs_cluster);
+  EXPECT_TRUE(Parse({"batch", "-m", "x", "-i", "-", "-o", "y"}).needs_cluster);
+  EXPECT_TRUE(Parse({"perplexity", "-m", "x", "-f", "y"}).needs_cluster);
+  EXPECT_FALSE(Parse({"inspect", "-m", "x"}).needs_cluster);
+  EXPECT_FALSE(Parse({"tokenize", "-m", "x"}).needs_cluster);
+  EXPECT_FALSE(Parse({"detokenize", "-m", "x", "1", "2"}).needs_cluster);
+}
+
+TEST(CommandLine, RefusesWithTheReasonAndWhereToLook) {
+  const Parsed none = Parse({});
+  EXPECT_EQ(none.exit_code, ExitCode::kUsage);
+  EXPECT_THAT(none.error, AllOf(HasSubstr("no verb"), HasSubstr("generate"), HasSubstr("coordinator help")));
+
+  const Parsed unknown = Parse({"frobnicate"});
+  EXPECT_EQ(unknown.exit_code, ExitCode::kUsage);
+  EXPECT_THAT(unknown.error, AllOf(HasSubstr("'frobnicate' is no verb"), HasSubstr("perplexity")));
+
+  const Parsed option = Parse({"generate", "-m", "x", "--tmp", "1"});
+  EXPECT_EQ(option.exit_code, ExitCode::kUsage);
+  EXPECT_THAT(option.error, AllOf(HasSubstr("--tmp"), HasSubstr("coordinator generate --help")));
+
+  EXPECT_THAT(Parse({"generate", "-p", "x"}).error, HasSubstr("--model is required"));
+  EXPECT_THAT(Parse({"help", "frobnicate"}).error, HasSubstr("'frobnicate' is no verb"));
+  EXPECT_EQ(Parse({"generate", "-m", "x", "-q", "-v"}).exit_code, ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,98 @@
+#include "coordinator/cli/sampling_options.h"
+
+#include <cmath>
+
+#include "common/gguf/gguf_writer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+// A file with the given sampling values, opened.
+class SamplingFile {
+ public:
+  explicit SamplingFile(const GgufWriter& writer) {
+    const std::string path = directory_.File("m.gguf");
+    EXPECT_TRUE(writer.Write(path).ok());
+    absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    file_ = *std::move(file);
+  }
+  const GgufMetadata& metadata() const { return file_->metadata(); }
+
+ private:
+  testing::TempDir directory_;
+  std::unique_ptr<GgufFile> file_;
+};
+
+GgufWriter AuthorsChoice() {
+  GgufWriter writer;
+  writer.Set("general.architecture", "qwen3");
+  writer.Set("general.sampling.temp", 0.6f);
+  writer.Set("general.sampling.top_k", int32_t{20});
+  writer.Set("general.sampling.top_p", 0.95f);
+  writer.Set("general.sampling.min_p", 0.05f);
+  writer.Set("general.sampling.penalty_repeat", 1.1f);
+  writer.Set("general.sampling.penalty_last_n", int32_t{-1});
+  return writer;
+}
+
+TEST(SamplingOptions, AreGreedyWhenNobodySaysAnything) {
+  GgufWriter writer;
+  writer.Set("general.architecture", "qwen3");
+  const SamplingFile file(writer);
+  SamplingParams sampling = ResolveSampling({}, file.metadata());
+  sampling.seed = 0;
+  EXPECT_EQ(sampling, SamplingParams());
+}
+
+TEST(SamplingOptions, TakeWhatTheModelsAuthorPutIntoTheFile) {
+  const SamplingFile file(AuthorsChoice());
+  const SamplingParams sampling = ResolveSampling({}, file.metadata());
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.6f);
+  EXPECT_EQ(sampling.top_k, 20);
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.95f);
+  EXPECT_FLOAT_EQ(sampling.min_p, 0.05f);
+  EXPECT_FLOAT_EQ(sampling.repeat_penalty, 1.1f);
+  EXPECT_EQ(sampling.repeat_last_n, -1);
+}
+
+TEST(SamplingOptions, PreferWhatTheUserGave) {
+  const SamplingFile file(AuthorsChoice());
+  SamplingOptions options;
+  options.temperature = 0.0f;
+  options.top_k = 5;
+  options.seed = 42;
+  const SamplingParams sampling = ResolveSampling(options, file.metadata());
+  EXPECT_EQ(sampling.temperature, 0);
+  EXPECT_EQ(sampling.top_k, 5);
+  EXPECT_EQ(sampling.seed, 42u);
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.95f);
+}
+
+TEST(SamplingOptions, LeaveOutValuesOfTheFileThatAreOutOfRange) {
+  GgufWriter writer = AuthorsChoice();
+  writer.Set("general.sampling.top_p", 0.0f);
+  writer.Set("general.sampling.temp", -3.0f);
+  writer.Set("general.sampling.top_k", "many");
+  const SamplingFile file(writer);
+  const SamplingParams sampling = ResolveSampling({}, file.metadata());
+  EXPECT_EQ(sampling.top_p, 1);
+  EXPECT_EQ(sampling.temperature, 0);
+  EXPECT_EQ(sampling.top_k, 0);
+}
+
+TEST(SamplingOptions, MakeEndOfGenerationImpossible) {
+  SamplingParams sampling;
+  const std::vector<TokenId> end = {4093, 4095};
+  IgnoreEndOfGeneration(end, &sampling);
+  EXPECT_THAT(sampling.logit_bias, ElementsAre(Pair(4093, -INFINITY), Pair(4095, -INFINITY)));
+}
+
+}  // namespace
+}  // namespace stagecoach

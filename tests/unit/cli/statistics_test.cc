@@ -1,0 +1,117 @@
+#include "coordinator/cli/statistics.h"
+
+#include "coordinator/cli/progress.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RunSummary TwoStages() {
+  RunSummary summary;
+  summary.totals = {.requests = 2, .prompt_tokens = 30, .decode_tokens = 102, .requests_with_tokens = 2, .preemptions = 3,
+                    .relaunches = 0, .load_s = 0.5, .seconds = 4, .decode_s = 2, .first_token_s = 0.125};
+  summary.ready.emplace();
+  summary.ready->set_blocks(64);
+  summary.job.emplace();
+  summary.job->set_busy_s(2);
+  summary.job->set_bubble(0.25);
+  summary.job->set_bubble_floor(0.125);
+  for (int i = 0; i < 2; ++i) {
+    pb::StageSummary* stage = summary.job->add_stages();
+    stage->set_stage(i);
+    stage->set_host(i == 0 ? "alpha" : "beta-with-a-long-name");
+    stage->set_first_layer(4 * i);
+    stage->set_last_layer(4 * i + 4);
+    stage->set_threads(1);
+    stage->set_compute_s(i == 0 ? 1.0 : 1.5);
+    stage->set_blocks_used_peak(7);
+    stage->set_resident_bytes(uint64_t{42} << 20);
+  }
+  return summary;
+}
+
+TEST(Statistics, RatesLeaveOutTheFirstTokensForDecoding) {
+  const RunTotals totals = TwoStages().totals;
+  EXPECT_DOUBLE_EQ(DecodeRate(totals), 50);
+  EXPECT_DOUBLE_EQ(TotalRate(totals), 33);
+  EXPECT_EQ(DecodeRate(RunTotals()), 0);
+  EXPECT_EQ(TotalRate(RunTotals()), 0);
+}
+
+TEST(Statistics, TextNamesEverythingARunIsAskedFor) {
+  const std::string text = StatisticsText(TwoStages());
+  EXPECT_THAT(text, AllOf(HasSubstr("prompt       30 tokens in 2 requests"), HasSubstr("decode       102 tokens in 2.000 s, 50.0 tokens/s"),
+                          HasSubstr("first token  after 0.125 s (mean)"), HasSubstr("preemptions  3"),
+                          HasSubstr("bubble       25.0 % of the stages' time, floor for this work 12.5 %")));
+  EXPECT_THAT(text, ContainsRegex("stage +host +layers +threads +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
+  EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +1.000 +0.000 +0.000 +50.0 % +7/64 +42.0"));
+  EXPECT_THAT(text, ContainsRegex("1 +beta-with-a-long-name +4-7 +1 +1.500 +0.000 +0.000 +75.0 % +7/64 +42.0"));
+  EXPECT_THAT(text, Not(HasSubstr("relaunches")));
+}
+
+TEST(Statistics, TableLinesAreEquallyWide) {
+  const std::string text = StatisticsText(TwoStages());
+  std::vector<size_t> widths;
+  size_t begin = text.find("stage  ");
+  ASSERT_NE(begin, std::string::npos);
+  while (begin < text.size()) {
+    const size_t end = text.find('\n', begin);
+    widths.push_back(end - begin);
+    begin = end + 1;
+  }
+  ASSERT_EQ(widths.size(), 3u);
+  EXPECT_EQ(widths[0], widths[1]);
+  EXPECT_EQ(widths[0], widths[2]);
+}
+
+TEST(Statistics, OfAJobThatDidNotEndInOrderShowTheStagesWithoutTimes) {
+  RunSummary summary = TwoStages();
+  *summary.ready->mutable_stages() = summary.job->stages();
+  summary.job.reset();
+  const std::string text = StatisticsText(summary);
+  EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +- +- +- +- +7/64"));
+  EXPECT_THAT(text, Not(HasSubstr("bubble")));
+}
+
+TEST(Statistics, JsonHasTimingsAndStages) {
+  const RunSummary summary = TwoStages();
+  const Json timings = TimingsJson(summary);
+  EXPECT_EQ(timings["prompt_tokens"], 30);
+  EXPECT_EQ(timings["decode_tokens"], 102);
+  EXPECT_EQ(timings["time_to_first_token_s"], 0.125);
+  EXPECT_EQ(timings["bubble"], 0.25);
+  EXPECT_EQ(timings["bubble_floor"], 0.125);
+  const Json stages = StagesJson(summary);
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[1]["host"], "beta-with-a-long-name");
+  EXPECT_EQ(stages[1]["first_layer"], 4);
+  EXPECT_EQ(stages[1]["utilisation"], 0.75);
+  EXPECT_EQ(stages[0]["kv_blocks"], 64);
+  EXPECT_EQ(StagesJson(RunSummary()).size(), 0u);
+}
+
+TEST(Progress, TextShowsTheBarAndKeepsFractionsInBounds) {
+  EXPECT_EQ(ProgressText("loading", 0.5, "1 of 2"), "loading [############............]  50% 1 of 2");
+  EXPECT_EQ(ProgressText("x", -1, ""), "x [........................]   0% ");
+  EXPECT_EQ(ProgressText("x", 7, ""), "x [########################] 100% ");
+}
+
+TEST(Progress, IsShownWhenAskedForAndNeverWithQuiet) {
+  Verbosity verbosity;
+  verbosity.progress = "always";
+  EXPECT_TRUE(verbosity.ShowProgress());
+  verbosity.quiet = true;
+  EXPECT_FALSE(verbosity.ShowProgress());
+  verbosity.quiet = false;
+  verbosity.progress = "never";
+  EXPECT_FALSE(verbosity.ShowProgress());
+}
+
+}  // namespace
+}  // namespace stagecoach
