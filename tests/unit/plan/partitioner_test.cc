@@ -103,6 +103,19 @@ TEST(Partitioner, EqualLayersDifferByAtMostOneAndTheRemainderIsEarly) {
   }
 }
 
+TEST(Partitioner, TheUnitOfTheCostsDoesNotMatter) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 300; ++round) {
+    PartitionInput exact, rounded;  // sums of tenths round, sums of whole numbers do not
+    for (int i = 0; i < 12; ++i) {
+      exact.layer_cost.push_back(static_cast<double>(1 + random() % 4));
+      rounded.layer_cost.push_back(exact.layer_cost.back() * 0.1);
+    }
+    exact.stages = rounded.stages = 4;
+    EXPECT_EQ(*PartitionLayers(exact), *PartitionLayers(rounded));
+  }
+}
+
 TEST(Partitioner, TheStageWithTheHeadGetsFewerLayers) {
   const auto split = PartitionLayers({.layer_cost = std::vector<double>(28, 1.0), .head_cost = 10, .stages = 2});
   ASSERT_TRUE(split.ok());
