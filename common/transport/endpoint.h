@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_ENDPOINT_H_
 #define STAGECOACH_COMMON_TRANSPORT_ENDPOINT_H_
 
-// How one rank talks to the others: whole frames, no blocking call, one calling thread. Two bodies: loopback (threads of
-// one process, with fault hooks for tests) and mpi/.
+// How one rank talks to the others: whole frames, no blocking call, one calling thread. Two bodies: loopback (threads
+// of one process, with fault hooks for tests) and mpi/.
 
 #include <condition_variable>
 #include <cstddef>
@@ -27,8 +27,8 @@ enum class Channel : int {
 };
 inline constexpr int kAnyRank = -1;
 
-// A frame that has arrived: 64-byte aligned memory that is lent to the holder. When this object goes (on any thread), the memory
-// is free again and the endpoint posts its receive anew at its next Poll.
+// A frame that has arrived: 64-byte aligned memory that is lent to the holder. When this object goes (on any thread),
+// the memory is free again and the endpoint posts its receive anew at its next Poll.
 class ReceivedFrame {
  public:
   ReceivedFrame(Channel channel, int source, absl::Span<const uint8_t> bytes, std::shared_ptr<const void> lease)
@@ -57,15 +57,16 @@ class Endpoint {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Posts `depth` receives of frames of up to `max_bytes` from `source` (or kAnyRank). A channel is opened once per source.
-  // A longer frame than max_bytes is an error of the sender and reported by Poll.
+  // Posts `depth` receives of frames of up to `max_bytes` from `source` (or kAnyRank). A channel is opened once per
+  // source. A longer frame than max_bytes is an error of the sender and reported by Poll.
   virtual absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) = 0;
 
-  // Starts sending buffer->message(); the endpoint keeps the reference until the send completes. Frames of one channel to one
-  // rank arrive in order.
+  // Starts sending buffer->message(); the endpoint keeps the reference until the send completes. Frames of one channel
+  // to one rank arrive in order.
   virtual absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) = 0;
 
-  // Makes progress with everything under way; returns one arrived frame, oldest first per channel and source, if there is one.
+  // Makes progress with everything under way; returns one arrived frame, oldest first per channel and source, if there
+  // is one.
   virtual absl::StatusOr<std::optional<ReceivedFrame>> Poll() = 0;
 
   virtual bool SendsPending() const = 0;  // some Send has not completed
@@ -75,17 +76,18 @@ class Endpoint {
 // "step", "result", ...: for messages.
 const char* ChannelName(Channel channel);
 
-// The waiting ladder of a communication thread: try again at once, then yield for 100 us, then sleep 20 us growing to 200 us; after a
-// second without progress 2 ms. Wait() returns after at most that long. One thread waits; Wake() is for the others.
+// The waiting ladder of a communication thread: try again at once, then yield for 100 us, then sleep 20 us growing to
+// 200 us; after a second without progress 2 ms. Wait() returns after at most that long. One thread waits; Wake() is for
+// the others.
 class WaitLadder {
  public:
-  WaitLadder();        // sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer
-  void Progressed();   // something happened: back to the first rung
+  WaitLadder();       // sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer
+  void Progressed();  // something happened: back to the first rung
   void Wait();
-  bool idle() const;   // a second has passed without progress
+  bool idle() const;  // a second has passed without progress
 
-  // Any thread: there is work for the waiting thread (a compute thread hands a frame back). Ends a sleep under way, or the next
-  // one before it begins, so that handing over does not cost half a sleep.
+  // Any thread: there is work for the waiting thread (a compute thread hands a frame back). Ends a sleep under way, or
+  // the next one before it begins, so that handing over does not cost half a sleep.
   void Wake();
 
  private:

@@ -24,7 +24,9 @@ struct Parcel {
   int64_t deliver_at_us = 0;
   std::shared_ptr<std::atomic<bool>> taken;  // tells the sender
 
-  absl::Span<const uint8_t> bytes() const { return is_changed ? absl::Span<const uint8_t>(changed) : buffer->message(); }
+  absl::Span<const uint8_t> bytes() const {
+    return is_changed ? absl::Span<const uint8_t>(changed) : buffer->message();
+  }
 };
 
 struct Receive {
@@ -101,8 +103,8 @@ absl::Status LoopbackWorld::LoopbackEndpoint::OpenReceive(Channel channel, int s
   if (depth < 1) return absl::InvalidArgumentError(absl::StrCat("receive depth is ", depth, ", expected at least 1"));
   for (const Receive& receive : receives_) {
     if (receive.channel == channel && (receive.source == source || receive.source == kAnyRank || source == kAnyRank)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("channel ", ChannelName(channel), " from rank ", source, " is open already (from rank ", receive.source, ")"));
+      return absl::InvalidArgumentError(absl::StrCat("channel ", ChannelName(channel), " from rank ", source,
+                                                     " is open already (from rank ", receive.source, ")"));
     }
   }
   Receive& receive = receives_.emplace_back(Receive{channel, source, max_bytes, {}});
@@ -110,7 +112,8 @@ absl::Status LoopbackWorld::LoopbackEndpoint::OpenReceive(Channel channel, int s
   return absl::OkStatus();
 }
 
-absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) {
+absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destination,
+                                                   std::shared_ptr<const FrameBuffer> buffer) {
   if (destination < 0 || destination >= size()) {
     return absl::InvalidArgumentError(absl::StrCat("send to rank ", destination, ", expected 0 to ", size() - 1));
   }
@@ -161,8 +164,9 @@ absl::Status LoopbackWorld::LoopbackEndpoint::Take(const Receive& receive, int s
     const absl::Span<const uint8_t> bytes = parcel.bytes();
     if (bytes.size() > receive.max_bytes) {
       parcel.taken->store(true, std::memory_order_release);
-      return absl::InvalidArgumentError(absl::StrCat("frame on channel ", ChannelName(receive.channel), " from rank ", source, " has ",
-                                                     bytes.size(), " bytes, expected at most ", receive.max_bytes));
+      return absl::InvalidArgumentError(absl::StrCat("frame on channel ", ChannelName(receive.channel), " from rank ",
+                                                     source, " has ", bytes.size(), " bytes, expected at most ",
+                                                     receive.max_bytes));
     }
     if (!bytes.empty()) std::memcpy(slot->memory.data(), bytes.data(), bytes.size());
     parcel.taken->store(true, std::memory_order_release);

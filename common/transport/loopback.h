@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_LOOPBACK_H_
 #define STAGECOACH_COMMON_TRANSPORT_LOOPBACK_H_
 
-// The ranks of a job as threads of one process, for tests: same Endpoint, memory in place of a network, and faults on demand.
+// The ranks of a job as threads of one process, for tests: same Endpoint, memory in place of a network, and faults on
+// demand.
 
 #include <atomic>
 #include <cstdint>
@@ -16,10 +17,11 @@ namespace stagecoach {
 // What happens to a frame on its way.
 struct Fault {
   enum class Kind { kNone, kDrop, kDelay, kCorrupt, kTruncate } kind = Kind::kNone;
-  int64_t delay_us = 0;     // kDelay: this and all later frames of the same channel and pair wait for it, order is kept
-  size_t offset = 0;        // kCorrupt: the byte that is inverted; kTruncate: the length that is left
+  int64_t delay_us = 0;  // kDelay: this and all later frames of the same channel and pair wait for it, order is kept
+  size_t offset = 0;     // kCorrupt: the byte that is inverted; kTruncate: the length that is left
 };
-// Called on the sender's thread for every frame; `index` counts the frames of this channel from `source` to `destination`.
+// Called on the sender's thread for every frame; `index` counts the frames of this channel from `source` to
+// `destination`.
 using FaultHook = std::function<Fault(Channel channel, int source, int destination, uint64_t index)>;
 
 class LoopbackWorld {

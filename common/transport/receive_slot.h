@@ -18,8 +18,8 @@ struct ReceiveSlot {
   std::atomic<bool> lent{false};  // set by the endpoint's thread, cleared by whichever thread drops the lease
 };
 
-// Lends a slot. Dropping the lease only clears the flag (the endpoint's thread finds it at its next Poll), so any thread may do it; a
-// lease that outlives the endpoint keeps the memory alive.
+// Lends a slot. Dropping the lease only clears the flag (the endpoint's thread finds it at its next Poll), so any
+// thread may do it; a lease that outlives the endpoint keeps the memory alive.
 inline std::shared_ptr<const void> Lend(std::shared_ptr<ReceiveSlot> slot) {
   slot->lent.store(true, std::memory_order_relaxed);
   const void* memory = slot->memory.data();

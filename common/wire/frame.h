@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COMMON_WIRE_FRAME_H_
 #define STAGECOACH_COMMON_WIRE_FRAME_H_
 
-// Frames to bytes and back. A frame is one valid protobuf message (proto/frame.proto) whose payload comes last and starts at a
-// multiple of 64 bytes; proto/README.md draws one. Decoding checks everything against what the receiver already knows before
-// it allocates or trusts anything; it never copies the payload.
+// Frames to bytes and back. A frame is one valid protobuf message (proto/frame.proto) whose payload comes last and
+// starts at a multiple of 64 bytes; proto/README.md draws one. Decoding checks everything against what the receiver
+// already knows before it allocates or trusts anything; it never copies the payload.
 //
 // Errors of decoding: kInvalidArgument with what, which, expected and found. All functions are thread-safe.
 
@@ -33,30 +33,31 @@ const char* WireTypeName(WireType type);
 struct FrameLimits {
   uint64_t run_id = 0;
   int32_t stages = 0;
-  int64_t hidden = 0;           // width of a hidden state
+  int64_t hidden = 0;  // width of a hidden state
   int64_t vocab = 0;
-  int64_t context = 0;          // most tokens a sequence may have
-  int32_t blocks = 0;           // of the KV pool
+  int64_t context = 0;  // most tokens a sequence may have
+  int32_t blocks = 0;   // of the KV pool
   int32_t block_tokens = 0;
-  int32_t max_rows = 0;         // of a micro-batch
+  int32_t max_rows = 0;  // of a micro-batch
   int32_t max_slices = 0;
   int64_t max_open_tokens = 0;  // prompt and output tokens opened by one micro-batch
   WireType wire_type = WireType::kF32;
 
-  // Further limits that follow. One micro-batch opens at most max_slices sequences, and frees at most MaxFrees(): every sequence it
-  // can free was opened by an earlier one and holds a block, unless no row of it was sent yet.
+  // Further limits that follow. One micro-batch opens at most max_slices sequences, and frees at most MaxFrees(): every
+  // sequence it can free was opened by an earlier one and holds a block, unless no row of it was sent yet.
   int64_t MaxFrees() const { return int64_t{blocks} + max_slices; }
-  // Blocks that a sequence of `rows` rows fills. A slice brings exactly BlocksFor(start + count) - BlocksFor(start) new blocks.
+  // Blocks that a sequence of `rows` rows fills. A slice brings exactly BlocksFor(start + count) - BlocksFor(start) new
+  // blocks.
   int64_t BlocksFor(int64_t rows) const { return (rows + block_tokens - 1) / block_tokens; }
 
-  // Upper bounds that follow, from the worst case of every varint: of a header with its framing, of a step's payload, of a result
-  // frame. Memory of this size is reserved, but only the pages that frames really reach are ever touched.
+  // Upper bounds that follow, from the worst case of every varint: of a header with its framing, of a step's payload,
+  // of a result frame. Memory of this size is reserved, but only the pages that frames really reach are ever touched.
   size_t MaxStepHeaderBytes() const;
   size_t MaxStepPayloadBytes() const;
   size_t MaxStepFrameBytes() const;  // both, with padding: what a receive buffer needs
   size_t MaxResultFrameBytes() const;
 };
-inline constexpr size_t kMaxSetupFrameBytes = 1 << 20;      // Hello, StageAssignment
+inline constexpr size_t kMaxSetupFrameBytes = 1 << 20;       // Hello, StageAssignment
 inline constexpr size_t kMaxTelemetryFrameBytes = 16 << 10;  // StageReady, StageFailure, Heartbeat
 inline constexpr int kMaxLogitBias = 1024;                   // entries of one sequence
 
@@ -69,21 +70,22 @@ struct StepFrame {
 };
 
 // Encodes into `buffer`. The payload (when frame.has_hidden, batch.rows() * hidden * WireTypeBytes) must already be at
-// buffer->payload(); frame.hidden is not looked at, and the slices' token ids are left out. kInvalidArgument when the header or the
-// payload exceeds the limits or the buffer (never sent; nothing is written).
+// buffer->payload(); frame.hidden is not looked at, and the slices' token ids are left out. kInvalidArgument when the
+// header or the payload exceeds the limits or the buffer (never sent; nothing is written).
 absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, FrameBuffer* buffer);
-// `expect_hidden`: whether this hop carries hidden states; `expected_number`: the next micro-batch's number. What only the receiver's
-// own history tells (is the sequence open, is `start` its next row, is a block free) is left to the receiver.
-absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number,
-                                     bool expect_hidden);
+// `expect_hidden`: whether this hop carries hidden states; `expected_number`: the next micro-batch's number. What only
+// the receiver's own history tells (is the sequence open, is `start` its next row, is a block free) is left to the
+// receiver.
+absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
+                                     uint64_t expected_number, bool expect_hidden);
 
 absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, FrameBuffer* buffer);
-absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number);
+absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
+                                        uint64_t expected_number);
 
-// Set-up and telemetry frames; their sequence number is 0. run_id 0 while no job is agreed on (Hello, StageAssignment); otherwise
-// checked. The fields' own values are left to the receiver.
-using ControlBody =
-    std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat>;
+// Set-up and telemetry frames; their sequence number is 0. run_id 0 while no job is agreed on (Hello, StageAssignment);
+// otherwise checked. The fields' own values are left to the receiver.
+using ControlBody = std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat>;
 absl::Status EncodeControl(uint64_t run_id, const ControlBody& body, FrameBuffer* buffer);
 absl::StatusOr<ControlBody> DecodeControl(uint64_t run_id, absl::Span<const uint8_t> bytes);
 

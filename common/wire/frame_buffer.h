@@ -1,8 +1,9 @@
 #ifndef STAGECOACH_COMMON_WIRE_FRAME_BUFFER_H_
 #define STAGECOACH_COMMON_WIRE_FRAME_BUFFER_H_
 
-// The memory a frame is built in. The payload's place is fixed when the buffer is made: a stage computes straight into it,
-// then the header is written right-aligned in front of it, and header and payload leave as one message with no copy.
+// The memory a frame is built in. The payload's place is fixed when the buffer is made: a stage computes straight into
+// it, then the header is written right-aligned in front of it, and header and payload leave as one message with no
+// copy.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,8 +40,8 @@ class FrameBuffer {
   size_t end_ = 0;
 };
 
-// Frame buffers of one size, used again and again. Thread-safe. A buffer may outlive the pool: a frame is still on its way when
-// its sender has ended.
+// Frame buffers of one size, used again and again. Thread-safe. A buffer may outlive the pool: a frame is still on its
+// way when its sender has ended.
 class FramePool {
  public:
   FramePool(size_t max_header_bytes, size_t max_payload_bytes)

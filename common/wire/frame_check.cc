@@ -11,35 +11,41 @@
 namespace stagecoach::internal {
 namespace {
 
-absl::Status CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most) {
+// A field is named in two parts, `at` and `field`, which are put together only for an error.
+
+absl::Status CheckRange(absl::string_view at, absl::string_view field, int64_t value, int64_t least, int64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
-  return FieldError(field, value, absl::StrCat(least, " to ", most));
+  return FieldError(absl::StrCat(at, field), value, absl::StrCat(least, " to ", most));
 }
 
-// For long lists: the field's name is put together only when an entry is wrong.
-absl::Status CheckEntries(absl::string_view field, const std::vector<int32_t>& values, int64_t least, int64_t most) {
+absl::Status CheckEntries(absl::string_view at, absl::string_view field, const std::vector<int32_t>& values,
+                          int64_t least, int64_t most) {
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] < least || values[i] > most) return CheckRange(absl::StrCat(field, "[", i, "]"), values[i], least, most);
+    if (values[i] >= least && values[i] <= most) continue;
+    return CheckRange(absl::StrCat(at, field), absl::StrCat("[", i, "]"), values[i], least, most);
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckAtMost(absl::string_view field, size_t entries, int64_t most) {
+absl::Status CheckAtMost(absl::string_view at, absl::string_view field, size_t entries, int64_t most) {
   if (static_cast<int64_t>(entries) <= most) return absl::OkStatus();
-  return FieldError(field, absl::StrCat(entries, " entries long"), absl::StrCat("at most ", most, " entries"));
+  return FieldError(absl::StrCat(at, field), absl::StrCat(entries, " entries long"),
+                    absl::StrCat("at most ", most, " entries"));
 }
 
-absl::Status CheckFloat(absl::string_view field, float value, bool valid, absl::string_view expected) {
+absl::Status CheckFloat(absl::string_view at, absl::string_view field, float value, bool valid,
+                        absl::string_view expected) {
   if (std::isfinite(value) && valid) return absl::OkStatus();
-  return FieldError(field, value, expected);
+  return FieldError(absl::StrCat(at, field), value, expected);
 }
 
 // Refuses a sequence that was seen before in the same list.
 class Once {
  public:
-  absl::Status Add(absl::string_view field, SequenceId sequence) {
+  absl::Status Add(absl::string_view at, absl::string_view field, SequenceId sequence) {
     if (seen_.insert(sequence).second) return absl::OkStatus();
-    return FieldError(field, absl::StrCat("sequence ", sequence, " for the second time"), "every sequence at most once");
+    return FieldError(absl::StrCat(at, field), absl::StrCat("sequence ", sequence, " for the second time"),
+                      "every sequence at most once");
   }
 
  private:
@@ -47,88 +53,95 @@ class Once {
 };
 
 absl::Status CheckSampling(const FrameLimits& limits, const std::string& at, const SamplingParams& sampling) {
-  RETURN_IF_ERROR(CheckFloat(at + ".temperature", sampling.temperature, sampling.temperature >= 0, "finite and at least 0"));
-  RETURN_IF_ERROR(CheckRange(at + ".top_k", sampling.top_k, 0, INT32_MAX));
-  RETURN_IF_ERROR(CheckFloat(at + ".top_p", sampling.top_p, sampling.top_p > 0 && sampling.top_p <= 1, "above 0, at most 1"));
-  RETURN_IF_ERROR(CheckFloat(at + ".min_p", sampling.min_p, sampling.min_p >= 0 && sampling.min_p <= 1, "0 to 1"));
-  RETURN_IF_ERROR(CheckFloat(at + ".repeat_penalty", sampling.repeat_penalty, sampling.repeat_penalty > 0, "finite and above 0"));
-  RETURN_IF_ERROR(CheckFloat(at + ".presence_penalty", sampling.presence_penalty, true, "finite"));
-  RETURN_IF_ERROR(CheckFloat(at + ".frequency_penalty", sampling.frequency_penalty, true, "finite"));
-  RETURN_IF_ERROR(CheckRange(at + ".repeat_last_n", sampling.repeat_last_n, -1, INT32_MAX));
-  RETURN_IF_ERROR(CheckRange(at + ".logprobs", sampling.logprobs, -1, kMaxLogprobs));
-  RETURN_IF_ERROR(CheckAtMost(at + ".logit_bias", sampling.logit_bias.size(), kMaxLogitBias));
+  RETURN_IF_ERROR(
+      CheckFloat(at, ".temperature", sampling.temperature, sampling.temperature >= 0, "finite and at least 0"));
+  RETURN_IF_ERROR(CheckRange(at, ".top_k", sampling.top_k, 0, INT32_MAX));
+  RETURN_IF_ERROR(
+      CheckFloat(at, ".top_p", sampling.top_p, sampling.top_p > 0 && sampling.top_p <= 1, "above 0, at most 1"));
+  RETURN_IF_ERROR(CheckFloat(at, ".min_p", sampling.min_p, sampling.min_p >= 0 && sampling.min_p <= 1, "0 to 1"));
+  RETURN_IF_ERROR(
+      CheckFloat(at, ".repeat_penalty", sampling.repeat_penalty, sampling.repeat_penalty > 0, "finite and above 0"));
+  RETURN_IF_ERROR(CheckFloat(at, ".presence_penalty", sampling.presence_penalty, true, "finite"));
+  RETURN_IF_ERROR(CheckFloat(at, ".frequency_penalty", sampling.frequency_penalty, true, "finite"));
+  RETURN_IF_ERROR(CheckRange(at, ".repeat_last_n", sampling.repeat_last_n, -1, INT32_MAX));
+  RETURN_IF_ERROR(CheckRange(at, ".logprobs", sampling.logprobs, -1, kMaxLogprobs));
+  RETURN_IF_ERROR(CheckAtMost(at, ".logit_bias", sampling.logit_bias.size(), kMaxLogitBias));
   for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
     const std::string entry = absl::StrCat(at, ".logit_bias[", i, "]");
-    RETURN_IF_ERROR(CheckRange(entry + ".token", sampling.logit_bias[i].first, 0, limits.vocab - 1));
-    RETURN_IF_ERROR(CheckFloat(entry + ".bias", sampling.logit_bias[i].second, true, "finite"));
+    RETURN_IF_ERROR(CheckRange(entry, ".token", sampling.logit_bias[i].first, 0, limits.vocab - 1));
+    RETURN_IF_ERROR(CheckFloat(entry, ".bias", sampling.logit_bias[i].second, true, "finite"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckOpens(const FrameLimits& limits, const std::vector<OpenSequence>& opens) {
-  RETURN_IF_ERROR(CheckAtMost("step.open", opens.size(), limits.max_slices));
+  RETURN_IF_ERROR(CheckAtMost("", "step.open", opens.size(), limits.max_slices));
   Once once;
   int64_t tokens = 0;
   for (size_t i = 0; i < opens.size(); ++i) {
     const OpenSequence& open = opens[i];
     const std::string at = absl::StrCat("step.open[", i, "]");
-    RETURN_IF_ERROR(once.Add(at + ".sequence", open.sequence));
+    RETURN_IF_ERROR(once.Add(at, ".sequence", open.sequence));
     const int64_t sequence_tokens = static_cast<int64_t>(open.prompt.size() + open.output.size());
-    if (open.prompt.empty()) return FieldError(at + ".prompt", "empty", "at least one token");
-    RETURN_IF_ERROR(CheckRange(at + " prompt and output tokens", sequence_tokens, 1, limits.context));
+    if (open.prompt.empty()) return FieldError(absl::StrCat(at, ".prompt"), "empty", "at least one token");
+    RETURN_IF_ERROR(CheckRange(at, " prompt and output tokens", sequence_tokens, 1, limits.context));
     tokens += sequence_tokens;
-    RETURN_IF_ERROR(CheckRange("step.open tokens in all", tokens, 0, limits.max_open_tokens));
-    RETURN_IF_ERROR(CheckEntries(at + ".prompt", open.prompt, 0, limits.vocab - 1));
-    RETURN_IF_ERROR(CheckEntries(at + ".output", open.output, 0, limits.vocab - 1));
+    RETURN_IF_ERROR(CheckRange("", "step.open tokens in all", tokens, 0, limits.max_open_tokens));
+    RETURN_IF_ERROR(CheckEntries(at, ".prompt", open.prompt, 0, limits.vocab - 1));
+    RETURN_IF_ERROR(CheckEntries(at, ".output", open.output, 0, limits.vocab - 1));
     RETURN_IF_ERROR(CheckSampling(limits, at + ".sampling", open.sampling));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckCount(const std::string& field, size_t found, int64_t expected, const SequenceSlice& slice) {
+absl::Status CheckCount(absl::string_view at, absl::string_view field, size_t found, int64_t expected,
+                        const SequenceSlice& slice) {
   if (static_cast<int64_t>(found) == expected) return absl::OkStatus();
-  return FieldError(field, absl::StrCat(found, " entries long"),
+  return FieldError(absl::StrCat(at, field), absl::StrCat(found, " entries long"),
                     absl::StrCat(expected, " entries (start ", slice.start, ", count ", slice.count, ")"));
 }
 
 absl::Status CheckSlice(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice, bool has_hidden) {
-  RETURN_IF_ERROR(CheckRange(at + ".start", slice.start, 0, limits.context - 1));
-  RETURN_IF_ERROR(CheckRange(at + ".count", slice.count, 1, limits.max_rows));
+  RETURN_IF_ERROR(CheckRange(at, ".start", slice.start, 0, limits.context - 1));
+  RETURN_IF_ERROR(CheckRange(at, ".count", slice.count, 1, limits.max_rows));
   const int64_t end = int64_t{slice.start} + slice.count;
-  RETURN_IF_ERROR(CheckRange(at + " end (start + count)", end, 1, limits.context));
-  RETURN_IF_ERROR(CheckCount(at + ".tokens", slice.tokens.size(), has_hidden ? 0 : slice.count, slice));
-  RETURN_IF_ERROR(CheckEntries(at + ".tokens", slice.tokens, 0, limits.vocab - 1));
-  RETURN_IF_ERROR(CheckCount(at + ".new_blocks", slice.new_blocks.size(), limits.BlocksFor(end) - limits.BlocksFor(slice.start), slice));
-  RETURN_IF_ERROR(CheckEntries(at + ".new_blocks", slice.new_blocks, 0, limits.blocks - 1));
+  RETURN_IF_ERROR(CheckRange(at, " end (start + count)", end, 1, limits.context));
+  RETURN_IF_ERROR(CheckCount(at, ".tokens", slice.tokens.size(), has_hidden ? 0 : slice.count, slice));
+  RETURN_IF_ERROR(CheckEntries(at, ".tokens", slice.tokens, 0, limits.vocab - 1));
+  RETURN_IF_ERROR(CheckCount(at, ".new_blocks", slice.new_blocks.size(),
+                             limits.BlocksFor(end) - limits.BlocksFor(slice.start), slice));
+  RETURN_IF_ERROR(CheckEntries(at, ".new_blocks", slice.new_blocks, 0, limits.blocks - 1));
   if (slice.targets.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckCount(at + ".targets", slice.targets.size(), slice.count, slice));
-  return CheckEntries(at + ".targets", slice.targets, kNoToken, limits.vocab - 1);
+  RETURN_IF_ERROR(CheckCount(at, ".targets", slice.targets.size(), slice.count, slice));
+  return CheckEntries(at, ".targets", slice.targets, kNoToken, limits.vocab - 1);
 }
 
 absl::Status CheckSlices(const FrameLimits& limits, const std::vector<SequenceSlice>& slices, bool has_hidden) {
-  RETURN_IF_ERROR(CheckAtMost("step.slices", slices.size(), limits.max_slices));
+  RETURN_IF_ERROR(CheckAtMost("", "step.slices", slices.size(), limits.max_slices));
   Once once;
   int64_t rows = 0;
   for (size_t i = 0; i < slices.size(); ++i) {
     const std::string at = absl::StrCat("step.slices[", i, "]");
-    RETURN_IF_ERROR(once.Add(at + ".sequence", slices[i].sequence));
+    RETURN_IF_ERROR(once.Add(at, ".sequence", slices[i].sequence));
     RETURN_IF_ERROR(CheckSlice(limits, at, slices[i], has_hidden));
     rows += slices[i].count;
-    RETURN_IF_ERROR(CheckRange("step.slices rows in all", rows, 0, limits.max_rows));
+    RETURN_IF_ERROR(CheckRange("", "step.slices rows in all", rows, 0, limits.max_rows));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckSampled(const FrameLimits& limits, const std::vector<SampledToken>& tokens) {
-  RETURN_IF_ERROR(CheckAtMost("result.sampled", tokens.size(), limits.max_slices));
+  RETURN_IF_ERROR(CheckAtMost("", "result.sampled", tokens.size(), limits.max_slices));
   Once once;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string at = absl::StrCat("result.sampled[", i, "]");
-    RETURN_IF_ERROR(once.Add(at + ".sequence", tokens[i].sequence));
-    RETURN_IF_ERROR(CheckRange(at + ".position", tokens[i].position, 1, limits.context));
-    RETURN_IF_ERROR(CheckRange(at + ".token", tokens[i].token, 0, limits.vocab - 1));
-    RETURN_IF_ERROR(CheckAtMost(at + ".top", tokens[i].top.size(), kMaxLogprobs));
-    for (const TokenLogprob& top : tokens[i].top) RETURN_IF_ERROR(CheckRange(at + ".top token", top.token, 0, limits.vocab - 1));
+    RETURN_IF_ERROR(once.Add(at, ".sequence", tokens[i].sequence));
+    RETURN_IF_ERROR(CheckRange(at, ".position", tokens[i].position, 1, limits.context));
+    RETURN_IF_ERROR(CheckRange(at, ".token", tokens[i].token, 0, limits.vocab - 1));
+    RETURN_IF_ERROR(CheckAtMost(at, ".top", tokens[i].top.size(), kMaxLogprobs));
+    for (const TokenLogprob& top : tokens[i].top) {
+      RETURN_IF_ERROR(CheckRange(at, ".top token", top.token, 0, limits.vocab - 1));
+    }
   }
   return absl::OkStatus();
 }
@@ -136,9 +149,9 @@ absl::Status CheckSampled(const FrameLimits& limits, const std::vector<SampledTo
 }  // namespace
 
 absl::Status CheckMicroBatch(const FrameLimits& limits, const MicroBatch& batch, bool has_hidden) {
-  RETURN_IF_ERROR(CheckAtMost("step.free", batch.free.size(), limits.MaxFrees()));
+  RETURN_IF_ERROR(CheckAtMost("", "step.free", batch.free.size(), limits.MaxFrees()));
   Once once;
-  for (const SequenceId sequence : batch.free) RETURN_IF_ERROR(once.Add("step.free", sequence));
+  for (const SequenceId sequence : batch.free) RETURN_IF_ERROR(once.Add("", "step.free", sequence));
   RETURN_IF_ERROR(CheckOpens(limits, batch.open));
   RETURN_IF_ERROR(CheckSlices(limits, batch.slices, has_hidden));
   if (batch.shutdown && !(batch.open.empty() && batch.slices.empty())) {
@@ -149,27 +162,30 @@ absl::Status CheckMicroBatch(const FrameLimits& limits, const MicroBatch& batch,
 
 absl::Status CheckResult(const FrameLimits& limits, const StepResult& result) {
   RETURN_IF_ERROR(CheckSampled(limits, result.sampled));
-  RETURN_IF_ERROR(CheckAtMost("result.targets", result.targets.size(), limits.max_slices));
+  RETURN_IF_ERROR(CheckAtMost("", "result.targets", result.targets.size(), limits.max_slices));
   Once once;
   int64_t rows = 0;
   for (size_t i = 0; i < result.targets.size(); ++i) {
     const TargetLogprobs& targets = result.targets[i];
     const std::string at = absl::StrCat("result.targets[", i, "]");
-    RETURN_IF_ERROR(once.Add(at + ".sequence", targets.sequence));
-    RETURN_IF_ERROR(CheckRange(at + ".start", targets.start, 0, limits.context - 1));
-    if (targets.logprobs.empty()) return FieldError(at + ".logprobs", "empty", "at least one");
-    RETURN_IF_ERROR(CheckRange(at + " end (start + logprobs)", targets.start + static_cast<int64_t>(targets.logprobs.size()), 1,
-                               limits.context));
+    RETURN_IF_ERROR(once.Add(at, ".sequence", targets.sequence));
+    RETURN_IF_ERROR(CheckRange(at, ".start", targets.start, 0, limits.context - 1));
+    if (targets.logprobs.empty()) return FieldError(absl::StrCat(at, ".logprobs"), "empty", "at least one");
+    RETURN_IF_ERROR(CheckRange(at, " end (start + logprobs)",
+                               targets.start + static_cast<int64_t>(targets.logprobs.size()), 1, limits.context));
     rows += static_cast<int64_t>(targets.logprobs.size());
-    RETURN_IF_ERROR(CheckRange("result.targets rows in all", rows, 0, limits.max_rows));
+    RETURN_IF_ERROR(CheckRange("", "result.targets rows in all", rows, 0, limits.max_rows));
   }
   return CheckTimes(result.times, static_cast<size_t>(limits.stages), static_cast<size_t>(limits.stages));
 }
 
 absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size_t most) {
-  RETURN_IF_ERROR(CheckRange("times entries", static_cast<int64_t>(times.size()), static_cast<int64_t>(least), static_cast<int64_t>(most)));
+  RETURN_IF_ERROR(CheckRange("", "times entries", static_cast<int64_t>(times.size()), static_cast<int64_t>(least),
+                             static_cast<int64_t>(most)));
   for (size_t i = 0; i < times.size(); ++i) {
-    if (times[i].stage != static_cast<int32_t>(i)) return FieldError(absl::StrCat("times[", i, "].stage"), times[i].stage, i);
+    if (times[i].stage != static_cast<int32_t>(i)) {
+      return FieldError(absl::StrCat("times[", i, "].stage"), times[i].stage, i);
+    }
   }
   return absl::OkStatus();
 }

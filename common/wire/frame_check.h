@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_WIRE_FRAME_CHECK_H_
 #define STAGECOACH_COMMON_WIRE_FRAME_CHECK_H_
 
-// What a decoded frame must fulfil, given what the receiver knows of the job. kInvalidArgument names field, found and expected.
-// For use inside common/wire.
+// What a decoded frame must fulfil, given what the receiver knows of the job. kInvalidArgument names field, found and
+// expected. For use inside common/wire.
 
 #include <vector>
 

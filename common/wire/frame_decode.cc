@@ -17,8 +17,10 @@ struct OpenedFrame {
   pb::FrameHeader header;
 };
 
-// The part that all frames share: framing, checksum, version, run and number. Protobuf sees at most `max_prefix_bytes` bytes.
-absl::StatusOr<OpenedFrame> OpenFrame(uint64_t run_id, uint64_t number, absl::Span<const uint8_t> bytes, size_t max_prefix_bytes) {
+// The part that all frames share: framing, checksum, version, run and number. Protobuf sees at most `max_prefix_bytes`
+// bytes.
+absl::StatusOr<OpenedFrame> OpenFrame(uint64_t run_id, uint64_t number, absl::Span<const uint8_t> bytes,
+                                      size_t max_prefix_bytes) {
   OpenedFrame frame;
   ASSIGN_OR_RETURN(frame.parts, internal::SplitFrame(bytes, max_prefix_bytes));
   const pb::FrameHeader& header = frame.header;
@@ -54,17 +56,22 @@ absl::Status CheckTensor(const FrameLimits& limits, const OpenedFrame& frame, in
     return FieldError("tensor.data_type", static_cast<int>(tensor.data_type()),
                       absl::StrCat(static_cast<int>(type), " (", WireTypeName(limits.wire_type), ")"));
   }
-  if (tensor.shape_size() != 2) return FieldError("tensor.shape", absl::StrCat(tensor.shape_size(), " dimensions"), "2 dimensions");
+  if (tensor.shape_size() != 2) {
+    return FieldError("tensor.shape", absl::StrCat(tensor.shape_size(), " dimensions"), "2 dimensions");
+  }
   const uint64_t hidden = static_cast<uint64_t>(limits.hidden);
   if (tensor.shape(0) != static_cast<uint64_t>(rows) || tensor.shape(1) != hidden) {
     return FieldError("tensor.shape", absl::StrCat("[", tensor.shape(0), ", ", tensor.shape(1), "]"),
                       absl::StrCat("[", rows, ", ", hidden, "] (rows of the slices, hidden width)"));
   }
   const uint64_t payload_bytes = static_cast<uint64_t>(rows) * hidden * WireTypeBytes(limits.wire_type);
-  if (tensor.payload_bytes() != payload_bytes) return FieldError("tensor.payload_bytes", tensor.payload_bytes(), payload_bytes);
+  if (tensor.payload_bytes() != payload_bytes) {
+    return FieldError("tensor.payload_bytes", tensor.payload_bytes(), payload_bytes);
+  }
   if (!frame.parts.has_payload) return FieldError("payload", "absent", absl::StrCat(payload_bytes, " bytes long"));
   if (frame.parts.payload.size() != payload_bytes) {
-    return FieldError("payload", absl::StrCat(frame.parts.payload.size(), " bytes long"), absl::StrCat(payload_bytes, " bytes"));
+    return FieldError("payload", absl::StrCat(frame.parts.payload.size(), " bytes long"),
+                      absl::StrCat(payload_bytes, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -141,15 +148,17 @@ StepResult Get(uint64_t number, const pb::StepResult& in) {
 
 }  // namespace
 
-absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number,
-                                     bool expect_hidden) {
-  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(limits.run_id, expected_number, bytes, limits.MaxStepHeaderBytes()));
+absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
+                                     uint64_t expected_number, bool expect_hidden) {
+  ASSIGN_OR_RETURN(const OpenedFrame opened,
+                   OpenFrame(limits.run_id, expected_number, bytes, limits.MaxStepHeaderBytes()));
   RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kStep, "step"));
   StepFrame frame;
   frame.batch = Get(expected_number, opened.header.step());
   frame.times = GetTimes(opened.header);
   RETURN_IF_ERROR(internal::CheckMicroBatch(limits, frame.batch, expect_hidden));
-  // The coordinator's frames come from no stage; those of a stage have passed it and its predecessors, and not the last one.
+  // The coordinator's frames come from no stage; those of a stage have passed it and its predecessors, and not the last
+  // one.
   const size_t most = limits.stages > 0 ? static_cast<size_t>(limits.stages - 1) : 0;
   RETURN_IF_ERROR(internal::CheckTimes(frame.times, expect_hidden ? 1 : 0, expect_hidden ? most : 0));
   if (expect_hidden) {
@@ -162,8 +171,10 @@ absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const
   return frame;
 }
 
-absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes, uint64_t expected_number) {
-  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(limits.run_id, expected_number, bytes, limits.MaxResultFrameBytes()));
+absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
+                                        uint64_t expected_number) {
+  ASSIGN_OR_RETURN(const OpenedFrame opened,
+                   OpenFrame(limits.run_id, expected_number, bytes, limits.MaxResultFrameBytes()));
   RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kResult, "result"));
   RETURN_IF_ERROR(CheckNoTensor(opened));
   StepResult result = Get(expected_number, opened.header.result());

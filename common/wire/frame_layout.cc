@@ -37,16 +37,21 @@ class Cursor {
   size_t left() const { return bytes_.size() - offset_; }
 
   absl::Status Tag(absl::string_view field, uint8_t tag) {
-    if (left() == 0) return FieldError(field, "missing (the frame ends before it)", absl::StrCat("tag ", absl::Hex(tag)));
+    if (left() == 0) {
+      return FieldError(field, "missing (the frame ends before it)", absl::StrCat("tag ", absl::Hex(tag)));
+    }
     const uint8_t found = bytes_[offset_];
-    if (found != tag) return FieldError(field, absl::StrCat("tag ", absl::Hex(found)), absl::StrCat("tag ", absl::Hex(tag)));
+    if (found != tag) {
+      return FieldError(field, absl::StrCat("tag ", absl::Hex(found)), absl::StrCat("tag ", absl::Hex(tag)));
+    }
     ++offset_;
     return absl::OkStatus();
   }
 
   absl::StatusOr<absl::Span<const uint8_t>> Take(absl::string_view field, uint64_t length) {
     if (length > left()) {
-      return FieldError(field, absl::StrCat(length, " bytes long"), absl::StrCat("at most the ", left(), " bytes left of the frame"));
+      return FieldError(field, absl::StrCat(length, " bytes long"),
+                        absl::StrCat("at most the ", left(), " bytes left of the frame"));
     }
     const absl::Span<const uint8_t> taken = bytes_.subspan(offset_, length);
     offset_ += length;
@@ -80,7 +85,8 @@ class Cursor {
 
 absl::Status CheckPadding(absl::Span<const uint8_t> padding) {
   if (padding.size() >= kBufferAlignment) {
-    return FieldError("padding", absl::StrCat(padding.size(), " bytes long"), absl::StrCat("less than ", kBufferAlignment));
+    return FieldError("padding", absl::StrCat(padding.size(), " bytes long"),
+                      absl::StrCat("less than ", kBufferAlignment));
   }
   for (size_t i = 0; i < padding.size(); ++i) {
     if (padding[i] != 0) return FieldError(absl::StrCat("padding[", i, "]"), static_cast<int>(padding[i]), 0);
@@ -95,7 +101,8 @@ absl::Status FieldError(absl::string_view field, const absl::AlphaNum& found, co
 }
 
 size_t MaxPrefixBytes(size_t header_bytes) {
-  return RoundUp(kCrcFieldBytes + 1 + VarintBytes(header_bytes) + header_bytes + 2 + 1 + kMaxVarintBytes, kBufferAlignment);
+  return RoundUp(kCrcFieldBytes + 1 + VarintBytes(header_bytes) + header_bytes + 2 + 1 + kMaxVarintBytes,
+                 kBufferAlignment);
 }
 
 absl::Status WriteFrame(const pb::FrameHeader& header, size_t max_prefix_bytes, bool has_payload, size_t payload_bytes,
@@ -107,10 +114,12 @@ absl::Status WriteFrame(const pb::FrameHeader& header, size_t max_prefix_bytes, 
   const size_t padding_bytes = prefix_bytes - unpadded_bytes;
   const size_t room = std::min(max_prefix_bytes, buffer->header_capacity());
   if (prefix_bytes > room) {
-    return FieldError("header", absl::StrCat(header_bytes, " bytes (", prefix_bytes, " with framing)"), absl::StrCat("at most ", room));
+    return FieldError("header", absl::StrCat(header_bytes, " bytes (", prefix_bytes, " with framing)"),
+                      absl::StrCat("at most ", room));
   }
   if (payload_bytes > buffer->payload_capacity()) {
-    return FieldError("payload", absl::StrCat(payload_bytes, " bytes long"), absl::StrCat("at most ", buffer->payload_capacity()));
+    return FieldError("payload", absl::StrCat(payload_bytes, " bytes long"),
+                      absl::StrCat("at most ", buffer->payload_capacity()));
   }
   uint8_t* out = buffer->SetMessage(prefix_bytes, payload_bytes);
   uint8_t* crc_out = out + 1;
@@ -160,7 +169,9 @@ absl::StatusOr<FrameParts> SplitFrame(absl::Span<const uint8_t> bytes, size_t ma
   if (payload_offset % kBufferAlignment != 0) {
     return FieldError("payload offset", payload_offset, absl::StrCat("a multiple of ", kBufferAlignment));
   }
-  if (cursor.left() != 0) return FieldError("payload", absl::StrCat("followed by ", cursor.left(), " bytes"), "the last field");
+  if (cursor.left() != 0) {
+    return FieldError("payload", absl::StrCat("followed by ", cursor.left(), " bytes"), "the last field");
+  }
   return parts;
 }
 

@@ -3,10 +3,10 @@
 
 // The outer message of a frame (proto/frame.proto), written and walked by hand so that the payload is never copied:
 //
-//   0d  <4 bytes>                    header_crc32c
-//   12  <length> <header>            header
-//   72  <length, 1 byte> <zeros>     padding: 0 to 63 zero bytes, so that the payload starts at a multiple of 64   } only in frames
-//   7a  <length> <payload>           payload, the last bytes of the frame                                         } with a tensor
+//   0d  <4 bytes>                 header_crc32c
+//   12  <length> <header>         header
+//   72  <length, 1 byte> <zeros>  padding: 0 to 63 zero bytes, so that the payload starts at a multiple of 64
+//   7a  <length> <payload>        payload: the last bytes of the frame
 //
 // A frame without a tensor ends after the header. Lengths are varints of the shortest form. For use inside common/wire.
 
@@ -34,13 +34,14 @@ struct FrameParts {
 // Most bytes before the payload for a header of up to `header_bytes`; a multiple of 64.
 size_t MaxPrefixBytes(size_t header_bytes);
 
-// Writes everything before the payload into `buffer`. `has_payload`: the frame carries padding and a payload of `payload_bytes`,
-// which are in the buffer already. kInvalidArgument, with nothing written, when the prefix is longer than `max_prefix_bytes` or the
-// buffer's header room, or the payload longer than its payload room.
+// Writes everything before the payload into `buffer`. `has_payload`: the frame carries padding and a payload of
+// `payload_bytes`, which are in the buffer already. kInvalidArgument, with nothing written, when the prefix is longer
+// than `max_prefix_bytes` or the buffer's header room, or the payload longer than its payload room.
 absl::Status WriteFrame(const pb::FrameHeader& header, size_t max_prefix_bytes, bool has_payload, size_t payload_bytes,
                         FrameBuffer* buffer);
 
-// Finds the parts of a frame; checks order, lengths, padding and the header's checksum. Reads nothing outside of `bytes`.
+// Finds the parts of a frame; checks order, lengths, padding and the header's checksum. Reads nothing outside of
+// `bytes`.
 absl::StatusOr<FrameParts> SplitFrame(absl::Span<const uint8_t> bytes, size_t max_prefix_bytes);
 
 }  // namespace stagecoach::internal

@@ -1,5 +1,5 @@
-// How large frames can get. Each term is a field of proto/*.proto at its worst: tag, length and the longest form of every value that
-// passes the decoder's checks.
+// How large frames can get. Each term is a field of proto/*.proto at its worst: tag, length and the longest form of
+// every value that passes the decoder's checks.
 
 #include "common/base/check.h"
 #include "common/wire/frame.h"
@@ -8,10 +8,10 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kTag = 1;      // all field numbers are below 16, but for the oneof's 16
-constexpr size_t kId = 5;       // a varint of a non-negative int32, or of a length below 4 GiB
-constexpr size_t kSigned = 10;  // a varint of an int32 that may be negative
-constexpr size_t kWide = 10;    // a varint of a uint64
+constexpr size_t kTag = 1;                  // all field numbers are below 16, but for the oneof's 16
+constexpr size_t kId = 5;                   // a varint of a non-negative int32, or of a length below 4 GiB
+constexpr size_t kSigned = 10;              // a varint of an int32 that may be negative
+constexpr size_t kWide = 10;                // a varint of a uint64
 constexpr size_t kMessage = kTag + kId;     // tag and length of a message or a packed list
 constexpr size_t kSmallMessage = kTag + 1;  // ... of less than 128 bytes
 
@@ -21,8 +21,8 @@ constexpr size_t kTensorBytes = kMessage + (kTag + kId) + (kMessage + 2 * kWide)
 constexpr size_t kHeaderBytes = (kTag + kId) + (kTag + 8) + (kTag + kWide) + kTensorBytes + (kMessage + 1);
 
 constexpr size_t kLogitBiasBytes = kSmallMessage + (kTag + kId) + (kTag + 4);
-constexpr size_t kSamplingBytes = kMessage + 6 * (kTag + 4) + (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) +
-                                  kMaxLogitBias * kLogitBiasBytes;
+constexpr size_t kSamplingBytes =
+    kMessage + 6 * (kTag + 4) + (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMaxLogitBias * kLogitBiasBytes;
 constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes;  // without the token ids
 // Without the entries of its lists.
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 3 * kMessage + (kTag + 1);
@@ -43,7 +43,8 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t frees = kMessage + kWide * Count(MaxFrees());
   const size_t opens = slices * kOpenBytes + kId * Count(max_open_tokens);
   const size_t new_blocks = Count(max_rows / block_tokens) + slices;  // a slice fills at most count / block_tokens + 1
-  const size_t lists = kId * rows + kSigned * rows + kId * new_blocks;  // token ids, targets (kNoToken is negative), blocks
+  const size_t lists =
+      kId * rows + kSigned * rows + kId * new_blocks;  // token ids, targets (kNoToken is negative), blocks
   const size_t step = frees + opens + slices * kSliceBytes + lists + (kTag + 1);
   return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + step);
 }

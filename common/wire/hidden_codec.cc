@@ -6,7 +6,8 @@
 
 namespace stagecoach {
 
-static_assert(std::endian::native == std::endian::little, "the wire is little-endian and its payloads are used in place");
+static_assert(std::endian::native == std::endian::little,
+              "the wire is little-endian and its payloads are used in place");
 
 size_t WireTypeBytes(WireType type) { return type == WireType::kF32 ? 4 : 2; }
 

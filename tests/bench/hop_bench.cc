@@ -1,6 +1,7 @@
-// What a hop between two waiting ranks adds: frames of 16 KiB go around a ring of ranks, one at a time, through the endpoint and the
-// threads of a stage: the main thread waits and talks to MPI, a compute thread works on the frame. Prints VALID when every frame
-// came back as it was sent, then per compute time the median over the turns of (turn - sum of compute) / ranks, in microseconds.
+// What a hop between two waiting ranks adds: frames of 16 KiB go around a ring of ranks, one at a time, through the
+// endpoint and the threads of a stage: the main thread waits and talks to MPI, a compute thread works on the frame.
+// Prints VALID when every frame came back as it was sent, then per compute time the median over the turns of (turn -
+// sum of compute) / ranks, in microseconds.
 //
 //   mpirun -n 3 <flags of the launch line> hop_bench [turns]
 
@@ -105,7 +106,8 @@ class ComputeThread {
 };
 
 void Fill(const Lead& lead, FrameBuffer* frame) {
-  for (size_t i = 0; i < kFrameBytes; ++i) frame->payload()[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(lead.turn));
+  for (size_t i = 0; i < kFrameBytes; ++i)
+    frame->payload()[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(lead.turn));
   std::memcpy(frame->payload(), &lead, sizeof lead);
   frame->SetMessage(0, kFrameBytes);
 }
@@ -186,9 +188,11 @@ void Measure(Ring* ring, int ranks, int turns) {
   ring->Turn({-1, 0});
   std::printf("%s\n", valid ? "VALID" : "INVALID");
   for (size_t i = 0; i < added.size(); ++i) {
-    std::printf("a hop of %zu bytes among %d ranks around %lld us of compute adds %.0f us (median of %d turns; 90th percentile %.0f us)\n",
-                kFrameBytes, ranks, static_cast<long long>(kComputeUs[i]), added[i][added[i].size() / 2], turns,
-                added[i][added[i].size() * 9 / 10]);
+    std::printf(
+        "a hop of %zu bytes among %d ranks around %lld us of compute adds %.0f us (median of %d turns; 90th percentile "
+        "%.0f us)\n",
+        kFrameBytes, ranks, static_cast<long long>(kComputeUs[i]), added[i][added[i].size() / 2], turns,
+        added[i][added[i].size() * 9 / 10]);
   }
 }
 

@@ -1,5 +1,5 @@
-// The MPI endpoint between real ranks. Every rank runs every test; between tests stands a gather, so that no frame of one test meets
-// the receives of another.
+// The MPI endpoint between real ranks. Every rank runs every test; between tests stands a gather, so that no frame of
+// one test meets the receives of another.
 
 #include "common/transport/mpi/mpi_endpoint.h"
 
@@ -22,7 +22,9 @@ int Next() { return (world->rank() + 1) % world->size(); }
 int Previous() { return (world->rank() + world->size() - 1) % world->size(); }
 
 // The byte at `i` of the frame `number` of rank `rank`.
-uint8_t Pattern(int rank, uint64_t number, size_t i) { return static_cast<uint8_t>(31 * rank + 7 * number + i + i / 251); }
+uint8_t Pattern(int rank, uint64_t number, size_t i) {
+  return static_cast<uint8_t>(31 * rank + 7 * number + i + i / 251);
+}
 
 std::shared_ptr<FrameBuffer> MakeFrame(int rank, uint64_t number, size_t bytes) {
   auto buffer = std::make_shared<FrameBuffer>(64, bytes);
@@ -163,7 +165,8 @@ TEST_F(MpiEndpointTest, ALeaseDroppedByAnotherThreadFreesItsReceive) {
 }
 
 TEST_F(MpiEndpointTest, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives) {
-  if (world->size() == 1) GTEST_SKIP() << "Open MPI cuts what a rank sends to itself without a word; no rank of a job does";
+  if (world->size() == 1)
+    GTEST_SKIP() << "Open MPI cuts what a rank sends to itself without a word; no rank of a job does";
   constexpr size_t kLimit = 500;
   ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kLimit, 2).ok());
   for (const size_t bytes : {kLimit + 1, kLimit + 400, kLimit}) {
@@ -172,9 +175,10 @@ TEST_F(MpiEndpointTest, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives)
   for (int i = 0; i < 2; ++i) {
     const auto refused = Await(endpoint_.get());
     ASSERT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << refused.status();
-    EXPECT_NE(std::string(refused.status().message())
-                  .find(absl::StrCat("channel step from rank ", Previous(), " is too long, expected at most 500 bytes")),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(refused.status().message())
+            .find(absl::StrCat("channel step from rank ", Previous(), " is too long, expected at most 500 bytes")),
+        std::string::npos)
         << refused.status();
   }
   const auto frame = Await(endpoint_.get());
@@ -194,7 +198,9 @@ TEST_F(MpiEndpointTest, WrongRanksDepthsAndSecondOpensAreRefused) {
 }
 
 TEST_F(MpiEndpointTest, AGatherGivesEveryRankTheBytesOfAll) {
-  const auto bytes_of = [](int rank) { return std::string(static_cast<size_t>(rank) * 1000, static_cast<char>('a' + rank)); };
+  const auto bytes_of = [](int rank) {
+    return std::string(static_cast<size_t>(rank) * 1000, static_cast<char>('a' + rank));
+  };
   const auto gathered = world->AllGather(bytes_of(world->rank()), absl::Seconds(30));
   ASSERT_TRUE(gathered.ok()) << gathered.status();
   ASSERT_EQ(gathered->size(), static_cast<size_t>(world->size()));
@@ -202,7 +208,8 @@ TEST_F(MpiEndpointTest, AGatherGivesEveryRankTheBytesOfAll) {
 }
 
 TEST_F(MpiEndpointTest, AGatherOfMoreThan64KibIsRefusedBeforeAnyCall) {
-  EXPECT_EQ(world->AllGather(std::string((64 << 10) + 1, 'x'), absl::Seconds(1)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(world->AllGather(std::string((64 << 10) + 1, 'x'), absl::Seconds(1)).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(MpiEndpointTest, TheWorldKnowsThatALauncherStartedIt) { EXPECT_TRUE(StartedInMpiWorld()); }

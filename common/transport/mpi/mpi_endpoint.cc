@@ -25,8 +25,8 @@ struct PostedReceive {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-// The receives of one channel and source. MPI matches messages of one source and tag to posted receives in posting order, but a later,
-// smaller one may complete first: frames are taken from the front only, which keeps their order.
+// The receives of one channel and source. MPI matches messages of one source and tag to posted receives in posting
+// order, but a later, smaller one may complete first: frames are taken from the front only, which keeps their order.
 struct Lane {
   Channel channel;
   int source;
@@ -63,7 +63,8 @@ class MpiEndpoint : public Endpoint {
  private:
   absl::Status Post(Lane* lane, std::shared_ptr<ReceiveSlot> slot);
   absl::Status PostReturned();  // the receives whose leases have been dropped
-  // MPI_Testsome over all sends and the front of every lane, so that MPI makes progress once a call and not once a request.
+  // MPI_Testsome over all sends and the front of every lane, so that MPI makes progress once a call and not once a
+  // request.
   absl::Status TestAll();
   absl::Status FinishSend(PendingSend* send, int code);
   absl::Status FinishReceive(Lane* lane, const MPI_Status& status, int code);
@@ -92,12 +93,13 @@ absl::Status MpiEndpoint::OpenReceive(Channel channel, int source, size_t max_by
   if (depth < 1) return absl::InvalidArgumentError(absl::StrCat("receive depth is ", depth, ", expected at least 1"));
   if (max_bytes > static_cast<size_t>(INT_MAX)) {
     return absl::InvalidArgumentError(absl::StrCat("frames of channel ", ChannelName(channel), " may have ", max_bytes,
-                                                   " bytes, expected at most ", INT_MAX, ": use fewer rows in a micro-batch"));
+                                                   " bytes, expected at most ", INT_MAX,
+                                                   ": use fewer rows in a micro-batch"));
   }
   for (const Lane& lane : lanes_) {
     if (lane.channel == channel && (lane.source == source || lane.source == kAnyRank || source == kAnyRank)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("channel ", ChannelName(channel), " from rank ", source, " is open already (from rank ", lane.source, ")"));
+      return absl::InvalidArgumentError(absl::StrCat("channel ", ChannelName(channel), " from rank ", source,
+                                                     " is open already (from rank ", lane.source, ")"));
     }
   }
   Lane& lane = lanes_.emplace_back(Lane{channel, source, max_bytes, {}, {}});
@@ -137,8 +139,8 @@ absl::Status MpiEndpoint::Send(Channel channel, int destination, std::shared_ptr
   }
   const absl::Span<const uint8_t> message = buffer->message();
   PendingSend send{std::move(buffer), MPI_REQUEST_NULL, channel, destination, MonotonicUs()};
-  RETURN_IF_ERROR(MpiStatus(MPI_Isend(message.data(), AsCount(message.size()), MPI_BYTE, destination, static_cast<int>(channel),
-                                      MPI_COMM_WORLD, &send.request),
+  RETURN_IF_ERROR(MpiStatus(MPI_Isend(message.data(), AsCount(message.size()), MPI_BYTE, destination,
+                                      static_cast<int>(channel), MPI_COMM_WORLD, &send.request),
                             absl::StrCat("sending on channel ", ChannelName(channel), " to rank ", destination)));
   sends_.push_back(std::move(send));
   return absl::OkStatus();
@@ -157,14 +159,15 @@ absl::StatusOr<std::optional<ReceivedFrame>> MpiEndpoint::Poll() {
 absl::Status MpiEndpoint::TestAll() {
   requests_.clear();
   for (const PendingSend& send : sends_) requests_.push_back(send.request);
-  for (const Lane& lane : lanes_) requests_.push_back(lane.posted.empty() ? MPI_REQUEST_NULL : lane.posted.front().request);
+  for (const Lane& lane : lanes_)
+    requests_.push_back(lane.posted.empty() ? MPI_REQUEST_NULL : lane.posted.front().request);
   if (requests_.empty()) return absl::OkStatus();
   indices_.resize(requests_.size());
   statuses_.resize(requests_.size());
   int count = 0;
   int code = MPI_SUCCESS;
-  // Open MPI looks at the requests first and makes progress after: what that progress completes, only the next call reports. Without
-  // the second one a frame would wait for a whole sleep of the caller.
+  // Open MPI looks at the requests first and makes progress after: what that progress completes, only the next call
+  // reports. Without the second one a frame would wait for a whole sleep of the caller.
   for (int attempt = 0; attempt < 2 && count == 0 && code == MPI_SUCCESS; ++attempt) {
     code = MPI_Testsome(AsCount(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
   }
@@ -191,14 +194,16 @@ absl::Status MpiEndpoint::FinishSend(PendingSend* send, int code) {
   counters_.last_send_us = static_cast<uint64_t>(MonotonicUs() - send->begin_us);
   counters_.send_us += counters_.last_send_us;
   send->buffer = nullptr;
-  return MpiStatus(code, absl::StrCat("sending on channel ", ChannelName(send->channel), " to rank ", send->destination));
+  return MpiStatus(code,
+                   absl::StrCat("sending on channel ", ChannelName(send->channel), " to rank ", send->destination));
 }
 
 absl::Status MpiEndpoint::FinishReceive(Lane* lane, const MPI_Status& status, int code) {
   std::shared_ptr<ReceiveSlot> slot = std::move(lane->posted.front().slot);
   lane->posted.pop_front();
   lane->unposted.push_back(slot);
-  const std::string what = absl::StrCat("frame on channel ", ChannelName(lane->channel), " from rank ", status.MPI_SOURCE);
+  const std::string what =
+      absl::StrCat("frame on channel ", ChannelName(lane->channel), " from rank ", status.MPI_SOURCE);
   int error_class = MPI_SUCCESS;
   MPI_Error_class(code, &error_class);
   if (error_class != MPI_SUCCESS && error_class != MPI_ERR_TRUNCATE) return MpiStatus(code, what);
@@ -224,8 +229,11 @@ void MpiEndpoint::CancelReceives() {
   for (Lane& lane : lanes_) {
     for (PostedReceive& receive : lane.posted) {
       int done = 0;
-      while (MPI_Test(&receive.request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0 && MonotonicUs() < deadline_us) ladder.Wait();
-      // A receive in the middle of a message cannot be cancelled: MPI may still write there, so the memory is never freed.
+      while (MPI_Test(&receive.request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0 &&
+             MonotonicUs() < deadline_us)
+        ladder.Wait();
+      // A receive in the middle of a message cannot be cancelled: MPI may still write there, so the memory is never
+      // freed.
       if (done == 0) new std::shared_ptr<ReceiveSlot>(std::move(receive.slot));
     }
   }

@@ -14,27 +14,29 @@
 
 namespace stagecoach {
 
-// Whether this process was started by a launcher as part of a world: OMPI_COMM_WORLD_SIZE, PMIX_RANK or PMI_RANK is set. Does not
-// touch MPI.
+// Whether this process was started by a launcher as part of a world: OMPI_COMM_WORLD_SIZE, PMIX_RANK or PMI_RANK is
+// set. Does not touch MPI.
 bool StartedInMpiWorld();
 
 class MpiWorld {
  public:
-  // MPI_Init_thread, at most once in a process. A process that fails before this must exit with a non-zero code, or its job hangs.
+  // MPI_Init_thread, at most once in a process. A process that fails before this must exit with a non-zero code, or its
+  // job hangs.
   static absl::StatusOr<std::unique_ptr<MpiWorld>> Init(int* argc, char*** argv);
   ~MpiWorld();  // MPI_Finalize; Abort(1) after a gather that ran out of time, which MPI_Finalize would wait for
 
   int rank() const;
   int size() const;
 
-  // Every rank's bytes (at most 64 KiB each) by rank, gathered with non-blocking collectives; kDeadlineExceeded names how long it waited.
-  // After an error of it the job can only be aborted.
+  // Every rank's bytes (at most 64 KiB each) by rank, gathered with non-blocking collectives; kDeadlineExceeded names
+  // how long it waited. After an error of it the job can only be aborted.
   absl::StatusOr<std::vector<std::string>> AllGather(const std::string& mine, absl::Duration deadline);
 
-  // One at a time; the world must outlive it. Poll says kInvalidArgument for a frame longer than its receive (which stays open), and
-  // kUnavailable for what MPI reports beyond that, with MPI's own text. When it goes, sends under way get a second to complete.
-  // Only short frames are cut safely: above its eager limit Open MPI 4.1 copies the sender's whole length into a receive, however short
-  // that is. So both sides compute a channel's largest frame from the same limits, and the encoders never write a longer one.
+  // One at a time; the world must outlive it. Poll says kInvalidArgument for a frame longer than its receive (which
+  // stays open), and kUnavailable for what MPI reports beyond that, with MPI's own text. When it goes, sends under way
+  // get a second to complete. Only short frames are cut safely: above its eager limit Open MPI 4.1 copies the sender's
+  // whole length into a receive, however short that is. So both sides compute a channel's largest frame from the same
+  // limits, and the encoders never write a longer one.
   std::unique_ptr<Endpoint> MakeEndpoint();
 
   // Ends the whole job: MPI_Abort with an exit code of 1 to 125. Does not return.

@@ -37,9 +37,9 @@ absl::StatusOr<bool> Await(MPI_Request* request, int64_t deadline_us, absl::stri
 
 absl::StatusOr<bool> RunGather(Gather* gather, int64_t deadline_us) {
   gather->length = static_cast<int>(gather->mine.size());
-  RETURN_IF_ERROR(MpiStatus(MPI_Iallgather(&gather->length, 1, MPI_INT, gather->lengths.data(), 1, MPI_INT, MPI_COMM_WORLD,
-                                           &gather->request),
-                            "gathering lengths"));
+  RETURN_IF_ERROR(MpiStatus(
+      MPI_Iallgather(&gather->length, 1, MPI_INT, gather->lengths.data(), 1, MPI_INT, MPI_COMM_WORLD, &gather->request),
+      "gathering lengths"));
   ASSIGN_OR_RETURN(const bool lengths_done, Await(&gather->request, deadline_us, "gathering lengths"));
   if (!lengths_done) return false;
   int total = 0;
@@ -53,9 +53,10 @@ absl::StatusOr<bool> RunGather(Gather* gather, int64_t deadline_us) {
     total += length;
   }
   gather->all.resize(static_cast<size_t>(total));
-  RETURN_IF_ERROR(MpiStatus(MPI_Iallgatherv(gather->mine.data(), gather->length, MPI_BYTE, gather->all.data(), gather->lengths.data(),
-                                            gather->offsets.data(), MPI_BYTE, MPI_COMM_WORLD, &gather->request),
-                            "gathering"));
+  RETURN_IF_ERROR(MpiStatus(
+      MPI_Iallgatherv(gather->mine.data(), gather->length, MPI_BYTE, gather->all.data(), gather->lengths.data(),
+                      gather->offsets.data(), MPI_BYTE, MPI_COMM_WORLD, &gather->request),
+      "gathering"));
   return Await(&gather->request, deadline_us, "gathering");
 }
 
@@ -99,8 +100,9 @@ absl::StatusOr<std::unique_ptr<MpiWorld>> MpiWorld::Init(int* argc, char*** argv
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   if (provided < MPI_THREAD_FUNNELED) {
-    return absl::FailedPreconditionError(absl::StrCat("MPI provides thread level ", provided, ", expected at least MPI_THREAD_FUNNELED (",
-                                                      MPI_THREAD_FUNNELED, "): use an MPI built with threads"));
+    return absl::FailedPreconditionError(absl::StrCat("MPI provides thread level ", provided,
+                                                      ", expected at least MPI_THREAD_FUNNELED (", MPI_THREAD_FUNNELED,
+                                                      "): use an MPI built with threads"));
   }
   RETURN_IF_ERROR(MpiStatus(MPI_Comm_rank(MPI_COMM_WORLD, &world->state_->rank), "MPI_Comm_rank"));
   RETURN_IF_ERROR(MpiStatus(MPI_Comm_size(MPI_COMM_WORLD, &world->state_->size), "MPI_Comm_size"));
@@ -123,8 +125,8 @@ int MpiWorld::size() const { return state_->size; }
 absl::StatusOr<std::vector<std::string>> MpiWorld::AllGather(const std::string& mine, absl::Duration deadline) {
   state_->thread.Check();
   if (mine.size() > kMaxGatherBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank(), " brings ", mine.size(), " bytes to a gather, expected at most ", kMaxGatherBytes));
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank(), " brings ", mine.size(),
+                                                   " bytes to a gather, expected at most ", kMaxGatherBytes));
   }
   auto gather = std::make_unique<Gather>();
   gather->mine = mine;
@@ -135,7 +137,8 @@ absl::StatusOr<std::vector<std::string>> MpiWorld::AllGather(const std::string& 
     state_->gather_failed = true;
     Gather* const leaked [[maybe_unused]] = gather.release();
     if (!done.ok()) return done.status();
-    return absl::DeadlineExceededError(absl::StrCat("not all of the ", size(), " ranks came together within ", absl::FormatDuration(deadline),
+    return absl::DeadlineExceededError(absl::StrCat("not all of the ", size(), " ranks came together within ",
+                                                    absl::FormatDuration(deadline),
                                                     ": one of them did not start, or is stopped"));
   }
   std::vector<std::string> all;

@@ -46,7 +46,9 @@ struct Pair {
   explicit Pair(int depth, FaultHook hook = nullptr) : world(2, std::move(hook)) {
     EXPECT_TRUE(receiver->OpenReceive(Channel::kStep, 0, 100, depth).ok());
   }
-  void Send(std::vector<uint8_t> bytes) { EXPECT_TRUE(sender->Send(Channel::kStep, 1, MakeFrame(std::move(bytes))).ok()); }
+  void Send(std::vector<uint8_t> bytes) {
+    EXPECT_TRUE(sender->Send(Channel::kStep, 1, MakeFrame(std::move(bytes))).ok());
+  }
   LoopbackWorld world;
   std::unique_ptr<Endpoint> sender = world.Connect(0);
   std::unique_ptr<Endpoint> receiver = world.Connect(1);
@@ -209,7 +211,8 @@ TEST(LoopbackFault, ATruncatedFrameKeepsItsBeginning) {
 TEST(LoopbackFault, TheHookSeesEachFrameOfAPairAndChannelCounted) {
   std::vector<std::string> seen;
   LoopbackWorld world(2, [&](Channel channel, int source, int destination, uint64_t index) {
-    seen.push_back(std::string(ChannelName(channel)) + std::to_string(source) + std::to_string(destination) + std::to_string(index));
+    seen.push_back(std::string(ChannelName(channel)) + std::to_string(source) + std::to_string(destination) +
+                   std::to_string(index));
     return Fault{};
   });
   auto zero = world.Connect(0), one = world.Connect(1);

@@ -32,7 +32,8 @@ TEST(Crc32c, EqualsTheBitwiseDefinitionAtEveryLengthAndAlignment) {
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   for (size_t begin = 0; begin < 9; ++begin) {
     for (size_t end = begin; end < bytes.size(); end += 1 + begin) {
-      const std::vector<uint8_t> part(bytes.begin() + static_cast<std::ptrdiff_t>(begin), bytes.begin() + static_cast<std::ptrdiff_t>(end));
+      const std::vector<uint8_t> part(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
+                                      bytes.begin() + static_cast<std::ptrdiff_t>(end));
       ASSERT_EQ(Crc32c(absl::MakeSpan(bytes).subspan(begin, end - begin)), BitwiseCrc32c(part));
     }
   }
@@ -52,7 +53,9 @@ TEST(HiddenCodec, F32IsExact) {
   std::vector<float> back(values.size());
   EncodeHidden(WireType::kF32, values.data(), values.size(), bytes.data());
   DecodeHidden(WireType::kF32, bytes.data(), values.size(), back.data());
-  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(values[i]));
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(values[i]));
+  }
 }
 
 TEST(HiddenCodec, Bf16RoundsToTheNearestAndTiesToEven) {

@@ -56,7 +56,8 @@ TEST(HostileFrame, CutAnywhereIsRefused) {
   for (const bool has_hidden : {false, true}) {
     const std::vector<uint8_t> good = EncodedStep(limits, SampleBatch(), has_hidden);
     for (size_t length = 0; length < good.size(); ++length) {
-      EXPECT_EQ(Decoded(limits, {good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)}), 0) << "cut to " << length;
+      EXPECT_EQ(Decoded(limits, {good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)}), 0)
+          << "cut to " << length;
     }
   }
 }
@@ -77,8 +78,8 @@ void PutVarint(uint64_t value, std::vector<uint8_t>* out) {
 
 TEST(HostileFrame, WithHostileLengthsIsRefused) {
   const FrameLimits limits = SmallLimits();
-  for (const uint64_t length : {uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{0x7fffffff}, uint64_t{0x80000000}, uint64_t{0xffffffff},
-                                ~uint64_t{0} >> 1, ~uint64_t{0}}) {
+  for (const uint64_t length : {uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{0x7fffffff}, uint64_t{0x80000000},
+                                uint64_t{0xffffffff}, ~uint64_t{0} >> 1, ~uint64_t{0}}) {
     std::vector<uint8_t> header_length = {0x0d, 0, 0, 0, 0, 0x12};
     PutVarint(length, &header_length);
     EXPECT_EQ(Decoded(limits, header_length), 0);
@@ -125,8 +126,12 @@ TEST(HostileFrame, WithAHeaderThatIsNotOneIsRefused) {
     std::vector<uint8_t> header(random() % 200);
     for (uint8_t& byte : header) byte = static_cast<uint8_t>(random());
     const uint32_t crc = Crc32c(header);
-    std::vector<uint8_t> bytes = {0x0d, static_cast<uint8_t>(crc), static_cast<uint8_t>(crc >> 8), static_cast<uint8_t>(crc >> 16),
-                                  static_cast<uint8_t>(crc >> 24), 0x12};
+    std::vector<uint8_t> bytes = {0x0d,
+                                  static_cast<uint8_t>(crc),
+                                  static_cast<uint8_t>(crc >> 8),
+                                  static_cast<uint8_t>(crc >> 16),
+                                  static_cast<uint8_t>(crc >> 24),
+                                  0x12};
     PutVarint(header.size(), &bytes);
     bytes.insert(bytes.end(), header.begin(), header.end());
     EXPECT_EQ(Decoded(limits, bytes), 0);

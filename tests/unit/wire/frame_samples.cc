@@ -96,12 +96,14 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
   Draw draw(random);
   MicroBatch batch;
   batch.number = draw.Word() >> draw.Between(0, 63);
-  for (int64_t i = draw.Between(0, limits.MaxFrees()); i > 0; --i) batch.free.push_back(draw.Word() << 8 | static_cast<uint64_t>(i));
+  for (int64_t i = draw.Between(0, limits.MaxFrees()); i > 0; --i)
+    batch.free.push_back(draw.Word() << 8 | static_cast<uint64_t>(i));
   for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
     const int64_t most = limits.max_open_tokens / limits.max_slices;
     const int64_t prompt = draw.Between(1, most);
     batch.open.push_back({draw.Word() << 8 | static_cast<uint64_t>(i), draw.List(prompt, 0, limits.vocab - 1),
-                          draw.List(draw.Between(0, most - prompt), 0, limits.vocab - 1), RandomSampling(limits, &draw)});
+                          draw.List(draw.Between(0, most - prompt), 0, limits.vocab - 1),
+                          RandomSampling(limits, &draw)});
   }
   for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
     SequenceSlice slice;
@@ -109,7 +111,8 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
     slice.count = static_cast<int32_t>(draw.Between(1, limits.max_rows / limits.max_slices));
     slice.start = static_cast<int32_t>(draw.Between(0, limits.context - slice.count));
     slice.tokens = draw.List(slice.count, 0, limits.vocab - 1);
-    slice.new_blocks = draw.List(limits.BlocksFor(slice.start + slice.count) - limits.BlocksFor(slice.start), 0, limits.blocks - 1);
+    slice.new_blocks =
+        draw.List(limits.BlocksFor(slice.start + slice.count) - limits.BlocksFor(slice.start), 0, limits.blocks - 1);
     slice.sample = draw.Coin();
     if (draw.Coin()) slice.targets = draw.List(slice.count, kNoToken, limits.vocab - 1);
     batch.slices.push_back(slice);

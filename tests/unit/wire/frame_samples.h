@@ -12,10 +12,12 @@
 
 namespace stagecoach {
 
-// A small job: 3 stages, hidden width 5, 100 tokens of vocabulary, context 64, 16 blocks of 8 tokens, 32 rows, 4 slices.
+// A small job: 3 stages, hidden width 5, 100 tokens of vocabulary, context 64, 16 blocks of 8 tokens, 32 rows, 4
+// slices.
 FrameLimits SmallLimits();
 
-// A valid batch of two slices with an open, a free, blocks, targets and token ids; three rows start at position 6 of sequence 1.
+// A valid batch of two slices with an open, a free, blocks, targets and token ids; three rows start at position 6 of
+// sequence 1.
 MicroBatch SampleBatch();
 // A valid batch within `limits`, drawn at random.
 MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random);

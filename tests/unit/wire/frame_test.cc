@@ -49,7 +49,8 @@ TEST(Frame, IsAMessageThatAnyProtobufLibraryReads) {
     ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
     pb::Frame parsed;
     ASSERT_TRUE(parsed.ParseFromArray(buffer.message().data(), static_cast<int>(buffer.message().size())));
-    EXPECT_EQ(parsed.header_crc32c(), Crc32c({reinterpret_cast<const uint8_t*>(parsed.header().data()), parsed.header().size()}));
+    EXPECT_EQ(parsed.header_crc32c(),
+              Crc32c({reinterpret_cast<const uint8_t*>(parsed.header().data()), parsed.header().size()}));
     pb::FrameHeader header;
     ASSERT_TRUE(header.ParseFromString(parsed.header()));
     EXPECT_EQ(header.sequence_number(), frame.batch.number);

@@ -13,7 +13,8 @@
 namespace stagecoach {
 namespace {
 
-// A chunk of three tokens of sequence 1 at positions 6 to 8, from stage 0 to stage 1: hidden states of width 4, blocks of 8 tokens.
+// A chunk of three tokens of sequence 1 at positions 6 to 8, from stage 0 to stage 1: hidden states of width 4, blocks
+// of 8 tokens.
 std::string DrawnFrame() {
   FrameLimits limits = SmallLimits();
   limits.hidden = 4;
@@ -38,7 +39,8 @@ std::string DrawnFrame() {
   return std::string(buffer.message().begin(), buffer.message().end());
 }
 
-// The bytes of the lines "<offset, 4 hex digits>  <hex bytes>  | <meaning>" of the README, each of which must start where the last ended.
+// The bytes of the lines "<offset, 4 hex digits>  <hex bytes>  | <meaning>" of the README, each of which must start
+// where the last ended.
 std::string BytesOfReadme() {
   std::ifstream file(std::string(STAGECOACH_SOURCE_DIR) + "/proto/README.md");
   EXPECT_TRUE(file.good());
