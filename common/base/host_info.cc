@@ -62,8 +62,8 @@ bool FindGroupPath(const std::string& root, absl::string_view controller, std::s
   return false;
 }
 
-// Where a hierarchy is mounted, and which of its groups the mount shows as its root. Lines of mountinfo: "id parent device root
-// mount-point options.. - type source super-options".
+// Where a hierarchy is mounted, and which of its groups the mount shows as its root. Lines of mountinfo: "id parent
+// device root mount-point options.. - type source super-options".
 bool FindMount(const std::string& root, absl::string_view controller, std::string* point, std::string* shown) {
   std::ifstream in(root + "/proc/self/mountinfo");
   std::string line;
@@ -73,8 +73,8 @@ bool FindMount(const std::string& root, absl::string_view controller, std::strin
     if (words.size() < 6 || words.end() - dash < 4) continue;
     const std::vector<std::string> options = absl::StrSplit(dash[3], ',');
     const bool found = controller.empty() ? dash[1] == "cgroup2"
-                                          : dash[1] == "cgroup" && std::find(options.begin(), options.end(), controller) !=
-                                                                       options.end();
+                                          : dash[1] == "cgroup" &&
+                                                std::find(options.begin(), options.end(), controller) != options.end();
     if (!found) continue;
     *shown = words[3];
     *point = words[4];

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_BASE_HOST_INFO_H_
 #define STAGECOACH_COMMON_BASE_HOST_INFO_H_
 
-// What this process may use of its host: CPUs and memory, with the limits of its control groups (versions 1 and 2) respected.
-// Read from the kernel at each call; anything unreadable counts as no limit. Thread-safe.
+// What this process may use of its host: CPUs and memory, with the limits of its control groups (versions 1 and 2)
+// respected. Read from the kernel at each call; anything unreadable counts as no limit. Thread-safe.
 
 #include <cstdint>
 #include <string>
@@ -13,12 +13,12 @@ namespace stagecoach {
 // The CPUs that the calling thread's affinity allows, ascending. Never empty.
 std::vector<int> AllowedCpus();
 
-// How many threads can compute at once: the number of allowed CPUs, or less where a control group's CPU quota is smaller
-// (rounded down, at least 1).
+// How many threads can compute at once: the number of allowed CPUs, or less where a control group's CPU quota is
+// smaller (rounded down, at least 1).
 int AllowedCores();
 
-// Memory that can be taken without swapping: the kernel's MemAvailable, or less where a control group's limit leaves less. File
-// pages of the group count as available, for the kernel gives them back under pressure.
+// Memory that can be taken without swapping: the kernel's MemAvailable, or less where a control group's limit leaves
+// less. File pages of the group count as available, for the kernel gives them back under pressure.
 uint64_t AvailableMemoryBytes();
 
 // Resident memory of this process.

@@ -54,7 +54,8 @@ bool CanSpin(int threads, const std::vector<int>& cpus) {
 
 }  // namespace
 
-Gang::Gang(int threads, std::vector<int> cpus) : threads_(threads), cpus_(std::move(cpus)), spin_(CanSpin(threads, cpus_)) {
+Gang::Gang(int threads, std::vector<int> cpus)
+    : threads_(threads), cpus_(std::move(cpus)), spin_(CanSpin(threads, cpus_)) {
   CHECK_GE(threads, 1);
   workers_.reserve(threads - 1);
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { WorkerMain(thread); });

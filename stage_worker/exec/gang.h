@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_EXEC_GANG_H_
 #define STAGECOACH_STAGE_WORKER_EXEC_GANG_H_
 
-// A fixed set of threads that run one function together, with a barrier inside it. One thread: straight code. Their number never
-// changes a result, only who computes which part.
+// A fixed set of threads that run one function together, with a barrier inside it. One thread: straight code. Their
+// number never changes a result, only who computes which part.
 
 #include <atomic>
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace stagecoach {
 
 class Gang {
  public:
-  // `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or the CPUs to bind to (thread i to
-  // cpus[i % size]; thread 0 binds at its first Run).
+  // `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or the CPUs to bind to
+  // (thread i to cpus[i % size]; thread 0 binds at its first Run).
   Gang(int threads, std::vector<int> cpus);
   ~Gang();
   Gang(const Gang&) = delete;
@@ -29,7 +29,9 @@ class Gang {
   void Barrier();
 
   // The part [begin, end) of `count` items that thread `thread` of `threads` works on: contiguous, even.
-  struct Part { int64_t begin, end; };
+  struct Part {
+    int64_t begin, end;
+  };
   static Part Share(int64_t count, int thread, int threads);
 
  private:

@@ -51,8 +51,8 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   }
 }
 
-// Scores to weights for one column, and the merge of the granule's maximum and sum. What lies beyond the limit becomes -inf first:
-// those places may hold anything.
+// Scores to weights for one column, and the merge of the granule's maximum and sum. What lies beyond the limit becomes
+// -inf first: those places may hold anything.
 MergeFactors Softmax(float* p, int limit, float* max, float* sum) {
   const int end = (limit + kTilePositions - 1) / kTilePositions * kTilePositions;
   for (int j = limit; j < end; ++j) p[j] = -__builtin_inff();
@@ -74,13 +74,14 @@ MergeFactors Softmax(float* p, int limit, float* max, float* sum) {
   return MergeGranule(granule_max, TreeSum(sums), max, sum);
 }
 
-// Adds the positions [begin, end) to D vectors of dimensions of C columns. part: how many dimensions the only vector has, 0 for all.
+// Adds the positions [begin, end) to D vectors of dimensions of C columns. part: how many dimensions the only vector
+// has, 0 for all.
 template <KvType kType, int C, int D, bool kPart>
 inline void AddValues(const AttentionSpan& span, const float* const* p, int begin, int end, int64_t d, int part,
                       __m256 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const uint8_t* row =
-        span.v_tiles[j / kTilePositions] + (j % kTilePositions * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+    const uint8_t* row = span.v_tiles[j / kTilePositions] +
+                         (j % kTilePositions * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
     __m256 v[D];
     for (int i = 0; i < D; ++i) {
       v[i] = kPart ? LoadPart<kType>(row, part) : Load8<kType>(row + i * kLanes * kBytes<kType>);
@@ -94,13 +95,15 @@ inline void AddValues(const AttentionSpan& span, const float* const* p, int begi
 
 // Merges a vector of a granule's weighted values into the state.
 inline __m256 Merge(__m256 old, __m256 granule, MergeFactors factors) {
-  return _mm256_fmadd_ps(old, _mm256_set1_ps(factors.old_factor), _mm256_mul_ps(granule, _mm256_set1_ps(factors.new_factor)));
+  return _mm256_fmadd_ps(old, _mm256_set1_ps(factors.old_factor),
+                         _mm256_mul_ps(granule, _mm256_set1_ps(factors.new_factor)));
 }
 
-// The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share the loads;
-// the others follow column by column, so that no column multiplies what it does not see.
+// The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
+// the loads; the others follow column by column, so that no column multiplies what it does not see.
 template <KvType kType, int C, int D, bool kPart>
-void Values(const AttendTile& tile, const float (*p)[kAttentionGranule], const MergeFactors* factors, int64_t d, int part) {
+void Values(const AttendTile& tile, const float (*p)[kAttentionGranule], const MergeFactors* factors, int64_t d,
+            int part) {
   const AttentionSpan& span = *tile.span;
   int common = tile.limits[0];
   const float* weights[C];

@@ -53,8 +53,8 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   }
 }
 
-// Scores to weights for one column, and the merge of the granule's maximum and sum. What lies beyond the limit becomes -inf first:
-// those lanes may hold anything.
+// Scores to weights for one column, and the merge of the granule's maximum and sum. What lies beyond the limit becomes
+// -inf first: those lanes may hold anything.
 MergeFactors Softmax(float* p, int limit, float* max, float* sum) {
   const int tiles = (limit + kLanes - 1) / kLanes;
   const __mmask16 last_lanes = static_cast<__mmask16>(0xffffu >> (tiles * kLanes - limit));
@@ -80,7 +80,8 @@ template <KvType kType, int C, int D, bool kMasked>
 inline void AddValues(const AttentionSpan& span, const float* const* p, int begin, int end, int64_t d, __mmask16 mask,
                       __m512 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const uint8_t* row = span.v_tiles[j / kLanes] + (j % kLanes * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+    const uint8_t* row =
+        span.v_tiles[j / kLanes] + (j % kLanes * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
     __m512 v[D];
     for (int i = 0; i < D; ++i) {
       v[i] = kMasked ? LoadMasked<kType>(mask, row) : LoadFull<kType>(row + i * kLanes * kBytes<kType>);
@@ -92,8 +93,8 @@ inline void AddValues(const AttentionSpan& span, const float* const* p, int begi
   }
 }
 
-// The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share the loads;
-// the others follow column by column, so that no column multiplies what it does not see.
+// The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
+// the loads; the others follow column by column, so that no column multiplies what it does not see.
 template <KvType kType, int C, int D, bool kMasked>
 void Values(const AttendTile& tile, const float (*p)[kAttentionGranule], const MergeFactors* factors, int64_t d,
             __mmask16 mask) {
@@ -146,8 +147,8 @@ void Tile(const AttendTile& tile) {
 
 template <KvType kType>
 constexpr AttendTiles kTiles = {8,
-                                {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>, Tile<kType, 5>,
-                                 Tile<kType, 6>, Tile<kType, 7>, Tile<kType, 8>}};
+                                {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>,
+                                 Tile<kType, 5>, Tile<kType, 6>, Tile<kType, 7>, Tile<kType, 8>}};
 
 }  // namespace
 

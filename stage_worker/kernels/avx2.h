@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_AVX2_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_AVX2_H_
 
-// What the *_avx2.cc units share; included by nothing else. The small functions are static: each unit keeps its own copy.
+// What the *_avx2.cc units share; included by nothing else. The small functions are static: each unit keeps its own
+// copy.
 
 #include <immintrin.h>
 
@@ -16,8 +17,12 @@ void MatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, fl
 void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                 AttentionState state);
 
-[[maybe_unused]] static inline __m128i Load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
-[[maybe_unused]] static inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+[[maybe_unused]] static inline __m128i Load128(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+[[maybe_unused]] static inline __m256i Load256(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
 [[maybe_unused]] static inline __m256 LoadFloats(const uint8_t* p) { return _mm256_castsi256_ps(Load256(p)); }
 
 // The largest of 8 lanes; for numbers the order does not matter.

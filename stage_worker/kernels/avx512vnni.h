@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_
 
-// What the *_avx512vnni.cc units share; included by nothing else. The small functions are static: each unit keeps its own copy.
+// What the *_avx512vnni.cc units share; included by nothing else. The small functions are static: each unit keeps its
+// own copy.
 
 // g++ 12 finds the deliberately undefined registers of its own header uninitialised.
 #pragma GCC diagnostic push
@@ -20,7 +21,9 @@ void MatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int colum
 void AttendAvx512Vnni(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                       AttentionState state);
 
-[[maybe_unused]] static inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+[[maybe_unused]] static inline __m256i Load256(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
 
 // Four bytes, in every lane.
 [[maybe_unused]] static inline __m512i Broadcast4(const int8_t* p) {

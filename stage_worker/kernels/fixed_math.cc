@@ -1,5 +1,6 @@
-// exp, log, sin, cos and pow from exactly rounded operations alone, so that every machine gives the same bits. FixedExp follows
-// Cephes (expf); the double functions follow fdlibm (e_log.c, e_exp.c, k_sin.c, k_cos.c; Sun Microsystems 1993).
+// exp, log, sin, cos and pow from exactly rounded operations alone, so that every machine gives the same bits. FixedExp
+// follows Cephes (expf); the double functions follow fdlibm (e_log.c, e_exp.c, k_sin.c, k_cos.c; Sun Microsystems
+// 1993).
 
 #include <bit>
 #include <cmath>
@@ -18,8 +19,8 @@ constexpr double kLn2Low = 1.90821492927058770002e-10;
 // Adding and subtracting 1.5 * 2^52 rounds to the nearest integer, ties to even.
 constexpr double kRoundDouble = 6755399441055744.0;
 
-// Natural logarithm of a positive, finite, normal x. x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2); with s = f / (2 + f),
-// log(1 + f) = 2 s + s R(s^2). Error below 1 ulp.
+// Natural logarithm of a positive, finite, normal x. x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2); with s = f / (2
+// + f), log(1 + f) = 2 s + s R(s^2). Error below 1 ulp.
 double LogDouble(double x) {
   constexpr double kLg1 = 6.666666666666735130e-01, kLg2 = 3.999999999940941908e-01, kLg3 = 2.857142874366239149e-01,
                    kLg4 = 2.222219843214978396e-01, kLg5 = 1.818357216161805012e-01, kLg6 = 1.531383769920937332e-01,
@@ -40,8 +41,9 @@ double LogDouble(double x) {
 
 // e^x for |x| < 700. x = k ln 2 + r; e^r by the rational approximation of fdlibm.
 double ExpDouble(double x) {
-  constexpr double kP1 = 1.66666666666666019037e-01, kP2 = -2.77777777770155933842e-03, kP3 = 6.61375632143793436117e-05,
-                   kP4 = -1.65339022054652515390e-06, kP5 = 4.13813679705723846039e-08;
+  constexpr double kP1 = 1.66666666666666019037e-01, kP2 = -2.77777777770155933842e-03,
+                   kP3 = 6.61375632143793436117e-05, kP4 = -1.65339022054652515390e-06,
+                   kP5 = 4.13813679705723846039e-08;
   const double k = (x * 1.44269504088896338700 + kRoundDouble) - kRoundDouble;
   const double high = std::fma(k, -kLn2High, x);
   const double low = k * kLn2Low;
@@ -54,16 +56,18 @@ double ExpDouble(double x) {
 
 // sin and cos of |r| <= pi/4.
 double SinKernel(double r) {
-  constexpr double kS1 = -1.66666666666666324348e-01, kS2 = 8.33333333332248946124e-03, kS3 = -1.98412698298579493134e-04,
-                   kS4 = 2.75573137070700676789e-06, kS5 = -2.50507602534068634195e-08, kS6 = 1.58969099521155010221e-10;
+  constexpr double kS1 = -1.66666666666666324348e-01, kS2 = 8.33333333332248946124e-03,
+                   kS3 = -1.98412698298579493134e-04, kS4 = 2.75573137070700676789e-06,
+                   kS5 = -2.50507602534068634195e-08, kS6 = 1.58969099521155010221e-10;
   const double z = r * r;
   const double tail = std::fma(z, std::fma(z, std::fma(z, std::fma(z, std::fma(z, kS6, kS5), kS4), kS3), kS2), kS1);
   return std::fma(z * r, tail, r);
 }
 
 double CosKernel(double r) {
-  constexpr double kC1 = 4.16666666666666019037e-02, kC2 = -1.38888888888741095749e-03, kC3 = 2.48015872894767294178e-05,
-                   kC4 = -2.75573143513906633035e-07, kC5 = 2.08757232129817482790e-09, kC6 = -1.13596475577881948265e-11;
+  constexpr double kC1 = 4.16666666666666019037e-02, kC2 = -1.38888888888741095749e-03,
+                   kC3 = 2.48015872894767294178e-05, kC4 = -2.75573143513906633035e-07,
+                   kC5 = 2.08757232129817482790e-09, kC6 = -1.13596475577881948265e-11;
   const double z = r * r;
   const double tail = std::fma(z, std::fma(z, std::fma(z, std::fma(z, std::fma(z, kC6, kC5), kC4), kC3), kC2), kC1);
   const double half = 0.5 * z;

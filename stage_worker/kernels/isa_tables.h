@@ -1,9 +1,10 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_ISA_TABLES_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_ISA_TABLES_H_
 
-// What the instruction-set units of this directory give to select.cc, and what they share. Everything shared is compiled once, for
-// the baseline: an inline function here would be compiled with each unit's flags and the linker would keep any one of
-// the copies, perhaps one that the machine cannot run. For the same reason the units call no inline library functions.
+// What the instruction-set units of this directory give to select.cc, and what they share. Everything shared is
+// compiled once, for the baseline: an inline function here would be compiled with each unit's flags and the linker
+// would keep any one of the copies, perhaps one that the machine cannot run. For the same reason the units call no
+// inline library functions.
 
 #include <cstdint>
 
@@ -22,14 +23,15 @@ void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_
 float TreeSum(const float lanes[16]);
 double TreeSum(const double lanes[16]);
 
-// The common ends of rms_norm and log_sum_exp: 1 / sqrt(mean + eps) from the lanes of the sum of squares, and log(sum) + max.
+// The common ends of rms_norm, 1 / sqrt(mean + eps) from the lanes of the sum of squares, and of log_sum_exp, log(sum) +
+// max.
 float RmsFactor(const double lanes[16], int64_t n, float eps);
 float LogOfLanes(const double lanes[16], float max);
 
 inline constexpr int kMaxTileColumns = 8;
 
-// One tile of a matrix product: `columns` activation rows (a parameter of the function) from `column` on, times one or more
-// panels that lie behind each other.
+// One tile of a matrix product: as many activation rows from `column` on as the function is made for, times one
+// or more panels that lie behind each other.
 struct MatmulTile {
   const uint8_t* panels;
   int64_t panel_bytes;
@@ -41,8 +43,8 @@ struct MatmulTile {
 };
 using MatmulTileFn = void (*)(const MatmulTile& tile);
 
-// The tiles of one weight type, by number of columns 1 .. max_columns (entry 0 is unused): `wide` takes panels_wide[columns] panels
-// at once, `single` one.
+// The tiles of one weight type, by number of columns 1 .. max_columns (entry 0 is unused): `wide` takes
+// panels_wide[columns] panels at once, `single` one.
 struct MatmulTiles {
   int max_columns;
   int panels_wide[kMaxTileColumns + 1];
@@ -72,8 +74,8 @@ struct AttendTiles {
 };
 
 // An attend by tiles: leaves out the columns that see nothing.
-void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits,
-                   int columns, AttentionState state);
+void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
+                   const int32_t* limits, int columns, AttentionState state);
 
 // The merge of a granule into a column's running state: sets *max and *sum, and gives the factors that acc takes
 // (acc = fma(acc, old_factor, granule_acc * new_factor)).

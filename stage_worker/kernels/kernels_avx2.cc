@@ -16,7 +16,8 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
   for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
     const float* in = x + b * kActivationGroup;
     __m256 largest = _mm256_setzero_ps();
-    for (int i = 0; i < 4; ++i) largest = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(in + i * kLanes), no_sign), largest);
+    for (int i = 0; i < 4; ++i)
+      largest = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(in + i * kLanes), no_sign), largest);
     const float quotient = ReduceMax(largest) / 127.0f;
     const float scale = quotient < FLT_MIN ? 0.0f : quotient;
     __m256i values[4];
@@ -29,7 +30,8 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
     // The packs work within 128 bits; the permutation puts the fours back in order.
     const __m256i low = _mm256_packs_epi32(values[0], values[1]);
     const __m256i high = _mm256_packs_epi32(values[2], values[3]);
-    const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m256i bytes =
+        _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * kActivationGroup), bytes);
     const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
@@ -51,7 +53,8 @@ void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* o
   }
   double lanes[kSumLanes];
   for (int part = 0; part < 4; ++part) _mm256_storeu_pd(lanes + 4 * part, sum[part]);
-  for (int lane = 0; i + lane < n; ++lane) lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+  for (int lane = 0; i + lane < n; ++lane)
+    lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
   const float factor = RmsFactor(lanes, n, eps);
   for (int64_t j = 0; j < n; ++j) out[j] = x[j] * factor * weight[j];
 }
@@ -135,7 +138,8 @@ void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane
       _mm_storeu_si128(reinterpret_cast<__m128i*>(column), ToKv8(type, _mm256_loadu_ps(k8)));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(row), ToKv8(type, _mm256_loadu_ps(v8)));
     }
-    for (int i = 0; i < count; ++i) std::memcpy(k_tile + ((d + i) * kTilePositions + lane) * size, column + i * size, size);
+    for (int i = 0; i < count; ++i)
+      std::memcpy(k_tile + ((d + i) * kTilePositions + lane) * size, column + i * size, size);
     std::memcpy(v_row + d * size, row, count * size);
   }
 }

@@ -42,7 +42,8 @@ void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* o
   double lanes[kLanes];
   _mm512_storeu_pd(lanes, low);
   _mm512_storeu_pd(lanes + 8, high);
-  for (int lane = 0; i + lane < n; ++lane) lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+  for (int lane = 0; i + lane < n; ++lane)
+    lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
   const float factor = RmsFactor(lanes, n, eps);
   for (int64_t j = 0; j < n; ++j) out[j] = x[j] * factor * weight[j];
 }
@@ -106,7 +107,8 @@ __m256i ToKv16(KvType type, __m512 x) {
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
   const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)), 16));
+  return _mm512_cvtepi32_epi16(
+      _mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)), 16));
 }
 
 void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile, uint8_t* v_tile) {

@@ -22,10 +22,12 @@ void PackF32(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
 
 // F16, BF16: [k / 2][lane][k % 2]
 void PackPairs(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
-  for (int64_t pair = 0; pair < cols / 2; ++pair) std::memcpy(panel + (pair * kPanelRows + lane) * 4, row + pair * 4, 4);
+  for (int64_t pair = 0; pair < cols / 2; ++pair)
+    std::memcpy(panel + (pair * kPanelRows + lane) * 4, row + pair * 4, 4);
 }
 
-// Q8_0: blocks of 16 scales, then [group of 4][lane][4], biased by 128 so that the dot instruction can take them as unsigned.
+// Q8_0: blocks of 16 scales, then [group of 4][lane][4], biased by 128 so that the dot instruction can take them as
+// unsigned.
 void PackQ8(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
   for (int64_t block = 0; block < cols / kQ8Block; ++block) {
     const uint8_t* in = row + block * kQ8FileBlockBytes;

@@ -10,8 +10,8 @@ constexpr int kQ8Block = 32;
 constexpr int64_t kQ8ScaleBytes = 2 * kPanelRows;
 constexpr int64_t kQ8BlockBytes = kPanelRows * (2 + kQ8Block);
 
-// One panel times C columns. The 8-bit product takes an unsigned and a signed factor: |w| and x with the sign of w. Its sums of two
-// reach at most 2 * 128 * 127 and fit in 16 bits (with the biased weights they would not).
+// One panel times C columns. The 8-bit product takes an unsigned and a signed factor: |w| and x with the sign of w. Its
+// sums of two reach at most 2 * 128 * 127 and fit in 16 bits (with the biased weights they would not).
 template <int C>
 void Q8Tile(const MatmulTile& tile) {
   const int64_t blocks = tile.cols / kQ8Block;
@@ -61,8 +61,8 @@ inline void SplitPair(const uint8_t* pair, __m256* even, __m256* odd) {
     *even = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
     *odd = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   } else {
-    const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3,
-                                           6, 7, 10, 11, 14, 15);
+    const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12,
+                                           13, 2, 3, 6, 7, 10, 11, 14, 15);
     const __m256i sorted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(both, order), 0xd8);
     *even = _mm256_cvtph_ps(_mm256_castsi256_si128(sorted));
     *odd = _mm256_cvtph_ps(_mm256_extracti128_si256(sorted, 1));
@@ -84,18 +84,22 @@ void FloatTile(const MatmulTile& tile) {
   for (int64_t k = 0; k + 1 < tile.cols; k += 2, panels += kPairBytes, x += 2) {
     for (int p = 0; p < P; ++p) {
       const uint8_t* panel = panels + p * tile.panel_bytes;
+      __m256 even[2], odd[2];
       for (int half = 0; half < 2; ++half) {
-        __m256 even, odd;
         if constexpr (kSingle) {
-          even = LoadFloats(panel + 32 * half);
-          odd = LoadFloats(panel + 64 + 32 * half);
+          even[half] = LoadFloats(panel + 32 * half);
+          odd[half] = LoadFloats(panel + 64 + 32 * half);
         } else {
-          SplitPair<kType>(panel + 32 * half, &even, &odd);
+          SplitPair<kType>(panel + 32 * half, &even[half], &odd[half]);
         }
-        for (int c = 0; c < C; ++c) {
-          acc[p][c][half] = _mm256_fmadd_ps(even, _mm256_set1_ps(x[c * stride]), acc[p][c][half]);
-          acc[p][c][half] = _mm256_fmadd_ps(odd, _mm256_set1_ps(x[c * stride + 1]), acc[p][c][half]);
-        }
+      }
+      for (int c = 0; c < C; ++c) {
+        const __m256 value = _mm256_set1_ps(x[c * stride]);
+        for (int half = 0; half < 2; ++half) acc[p][c][half] = _mm256_fmadd_ps(even[half], value, acc[p][c][half]);
+      }
+      for (int c = 0; c < C; ++c) {
+        const __m256 value = _mm256_set1_ps(x[c * stride + 1]);
+        for (int half = 0; half < 2; ++half) acc[p][c][half] = _mm256_fmadd_ps(odd[half], value, acc[p][c][half]);
       }
     }
   }
@@ -112,12 +116,12 @@ void FloatTile(const MatmulTile& tile) {
   }
 }
 
-// 16 registers: up to 8 accumulators, in more panels where there are few columns.
+// Up to 8 accumulators and what they need in 16 registers.
 template <TensorType kType>
 constexpr MatmulTiles FloatTiles() {
   return {4,
-          {0, 4, 2, 1, 1},
-          {nullptr, FloatTile<kType, 4, 1>, FloatTile<kType, 2, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>},
+          {0, 2, 2, 1, 1},
+          {nullptr, FloatTile<kType, 2, 1>, FloatTile<kType, 2, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>},
           {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
 }
 

@@ -75,8 +75,8 @@ void DecodeWeights(TensorType type, const uint8_t* panel, int64_t k, float* w) {
   }
 }
 
-void FloatTile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns, float* out,
-               int64_t out_stride) {
+void FloatTile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns,
+               float* out, int64_t out_stride) {
   float acc[kScalarColumns][kLanes] = {};
   for (int64_t k = 0; k < weights.cols; ++k) {
     float w[kLanes];
@@ -226,7 +226,8 @@ void Attend(const AttentionSpan& span, const float* q, int64_t q_stride, const i
             AttentionState state) {
   for (int c = 0; c < columns; ++c) {
     if (limits[c] <= 0) continue;
-    AttendColumn(span, q + c * q_stride, limits[c], state.max + c, state.sum + c, state.acc + static_cast<int64_t>(c) * span.head_dim);
+    AttendColumn(span, q + c * q_stride, limits[c], state.max + c, state.sum + c,
+                 state.acc + static_cast<int64_t>(c) * span.head_dim);
   }
 }
 

@@ -1,4 +1,5 @@
-// Which kernels this machine can run. __builtin_cpu_supports asks cpuid, and XGETBV for what the operating system saves.
+// Which kernels this machine can run. __builtin_cpu_supports asks cpuid, and XGETBV for what the operating system
+// saves.
 
 #include <string>
 
@@ -15,11 +16,14 @@ struct Isa {
   bool (*available)();
 };
 
-bool HasAvx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
 
 bool HasAvx512Vnni() {
   return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vnni");
 }
 
 // Ascending: the last one available is the best.
@@ -51,11 +55,11 @@ absl::StatusOr<const Kernels*> SelectKernels(absl::string_view name) {
   for (const Isa& isa : kIsas) {
     if (name != isa.kernels->isa) continue;
     if (isa.available()) return isa.kernels;
-    return absl::FailedPreconditionError(
-        absl::StrCat("this CPU has no ", name, "; it can run: ", AvailableIsas(), ". Use --isa auto, or one of these."));
+    return absl::FailedPreconditionError(absl::StrCat("this CPU has no ", name, "; it can run: ", AvailableIsas(),
+                                                      ". Use --isa auto, or one of these."));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown instruction set '", name, "', expected auto or one of: ", NamesOf(/*only_available=*/false)));
+  return absl::InvalidArgumentError(absl::StrCat("unknown instruction set '", name,
+                                                 "', expected auto or one of: ", NamesOf(/*only_available=*/false)));
 }
 
 std::string AvailableIsas() { return NamesOf(/*only_available=*/true); }

@@ -17,7 +17,10 @@ void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Act
   const int64_t panel_bytes = static_cast<int64_t>(PanelBytes(weights.type, weights.cols));
   const int column_tiles = (columns + tiles.max_columns - 1) / tiles.max_columns;
   int64_t group = weights.panels;
-  if (column_tiles > 1) group = std::max<int64_t>(4, kPanelGroupBytes / std::max<int64_t>(panel_bytes, 1) / 4 * 4);
+  if (column_tiles > 1) {
+    const int64_t wide = tiles.panels_wide[tiles.max_columns];
+    group = std::max<int64_t>(1, kPanelGroupBytes / (wide * std::max<int64_t>(panel_bytes, 1))) * wide;
+  }
   for (int64_t first = 0; first < weights.panels; first += group) {
     const int64_t last = std::min(weights.panels, first + group);
     for (int t = 0; t < column_tiles; ++t) {
@@ -40,8 +43,8 @@ void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Act
   }
 }
 
-void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits,
-                   int columns, AttentionState state) {
+void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
+                   const int32_t* limits, int columns, AttentionState state) {
   AttendTile tile = {.span = &span};
   int count = 0;
   for (int c = 0; c < columns; ++c) {

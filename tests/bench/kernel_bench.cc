@@ -1,5 +1,6 @@
-// Throughput of the matrix kernels and of attention, by instruction set. Prints VALID or INVALID for each instruction set against
-// the scalar kernels before any number; an invalid one ends the program. GOP/s counts a multiply-add as two.
+// Throughput of the matrix kernels and of attention, by instruction set. Prints VALID or INVALID for each instruction
+// set against the scalar kernels before any number; an invalid one ends the program. GOP/s counts a multiply-add as
+// two.
 
 #include <benchmark/benchmark.h>
 
@@ -39,8 +40,11 @@ struct Problem {
   Activations in;
 
   Problem(const Kernels& kernels, TensorType type)
-      : packed(kRows / kPanelRows * PanelBytes(type, kCols)), x(RandomFloats(2, kMaxColumns * kCols)), q(x.size()),
-        scales(x.size() / kActivationGroup), sums(scales.size()) {
+      : packed(kRows / kPanelRows * PanelBytes(type, kCols)),
+        x(RandomFloats(2, kMaxColumns * kCols)),
+        q(x.size()),
+        scales(x.size() / kActivationGroup),
+        sums(scales.size()) {
     const std::vector<float> values = RandomFloats(1, kRows * kCols);
     const size_t row_bytes = RowBytes(type, kCols);
     std::vector<uint8_t> file(kRows * row_bytes);
@@ -64,7 +68,8 @@ void Matmul(benchmark::State& state, const Kernels* kernels, TensorType type, in
     benchmark::ClobberMemory();
   }
   const double iterations = static_cast<double>(state.iterations());
-  state.counters["GOP/s"] = benchmark::Counter(2e-9 * kRows * kCols * columns * iterations, benchmark::Counter::kIsRate);
+  state.counters["GOP/s"] =
+      benchmark::Counter(2e-9 * kRows * kCols * columns * iterations, benchmark::Counter::kIsRate);
   state.counters["weights_GB/s"] =
       benchmark::Counter(1e-9 * static_cast<double>(problem.packed.size()) * iterations, benchmark::Counter::kIsRate);
 }
@@ -76,14 +81,13 @@ struct Cache {
   std::vector<const uint8_t*> k_tiles, v_tiles;
   AttentionSpan span;
 
-  Cache(const Kernels& kernels, KvType type)
-      : bytes(2 * kAttentionGranule * kHeadDim * KvTypeBytes(type)) {
+  Cache(const Kernels& kernels, KvType type) : bytes(2 * kAttentionGranule * kHeadDim * KvTypeBytes(type)) {
     const size_t tile_bytes = kTilePositions * kHeadDim * KvTypeBytes(type);
     const std::vector<float> values = RandomFloats(3, 2 * kAttentionGranule * kHeadDim);
     for (int j = 0; j < kAttentionGranule; ++j) {
       uint8_t* k_tile = bytes.data() + j / kTilePositions * 2 * tile_bytes;
-      kernels.store_kv(type, &values[2 * j * kHeadDim], &values[(2 * j + 1) * kHeadDim], kHeadDim, j % kTilePositions, k_tile,
-                       k_tile + tile_bytes);
+      kernels.store_kv(type, &values[2 * j * kHeadDim], &values[(2 * j + 1) * kHeadDim], kHeadDim, j % kTilePositions,
+                       k_tile, k_tile + tile_bytes);
       if (j % kTilePositions != 0) continue;
       k_tiles.push_back(k_tile);
       v_tiles.push_back(k_tile + tile_bytes);
@@ -104,8 +108,9 @@ void Attend(benchmark::State& state, const Kernels* kernels, KvType type, int co
   const Cache cache(*kernels, type);
   const std::vector<float> q = RandomFloats(4, columns * Cache::kHeadDim);
   for (auto _ : state) benchmark::DoNotOptimize(AttendOnce(*kernels, cache, q, columns));
-  state.counters["GOP/s"] = benchmark::Counter(
-      4e-9 * kAttentionGranule * Cache::kHeadDim * columns * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["GOP/s"] =
+      benchmark::Counter(4e-9 * kAttentionGranule * Cache::kHeadDim * columns * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate);
 }
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {

@@ -56,8 +56,8 @@ TEST_F(FakeHost, FindsTheGroupOfAContainerAtTheRootOfItsMount) {
   Write("/proc/self/mountinfo", "35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
   Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(100 * kMiB) + "\n");
   Write("/sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(90 * kMiB) + "\n");
-  Write("/sys/fs/cgroup/memory/memory.stat",
-        "cache 1\ntotal_inactive_file " + std::to_string(20 * kMiB) + "\ntotal_active_file " + std::to_string(5 * kMiB) + "\n");
+  Write("/sys/fs/cgroup/memory/memory.stat", "cache 1\ntotal_inactive_file " + std::to_string(20 * kMiB) +
+                                                 "\ntotal_active_file " + std::to_string(5 * kMiB) + "\n");
   EXPECT_EQ(CgroupAvailableMemoryBytes(root_), 35 * kMiB);
 }
 

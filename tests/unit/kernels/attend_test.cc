@@ -20,7 +20,11 @@ struct Granule {
   std::vector<const uint8_t*> k_tiles, v_tiles;
 
   Granule(const Kernels& kernels, KvType t, int h, int w, uint64_t seed, double range = 2.0)
-      : type(t), head_dim(h), written(w), k(RandomFloats(seed, h * w, range)), v(RandomFloats(seed + 1, h * w, range)),
+      : type(t),
+        head_dim(h),
+        written(w),
+        k(RandomFloats(seed, h * w, range)),
+        v(RandomFloats(seed + 1, h * w, range)),
         bytes(32 * TileBytes()) {
     std::memset(bytes.data(), 0xff, bytes.size());
     for (int tile = 0; tile * kTilePositions < written; ++tile) {
@@ -52,7 +56,8 @@ std::vector<int32_t> Limits(int pattern, int columns, int written) {
   std::vector<int32_t> limits(columns, written);
   for (int c = 0; c < columns; ++c) {
     if (pattern == 1) limits[c] = std::max(1, written - columns + 1 + c);
-    if (pattern == 2) limits[c] = static_cast<int32_t>(UniformAt(77, c * 1000 + written) * (written + 1)) * (c % 3 != 1);
+    if (pattern == 2)
+      limits[c] = static_cast<int32_t>(UniformAt(77, c * 1000 + written) * (written + 1)) * (c % 3 != 1);
   }
   return limits;
 }
@@ -77,8 +82,9 @@ TEST(Attend, GivesTheSameBitsWithEveryInstructionSet) {
           for (const Kernels* kernels : vector_kernels) {
             State found = before;
             kernels->attend(second.span(), q.data(), stride, limits.data(), columns, found.view());
-            ASSERT_EQ(Difference(expected, found), "") << kernels->isa << " " << KvTypeName(type) << " head_dim " << head_dim
-                                                       << " positions " << written << " columns " << columns;
+            ASSERT_EQ(Difference(expected, found), "")
+                << kernels->isa << " " << KvTypeName(type) << " head_dim " << head_dim << " positions " << written
+                << " columns " << columns;
           }
         }
       }
@@ -89,7 +95,8 @@ TEST(Attend, GivesTheSameBitsWithEveryInstructionSet) {
 TEST(Attend, GivesTheSameBitsWhenAWeightVanishes) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   const int head_dim = 64, columns = 6;
-  const Granule granule(Scalar(), KvType::kF32, head_dim, 200, 7, 30.0);  // scores hundreds apart: most weights are 0 or subnormal
+  const Granule granule(Scalar(), KvType::kF32, head_dim, 200, 7,
+                        30.0);  // scores hundreds apart: most weights are 0 or subnormal
   const std::vector<float> q = RandomFloats(8, columns * head_dim, 1.0);
   const std::vector<int32_t> limits = Limits(1, columns, 200);
   State expected(columns, head_dim);

@@ -69,7 +69,8 @@ TEST(Gang, BindsItsThreadsToTheGivenCpus) {
   std::thread([&] {  // so that this test's own thread stays free
     Gang gang(3, allowed);
     gang.Run([&](int thread) { seen[thread] = AllowedCpus(); });
-  }).join();
+  })
+      .join();
   for (size_t thread = 0; thread < seen.size(); ++thread) {
     EXPECT_EQ(seen[thread], std::vector<int>{allowed[thread % allowed.size()]}) << thread;
   }

@@ -49,8 +49,9 @@ inline std::vector<float> RandomMagnitudes(uint64_t seed, size_t count, double l
 inline std::string FirstDifference(const float* expected, const float* found, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (std::memcmp(expected + i, found + i, sizeof(float)) == 0) continue;
-    return "element " + std::to_string(i) + " expected " + std::to_string(expected[i]) + " found " + std::to_string(found[i]) +
-           ", a difference of " + std::to_string(static_cast<double>(expected[i]) - found[i]);
+    return "element " + std::to_string(i) + " expected " + std::to_string(expected[i]) + " found " +
+           std::to_string(found[i]) + ", a difference of " +
+           std::to_string(static_cast<double>(expected[i]) - found[i]);
   }
   return "";
 }
@@ -62,8 +63,8 @@ inline std::string FirstDifference(const std::vector<float>& expected, const std
 
 }  // namespace stagecoach
 
-#define VECTOR_KERNELS_OR_SKIP(name)                                  \
-  const std::vector<const Kernels*> name = VectorKernels();           \
+#define VECTOR_KERNELS_OR_SKIP(name)                        \
+  const std::vector<const Kernels*> name = VectorKernels(); \
   if (name.empty()) GTEST_SKIP() << "this CPU runs the scalar kernels alone"
 
 #endif  // STAGECOACH_TESTS_UNIT_KERNELS_KERNEL_INPUTS_H_

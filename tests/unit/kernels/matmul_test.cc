@@ -32,7 +32,8 @@ struct Matrix {
 
 Matrix MakeMatrix(TensorType type, int64_t rows, int64_t cols, const std::vector<float>& values) {
   std::vector<uint8_t> file(rows * RowBytes(type, cols));
-  for (int64_t r = 0; r < rows; ++r) QuantizeRow(type, values.data() + r * cols, cols, file.data() + r * RowBytes(type, cols));
+  for (int64_t r = 0; r < rows; ++r)
+    QuantizeRow(type, values.data() + r * cols, cols, file.data() + r * RowBytes(type, cols));
   return Matrix(type, rows, cols, std::move(file));
 }
 
@@ -70,7 +71,8 @@ struct Inputs {
     }
   }
   Activations From(int64_t row) const {
-    return {x.data() + row * cols, cols, q.data() + row * cols, scales.data() + row * (cols / 32), sums.data() + row * (cols / 32)};
+    return {x.data() + row * cols, cols, q.data() + row * cols, scales.data() + row * (cols / 32),
+            sums.data() + row * (cols / 32)};
   }
 };
 
@@ -93,8 +95,8 @@ TEST(Matmul, GivesTheSameBitsWithEveryInstructionSet) {
           const std::vector<float> expected = Multiply(Scalar(), matrix, in, columns);
           for (const Kernels* kernels : vector_kernels) {
             ASSERT_EQ(FirstDifference(expected, Multiply(*kernels, matrix, in, columns)), "")
-                << kernels->isa << " " << GetTensorType(type).name << " panels " << panels << " cols " << cols << " columns "
-                << columns;
+                << kernels->isa << " " << GetTensorType(type).name << " panels " << panels << " cols " << cols
+                << " columns " << columns;
           }
         }
       }
@@ -125,7 +127,8 @@ TEST(Matmul, GivesTheSameBitsForUnevenNumbersOfFloatColumns) {
       const Inputs in(RandomFloats(++seed, 8 * cols, 1.0), cols);
       for (int columns = 1; columns <= 8; ++columns) {
         for (const Kernels* kernels : vector_kernels) {
-          ASSERT_EQ(FirstDifference(Multiply(Scalar(), matrix, in, columns), Multiply(*kernels, matrix, in, columns)), "")
+          ASSERT_EQ(FirstDifference(Multiply(Scalar(), matrix, in, columns), Multiply(*kernels, matrix, in, columns)),
+                    "")
               << kernels->isa << " " << GetTensorType(type).name << " cols " << cols;
         }
       }
@@ -236,7 +239,8 @@ TEST(Matmul, RowsBeyondTheMatrixAreZero) {
       const std::vector<float> out = Multiply(*kernels, matrix, in, 2);
       for (int c = 0; c < 2; ++c) {
         for (int r = 0; r < 32; ++r) {
-          ASSERT_EQ(out[c * 32 + r] == 0.0f, r >= 19) << kernels->isa << " " << GetTensorType(type).name << " row " << r;
+          ASSERT_EQ(out[c * 32 + r] == 0.0f, r >= 19)
+              << kernels->isa << " " << GetTensorType(type).name << " row " << r;
         }
       }
     }
