@@ -37,8 +37,9 @@ absl::StatusOr<sockaddr_un> LocalAddress(const std::string& path) {
   std::memset(&address, 0, sizeof(address));
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "' has ", path.size(), " bytes, expected 1 to ",
-                                                   sizeof(address.sun_path) - 1, "; set TMPDIR to a shorter directory"));
+    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "' has ", path.size(),
+                                                   " bytes, expected 1 to ", sizeof(address.sun_path) - 1,
+                                                   "; set TMPDIR to a shorter directory"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
@@ -88,14 +89,14 @@ absl::StatusOr<std::optional<pb::EngineMessage>> EngineChannel::TakeBuffered() {
   if (available < kLengthBytes) return std::nullopt;
   const uint32_t length = LoadLength(incoming_.data() + taken_);
   if (length > kMaxMessageBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the engine's socket announces a message of ", length, " bytes, expected at most ", kMaxMessageBytes));
+    return absl::InvalidArgumentError(absl::StrCat("the engine's socket announces a message of ", length,
+                                                   " bytes, expected at most ", kMaxMessageBytes));
   }
   if (available - kLengthBytes < length) return std::nullopt;
   pb::EngineMessage message;
   if (!message.ParseFromArray(incoming_.data() + taken_ + kLengthBytes, static_cast<int>(length))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the engine's socket gave ", length, " bytes that are no message; do front and engine have one version?"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the engine's socket gave ", length, " bytes that are no message; do front and engine have one version?"));
   }
   taken_ += kLengthBytes + length;
   if (taken_ == incoming_.size()) {
@@ -130,7 +131,8 @@ absl::StatusOr<int> ListenLocal(const std::string& path) {
   ASSIGN_OR_RETURN(const sockaddr_un address, LocalAddress(path));
   const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return absl::InternalError(absl::StrCat("cannot make a local socket: ", ErrnoText()));
-  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 || listen(descriptor, 1) != 0) {
+  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      listen(descriptor, 1) != 0) {
     const std::string reason = ErrnoText();
     close(descriptor);
     return absl::InternalError(absl::StrCat("cannot listen at '", path, "': ", reason));

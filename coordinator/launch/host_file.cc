@@ -29,7 +29,8 @@ bool IsHostName(absl::string_view name) {
   });
 }
 
-absl::StatusOr<HostSlots> ParseLine(absl::string_view file, size_t number, const std::vector<absl::string_view>& words) {
+absl::StatusOr<HostSlots> ParseLine(absl::string_view file, size_t number,
+                                    const std::vector<absl::string_view>& words) {
   HostSlots host;
   host.name = std::string(words[0]);
   if (!IsHostName(words[0])) return LineError(file, number, absl::StrCat("'", words[0], "' is no host name"));
@@ -66,7 +67,8 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, abs
     hosts.push_back(std::move(host));
   }
   if (hosts.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("host file '", file, "' names no host, expected lines like 'node1 slots=2'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("host file '", file, "' names no host, expected lines like 'node1 slots=2'"));
   }
   return hosts;
 }
@@ -76,7 +78,8 @@ absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file) {
   std::ifstream in(file);
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   if (!in.is_open() || in.bad()) {
-    return absl::NotFoundError(absl::StrCat("cannot read host file '", file, "': ", std::strerror(errno != 0 ? errno : EIO)));
+    return absl::NotFoundError(
+        absl::StrCat("cannot read host file '", file, "': ", std::strerror(errno != 0 ? errno : EIO)));
   }
   return ParseHostFile(file, text);
 }

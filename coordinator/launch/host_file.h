@@ -17,9 +17,10 @@ struct HostSlots {
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 
-// The hosts in the file's order. A line without slots= counts one slot (Open MPI would count cores, which depends on the machine);
-// a name on several lines keeps its places. max_slots= is accepted and must not be below slots. Errors name `file` and the line:
-// kInvalidArgument for anything else on a line, slots outside 1..65536, or a file without a host.
+// The hosts in the file's order. A line without slots= counts one slot (Open MPI would count cores, which depends on
+// the machine); a name on several lines keeps its places. max_slots= is accepted and must not be below slots. Errors
+// name `file` and the line: kInvalidArgument for anything else on a line, slots outside 1..65536, or a file without a
+// host.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, absl::string_view text);
 
 // Reads and parses. kNotFound when it cannot be read.

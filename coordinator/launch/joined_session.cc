@@ -1,5 +1,5 @@
-// A session with an engine that lives in this process: started under somebody else's launcher, so there is nothing to supervise and a
-// loss is final.
+// A session with an engine that lives in this process: started under somebody else's launcher, so there is nothing to
+// supervise and a loss is final.
 
 #include <algorithm>
 #include <memory>

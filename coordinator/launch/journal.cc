@@ -56,21 +56,24 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordTokens(const p
 absl::Status RequestJournal::TakeToken(RequestId id, const pb::SampledToken& token, Entry* entry, SessionEvent* event) {
   if (token.token() < 0) return EngineError(id, absl::StrCat("token ", token.token(), " is none"));
   if (token.top_size() > kMaxLogprobs) {
-    return EngineError(id, absl::StrCat(token.top_size(), " log-probabilities for one token, expected at most ", kMaxLogprobs));
+    return EngineError(
+        id, absl::StrCat(token.top_size(), " log-probabilities for one token, expected at most ", kMaxLogprobs));
   }
   if (token.position() > entry->tokens()) {
     return EngineError(id, absl::StrCat("a token for position ", token.position(), ", expected ", entry->tokens()));
   }
   if (token.position() < entry->tokens()) return absl::OkStatus();  // known
   if (entry->full()) {
-    return EngineError(id, absl::StrCat("a token more than the ", entry->request.max_new_tokens, " that were asked for"));
+    return EngineError(id,
+                       absl::StrCat("a token more than the ", entry->request.max_new_tokens, " that were asked for"));
   }
   entry->output.push_back(token.token());
   event->tokens.push_back(FromProto(token));
   return absl::OkStatus();
 }
 
-absl::Status RequestJournal::TakeScores(RequestId id, const pb::TargetLogprobs& scores, Entry* entry, SessionEvent* event) {
+absl::Status RequestJournal::TakeScores(RequestId id, const pb::TargetLogprobs& scores, Entry* entry,
+                                        SessionEvent* event) {
   const int64_t start = scores.start();
   if (start < 0 || (start > entry->next_scored_row && entry->scores_missing())) {
     return EngineError(id, absl::StrCat("scores from row ", start, ", expected ", entry->next_scored_row));
@@ -96,8 +99,8 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordFinished(const
   }
   const bool in_order = reason != Finished::REASON_CANCELLED && reason != Finished::REASON_REJECTED;
   if (in_order && entry->scores_missing()) {
-    return EngineError(finished.request(), absl::StrCat("it ended without the scores from row ", entry->next_scored_row, " to ",
-                                                        entry->end_scored_row() - 1));
+    return EngineError(finished.request(), absl::StrCat("it ended without the scores from row ", entry->next_scored_row,
+                                                        " to ", entry->end_scored_row() - 1));
   }
   if (reason == Finished::REASON_STOP && !entry->stopped()) {
     return EngineError(finished.request(), "it ended with a stop token that did not arrive");

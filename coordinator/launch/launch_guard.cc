@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,7 +53,7 @@ void ResetSignals() {
 
 // Waits until mpirun or the front is gone; mpirun's exit code, or 0 when the front went first.
 int AwaitEnd(pid_t mpirun) {
-  const int handle = pidfd_open(mpirun, 0);
+  const int handle = OpenProcess(mpirun);
   while (true) {
     int status = 0;
     if (waitpid(mpirun, &status, WNOHANG) == mpirun) {

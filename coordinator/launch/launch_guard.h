@@ -16,8 +16,8 @@ struct GuardedLaunch {
   int life = -1;    // read end of the front's pipe
 };
 
-// Runs in the child of a fork: starts mpirun and never returns. Uses no lock of ours, and of the C library only what stays usable after the
-// fork of a process with threads (glibc's allocator does).
+// Runs in the child of a fork: starts mpirun and never returns. Uses no lock of ours, and of the C library only what
+// stays usable after the fork of a process with threads (glibc's allocator does).
 [[noreturn]] void RunLaunchGuard(const GuardedLaunch& launch);
 
 }  // namespace stagecoach

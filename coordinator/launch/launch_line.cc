@@ -43,7 +43,8 @@ absl::StatusOr<std::string> FindMpirun(const std::string& name) {
     const std::string candidate = absl::StrCat(directory, "/", name);
     if (IsProgram(candidate)) return Absolute(candidate);
   }
-  return absl::NotFoundError(absl::StrCat("no '", name, "' in PATH; install Open MPI (Debian: apt install openmpi-bin)"));
+  return absl::NotFoundError(
+      absl::StrCat("no '", name, "' in PATH; install Open MPI (Debian: apt install openmpi-bin)"));
 }
 
 absl::StatusOr<std::string> FindCoordinator(const std::string& path) {
@@ -85,8 +86,8 @@ absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
   for (const HostSlots& host : hosts) slots += host.slots;
   const int64_t wanted = plan->stages != 0 ? plan->stages : slots;
   if (wanted > std::min<int64_t>(slots, kMaxStages)) {
-    return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but host file '", options.hostfile,
-                                                   "' has ", slots, "; lower --pp or raise slots="));
+    return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but host file '",
+                                                   options.hostfile, "' has ", slots, "; lower --pp or raise slots="));
   }
   plan->stages = static_cast<int>(wanted);
   int left = plan->stages;
@@ -110,7 +111,8 @@ absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
 bool UserSetsMca(const LaunchPlan& plan, absl::string_view name) {
   for (size_t i = 0; i + 1 < plan.mpirun_args.size(); ++i) {
     const std::string& word = plan.mpirun_args[i];
-    if ((word == "--mca" || word == "-mca" || word == "--gmca" || word == "-gmca") && plan.mpirun_args[i + 1] == name) return true;
+    if ((word == "--mca" || word == "-mca" || word == "--gmca" || word == "-gmca") && plan.mpirun_args[i + 1] == name)
+      return true;
   }
   return false;
 }
@@ -124,7 +126,8 @@ bool UserGives(const LaunchPlan& plan, absl::string_view option) {
 using McaSettings = std::vector<std::pair<std::string, std::string>>;
 
 McaSettings McaFor(const LaunchPlan& plan, const LaunchPlaces& places) {
-  // Ranks that wait yield their core; mpirun kills at once what must end, or a relaunch would wait for its ladder of signals.
+  // Ranks that wait yield their core; mpirun kills at once what must end, or a relaunch would wait for its ladder of
+  // signals.
   McaSettings mca = {{"mpi_yield_when_idle", "1"}, {"odls_base_sigkill_timeout", "0"}, {"pml", "ob1"}};
   if (plan.hosts.empty()) {
     // Shared memory alone: no port is opened by a rank. All files in directories that we remove.

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_LINE_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_LINE_H_
 
-// The command line of mpirun (Open MPI 4.1) for one job. Rank 0, the coordinator, runs on this host and takes no slot of a host
-// file; the stages take its slots in order. Thread-safe.
+// The command line of mpirun (Open MPI 4.1) for one job. Rank 0, the coordinator, runs on this host and takes no slot
+// of a host file; the stages take its slots in order. Thread-safe.
 
 #include <string>
 #include <vector>
@@ -21,9 +21,9 @@ struct LaunchPlan {
   std::string coordinator;
   std::string stage_worker;
   int stages = 1;
-  std::vector<HostSlots> hosts;          // stages by host, in order, when one of them is another host; empty: all are here
-  std::string networks;                   // towards the other hosts, for the TCP transports; empty: Open MPI chooses
-  std::vector<std::string> mpirun_args;   // the user's
+  std::vector<HostSlots> hosts;  // stages by host, in order, when one of them is another host; empty: all are here
+  std::string networks;          // towards the other hosts, for the TCP transports; empty: Open MPI chooses
+  std::vector<std::string> mpirun_args;  // the user's
 };
 
 // The places of one launch.
@@ -33,8 +33,8 @@ struct LaunchPlaces {
   std::string socket() const { return directory + "/engine.sock"; }
 };
 
-// Looks everything up. kNotFound: no mpirun, stage_worker or host file, with what was tried. kInvalidArgument: a bad host file or
-// mpirun_args, more stages than the host file has slots, no stage.
+// Looks everything up. kNotFound: no mpirun, stage_worker or host file, with what was tried. kInvalidArgument: a bad
+// host file or mpirun_args, more stages than the host file has slots, no stage.
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options);
 
 // argv of mpirun. A setting the user's own arguments make (--mca NAME, --bind-to) replaces ours.

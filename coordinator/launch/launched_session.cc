@@ -15,8 +15,8 @@ namespace {
 
 // However long a wait took by the clock (the front may have been stopped), it counts at most this much against the job.
 constexpr absl::Duration kMostPerWait = absl::Seconds(1);
-// mpirun names the rank that died about 10 ms after its death; how long to wait for that.
-constexpr absl::Duration kLastWords = absl::Milliseconds(300);
+// mpirun names the rank that died and ends about 20 ms after its death; how long to wait for that on a busy machine.
+constexpr absl::Duration kLastWords = absl::Seconds(2);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
 
 }  // namespace
@@ -63,11 +63,12 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited) {
   if (!heard()) {
     starting_ += std::min(waited, kMostPerWait);
     if (starting_ < startup_timeout_) return absl::OkStatus();
-    return Lose(absl::StrCat("the job did not come up within ", absl::FormatDuration(startup_timeout_), DescribeRanks()));
+    return Lose(
+        absl::StrCat("the job did not come up within ", absl::FormatDuration(startup_timeout_), DescribeRanks()));
   }
   if (silence() < silence_timeout_) return absl::OkStatus();
-  return Lose(absl::StrCat(RankName(0), " was silent for ", absl::FormatDuration(absl::Trunc(silence(), absl::Milliseconds(100))),
-                           DescribeRanks()));
+  return Lose(absl::StrCat(RankName(0), " was silent for ",
+                           absl::FormatDuration(absl::Trunc(silence(), absl::Milliseconds(100))), DescribeRanks()));
 }
 
 // The engine's end of the socket closed, or it gave the job up.
@@ -79,7 +80,8 @@ absl::Status LaunchedSession::OnLost(const std::string& what) {
   if (!what.empty()) return Lose(what);
   AwaitLastWords();
   if (const std::optional<int> code = launcher_->ExitCode()) return OnLauncherEnded(*code);
-  return Lose(absl::StrCat(RankName(0), " went away without a word"));
+  const std::string& death = launcher_->output().death();
+  return Lose(death.empty() ? absl::StrCat(RankName(0), " went away without a word") : death);
 }
 
 void LaunchedSession::AwaitLastWords() {
@@ -97,14 +99,14 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
   launcher_->RelayOutput();
   const LauncherOutput& output = launcher_->output();
   if (!heard() && launches_ == 1 && !output.died_by_signal()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
-                     "\ncheck --pp, --hostfile and --mpirun-args; --dry-run shows the whole launch line"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
+        "\ncheck --pp, --hostfile and --mpirun-args; --dry-run shows the whole launch line"));
   }
   return Lose(output.death().empty() ? absl::StrCat("mpirun ended with exit code ", exit_code) : output.death());
 }
 
-absl::Status LaunchedSession::Lose(const std::string& what) {
+absl::Status LaunchedSession::Lose(std::string what) {
   launcher_.reset();  // ends whatever is left of the job
   CloseJob();
   if (journal().progress() != progress_at_loss_) losses_ = 0;
@@ -128,7 +130,8 @@ std::string LaunchedSession::DescribeRanks() const {
     if (process.rank < 0 || process.rank > plan_.stages) continue;
     any_rank = true;
     seen[static_cast<size_t>(process.rank)] = true;
-    if (process.state == 'T') remarks.push_back(absl::StrCat(RankName(process.rank), " is stopped (pid ", process.pid, ")"));
+    if (process.state == 'T')
+      remarks.push_back(absl::StrCat(RankName(process.rank), " is stopped (pid ", process.pid, ")"));
   }
   for (int rank = 0; rank <= plan_.stages && any_rank && plan_.hosts.empty(); ++rank) {
     if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(RankName(rank), " has ended"));
@@ -141,7 +144,8 @@ void LaunchedSession::AwaitJobEnd() {
   while (!launcher_->ExitCode().has_value() && absl::Now() < deadline) {
     std::vector<pollfd> waits;
     AddWaits(&waits);
-    poll(waits.data(), waits.size(), static_cast<int>(std::min<int64_t>(100, absl::ToInt64Milliseconds(longest_wait()))));
+    poll(waits.data(), waits.size(),
+         static_cast<int>(std::min<int64_t>(100, absl::ToInt64Milliseconds(longest_wait()))));
     launcher_->RelayOutput();
   }
   launcher_.reset();

@@ -34,7 +34,7 @@ class LaunchedSession : public SessionCore {
 
  private:
   absl::Status OnLauncherEnded(int exit_code);
-  absl::Status Lose(const std::string& what);
+  absl::Status Lose(std::string what);
   void AwaitLastWords();
   std::string DescribeRanks() const;
 
@@ -48,7 +48,7 @@ class LaunchedSession : public SessionCore {
   bool end_seen_ = false;               // mpirun has ended, and its engine was given a last chance to be heard
   int launches_ = 0;
   int relaunches_ = 0;
-  int losses_ = 0;                      // in a row, without progress
+  int losses_ = 0;  // in a row, without progress
   uint64_t progress_at_loss_ = 0;
 };
 

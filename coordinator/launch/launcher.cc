@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,8 +50,8 @@ void CloseAndForget(int* descriptor) {
   *descriptor = -1;
 }
 
-// How a child ended, while it stays to be waited for; nothing while it runs. Where somebody else took its end (the front
-// ignores SIGCHLD), that it did.
+// How a child ended, while it stays to be waited for; nothing while it runs. Where somebody else took its end (the
+// front ignores SIGCHLD), that it did.
 std::optional<int> ExitCodeOf(pid_t child) {
   siginfo_t info;
   std::memset(&info, 0, sizeof(info));
@@ -134,7 +133,7 @@ absl::Status Launcher::Spawn(const LaunchPlan& plan, const LaunchPlaces& places)
   if (guard_ < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot start a process: ", std::strerror(error)));
   }
-  guard_handle_ = pidfd_open(guard_, 0);
+  guard_handle_ = OpenProcess(guard_);
   return absl::OkStatus();
 }
 
@@ -146,7 +145,8 @@ void Launcher::Kill() {
     pollfd end = {guard_handle_, POLLIN, 0};
     poll(&end, guard_handle_ >= 0 ? 1 : 0, guard_handle_ >= 0 ? 100 : 2);
   }
-  // Finds nothing unless the guard itself was killed or stopped. It is waited for last, so its pid still names the session.
+  // Finds nothing unless the guard itself was killed or stopped. It is waited for last, so its pid still names the
+  // session.
   KillSession(guard_, /*except=*/0, /*reap=*/false);
   while (waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
   }

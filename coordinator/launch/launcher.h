@@ -5,9 +5,10 @@
 //
 //   front ── fork ──> guard (leader of a session of its own, reaper of its orphans) ── fork, exec ──> mpirun ──> ranks
 //
-// The guard is a copy of the front that only waits: for mpirun, whose exit code it takes over, and for the end of a pipe that the
-// front holds open. When the front closes the pipe, or dies in whatever way, the guard kills every process of the session on this host and
-// removes the directories. If somebody kills the guard, the front does the same in its place.
+// The guard is a copy of the front that only waits: for mpirun, whose exit code it takes over, and for the end of a
+// pipe that the front holds open. When the front closes the pipe, or dies in whatever way, the guard kills every
+// process of the session on this host and removes the directories. If somebody kills the guard, the front does the same
+// in its place.
 
 #include <sys/types.h>
 
@@ -26,7 +27,8 @@ namespace stagecoach {
 // Not thread-safe.
 class Launcher {
  public:
-  // Makes directories, socket, pipes and processes. Errors are the system's: kFailedPrecondition, kInternal, kResourceExhausted.
+  // Makes directories, socket, pipes and processes. Errors are the system's: kFailedPrecondition, kInternal,
+  // kResourceExhausted.
   static absl::StatusOr<std::unique_ptr<Launcher>> Start(const LaunchPlan& plan);
 
   // Kills what is left and removes the directories.
@@ -41,7 +43,8 @@ class Launcher {
   int output_descriptor() const { return output_; }
   int end_descriptor() const { return guard_handle_; }
 
-  // Reads what was printed and shows it on stderr (nothing with LogLevel::kQuiet, mpirun's own words only with kVerbose).
+  // Reads what was printed and shows it on stderr (nothing with LogLevel::kQuiet, mpirun's own words only with
+  // kVerbose).
   void RelayOutput();
   const LauncherOutput& output() const { return printed_; }
 

@@ -76,8 +76,8 @@ void LauncherOutput::ReadDeath(absl::string_view line) {
   char signal[64] = {};
   const size_t start = text.find("process rank ");
   if (start != std::string::npos &&
-      std::sscanf(text.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank, host,
-                  signal) == 3) {
+      std::sscanf(text.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
+                  host, signal) == 3) {
     death_ = absl::StrCat(RankName(rank), " on ", host, " was ended by signal ", signal);
     by_signal_ = true;
   } else if (std::sscanf(text.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {

@@ -13,7 +13,8 @@ namespace stagecoach {
 
 class LauncherOutput {
  public:
-  // Takes bytes as they come; returns the whole lines that are worth showing: not mpirun's (blocks between lines of dashes, and
+  // Takes bytes as they come; returns the whole lines that are worth showing: not mpirun's (blocks between lines of
+  // dashes, and
   // "[host:pid] ..."), which are only kept.
   std::vector<std::string> Feed(absl::string_view bytes);
 
@@ -23,8 +24,8 @@ class LauncherOutput {
   // The last 50 lines of everything, one string.
   std::string Tail() const;
 
-  // Who ended the job, when mpirun said so: "rank 2 (stage 1) on node7 was ended by signal 9 (Killed)", "rank 0 (the coordinator) ended
-  // with exit code 1"; empty otherwise.
+  // Who ended the job, when mpirun said so: "rank 2 (stage 1) on node7 was ended by signal 9 (Killed)", "rank 0 (the
+  // coordinator) ended with exit code 1"; empty otherwise.
   const std::string& death() const { return death_; }
   bool died_by_signal() const { return by_signal_; }
 

@@ -10,11 +10,12 @@
 
 namespace stagecoach {
 
-// Whether the name means the machine we run on: localhost, our host name (short or full), or a name of one of our addresses.
+// Whether the name means the machine we run on: localhost, our host name (short or full), or a name of one of our
+// addresses.
 bool IsThisHost(const std::string& name);
 
-// The IPv4 networks of this machine's interfaces that hold the hosts' addresses, as "10.1.0.0/16,10.2.0.0/16" in the order of
-// first use; empty when one of the hosts cannot be resolved or lies in none of them.
+// The IPv4 networks of this machine's interfaces that hold the hosts' addresses, as "10.1.0.0/16,10.2.0.0/16" in the
+// order of first use; empty when one of the hosts cannot be resolved or lies in none of them.
 std::string NetworksTowards(const std::vector<std::string>& hosts);
 
 }  // namespace stagecoach

@@ -32,10 +32,12 @@ bool IsOurDirectory(const std::string& path) {
 
 absl::StatusOr<std::string> MakePrivateDirectory(const std::string& parent) {
   std::error_code error;
-  std::string path = (std::filesystem::absolute(parent, error) / absl::StrCat(kPrefix, "XXXXXX")).lexically_normal().string();
+  std::string path =
+      (std::filesystem::absolute(parent, error) / absl::StrCat(kPrefix, "XXXXXX")).lexically_normal().string();
   if (mkdtemp(path.data()) == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot make a private directory in '", parent, "': ",
-                                                      std::strerror(errno), "; set TMPDIR to a directory that can be written"));
+    return absl::FailedPreconditionError(absl::StrCat("cannot make a private directory in '", parent,
+                                                      "': ", std::strerror(errno),
+                                                      "; set TMPDIR to a directory that can be written"));
   }
   return path;
 }

@@ -3,7 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +35,8 @@ std::string ReadProcFile(pid_t pid, const char* name) {
   if (file < 0) return text;
   char buffer[4096];
   ssize_t n = 0;
-  while (text.size() < kMaxProcFileBytes && ((n = read(file, buffer, sizeof(buffer))) > 0 || (n < 0 && errno == EINTR))) {
+  while (text.size() < kMaxProcFileBytes &&
+         ((n = read(file, buffer, sizeof(buffer))) > 0 || (n < 0 && errno == EINTR))) {
     if (n > 0) text.append(buffer, static_cast<size_t>(n));
   }
   close(file);
@@ -54,7 +55,8 @@ int RankOf(pid_t pid) {
   return -1;
 }
 
-// The process when it lives in the session. Format of stat: pid (name) state ppid pgrp session ..., name may hold anything.
+// The process when it lives in the session. Format of stat: pid (name) state ppid pgrp session ..., name may hold
+// anything.
 std::optional<SessionProcess> Inspect(pid_t pid, pid_t session) {
   const std::string stat = ReadProcFile(pid, "stat");
   const size_t name_end = stat.rfind(')');
@@ -84,17 +86,19 @@ std::vector<SessionProcess> Scan(pid_t session) {
 
 // By a descriptor of the process, looked at once more, so that a pid that changed hands in between is never hit.
 void KillVerified(pid_t pid, pid_t session) {
-  const int handle = pidfd_open(pid, 0);
+  const int handle = OpenProcess(pid);
   if (handle < 0) {
     // Some containers forbid the call.
     if (errno != ESRCH && Inspect(pid, session).has_value()) kill(pid, SIGKILL);
     return;
   }
-  if (Inspect(pid, session).has_value()) pidfd_send_signal(handle, SIGKILL, nullptr, 0);
+  if (Inspect(pid, session).has_value()) syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0u);
   close(handle);
 }
 
 }  // namespace
+
+int OpenProcess(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)); }
 
 std::vector<SessionProcess> ListSession(pid_t session) {
   std::vector<SessionProcess> processes = Scan(session);

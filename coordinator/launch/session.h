@@ -1,10 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_SESSION_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_SESSION_H_
 
-// The front's view of a cluster: requests go in, tokens come out, and whatever happens to the job in between is dealt with here.
-// The session keeps every request's prompt, parameters and the tokens so far (the journal); when the job is lost it names who died,
-// launches again, and submits what is unfinished as prompt + tokens so far, so that the stream goes on as if nothing
-// had happened. Not thread-safe: one thread calls everything.
+// The front's view of a cluster: requests go in, tokens come out, and whatever happens to the job in between is dealt
+// with here. The session keeps every request's prompt, parameters and the tokens so far (the journal); when the job is
+// lost it names who died, launches again, and submits what is unfinished as prompt + tokens so far, so that the stream
+// goes on as if nothing had happened. Not thread-safe: one thread calls everything.
 
 #include <cstdint>
 #include <functional>
@@ -23,16 +23,18 @@
 namespace stagecoach {
 
 struct LaunchOptions {
-  pb::ConfigureJob job;           // everything the engine is told
-  int stages = 0;                 // 0: the host file's slots, else 1
-  std::string hostfile;           // Open MPI's format; empty: all stages on this host
-  std::string mpirun_args;        // split as a shell would, put before the programs
-  std::string coordinator_path;   // this program; empty: found out
-  std::string stage_worker_path;  // empty: beside the coordinator, then ../stage_worker/
+  pb::ConfigureJob job;                // everything the engine is told
+  int stages = 0;                      // 0: the host file's slots, else 1
+  std::string hostfile;                // Open MPI's format; empty: all stages on this host
+  std::string mpirun_args;             // split as a shell would, put before the programs
+  std::string coordinator_path;        // this program; empty: found out
+  std::string stage_worker_path;       // empty: beside the coordinator, then ../stage_worker/
   std::string mpirun_path = "mpirun";  // a name is sought in PATH
-  absl::Duration startup_timeout = absl::Seconds(60);  // from launch to the engine's first word; loading has --stage-timeout without progress
-  absl::Duration silence_timeout = absl::Seconds(8);   // the engine speaks once a second; after this long without a word it is lost
-  int max_losses = 3;             // losses in a row without a new token before giving up
+  // From launch to the engine's first word; loading is bounded by --stage-timeout without progress.
+  absl::Duration startup_timeout = absl::Seconds(60);
+  // The engine speaks at least once a second; after so long without a word it is lost.
+  absl::Duration silence_timeout = absl::Seconds(8);
+  int max_losses = 3;  // losses in a row without a new token before giving up
 };
 
 struct GenerationRequest {
@@ -52,8 +54,8 @@ struct SessionEvent {
 
 class Session {
  public:
-  // Starts the job by a launcher process and supervises it. Returns at once; Next brings up the job. Errors of the options only:
-  // kNotFound (no stage_worker, no mpirun, no host file), kInvalidArgument.
+  // Starts the job by a launcher process and supervises it. Returns at once; Next brings up the job. Errors of the
+  // options only: kNotFound (no stage_worker, no mpirun, no host file), kInvalidArgument.
   static absl::StatusOr<std::unique_ptr<Session>> Launch(LaunchOptions options);
 
   // Joins an engine that lives in this very process (started under mpirun or srun): no supervision, a loss is final.
@@ -64,9 +66,10 @@ class Session {
   virtual RequestId Submit(GenerationRequest request) = 0;
   virtual void Cancel(RequestId request) = 0;
 
-  // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the watched
-  // descriptor is readable, a signal arrived, or ready() or load_progress() changed. Relaunches happen in here. Errors are final: kUnavailable (stages
-  // lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others (what the engine said; model errors 3).
+  // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the
+  // watched descriptor is readable, a signal arrived, or ready() or load_progress() changed. Relaunches happen in here.
+  // Errors are final: kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others
+  // (what the engine said; model errors 3).
   virtual absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) = 0;
 
   // Also wake up Next when this descriptor is readable (a pipe of a reader thread or a signal handler); -1: none.
@@ -78,8 +81,9 @@ class Session {
   virtual const pb::LoadProgress& load_progress() const = 0;
   virtual int relaunches() const = 0;
 
-  // Ends the job in order and returns its statistics (sums over all jobs of this session, as far as they reported any). Waits for work in
-  // flight; the watched descriptor is left alone. The session takes no more requests. Errors when no job ever reported: kUnavailable, or what Next said.
+  // Ends the job in order and returns its statistics (sums over all jobs of this session, as far as they reported any).
+  // Waits for work in flight; the watched descriptor is left alone. The session takes no more requests. Errors when no
+  // job ever reported: kUnavailable, or what Next said.
   virtual absl::StatusOr<pb::JobStatistics> Finish() = 0;
 };
 

@@ -12,7 +12,8 @@
 namespace stagecoach {
 namespace {
 
-// However long a wait took by the clock (the front may have been stopped), it counts at most this much as the engine's silence.
+// However long a wait took by the clock (the front may have been stopped), it counts at most this much as the engine's
+// silence.
 constexpr absl::Duration kMostSilencePerWait = absl::Seconds(1);
 // Beyond the stage timeout, for the work in flight when the job was told to end.
 constexpr absl::Duration kShutdownSlack = absl::Seconds(10);
@@ -65,7 +66,8 @@ absl::StatusOr<std::optional<SessionEvent>> SessionCore::Next(absl::Duration tim
     }
     RETURN_IF_ERROR(final_);
     const absl::Time start = absl::Now();
-    if (std::exchange(changed_, false) || wake == Wake::kInterrupted || (start >= deadline && waited > absl::ZeroDuration())) {
+    if (std::exchange(changed_, false) || wake == Wake::kInterrupted ||
+        (start >= deadline && waited > absl::ZeroDuration())) {
       return std::nullopt;
     }
     final_ = Prepare();
@@ -82,7 +84,8 @@ SessionCore::Wake SessionCore::Wait(absl::Duration most) {
     waits.push_back({channel_->descriptor(), static_cast<short>(POLLIN | (channel_->WritePending() ? POLLOUT : 0)), 0});
   }
   AddWaits(&waits);
-  const int64_t milliseconds = absl::ToInt64Milliseconds(absl::Ceil(std::min(most, longest_wait()), absl::Milliseconds(1)));
+  const int64_t milliseconds =
+      absl::ToInt64Milliseconds(absl::Ceil(std::min(most, longest_wait()), absl::Milliseconds(1)));
   const int ready = poll(waits.data(), waits.size(), static_cast<int>(milliseconds));
   if (ready < 0) return errno == EINTR ? Wake::kInterrupted : Wake::kActivity;
   if (watched_ >= 0 && waits[0].revents != 0) return Wake::kInterrupted;
@@ -91,18 +94,15 @@ SessionCore::Wake SessionCore::Wait(absl::Duration most) {
 
 absl::Status SessionCore::Pump(absl::Duration waited) {
   silence_ += std::min(waited, kMostSilencePerWait);
-  const absl::Status received = ReceiveAll();
-  if (absl::IsUnavailable(received)) return OnLost("");
-  RETURN_IF_ERROR(received);
+  RETURN_IF_ERROR(ReceiveAll());
   return Supervise(waited);
 }
 
-// kUnavailable: the connection has ended.
 absl::Status SessionCore::ReceiveAll() {
   while (channel_ != nullptr) {
     absl::StatusOr<std::optional<pb::EngineMessage>> message = channel_->Receive();
-    if (absl::IsInvalidArgument(message.status())) return absl::InternalError(message.status().message());
-    RETURN_IF_ERROR(message.status());
+    if (absl::IsUnavailable(message.status())) return OnLost("");
+    if (!message.ok()) return absl::InternalError(message.status().message());
     if (!message->has_value()) return absl::OkStatus();
     heard_ = true;
     silence_ = absl::ZeroDuration();
@@ -138,8 +138,8 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
     case pb::EngineMessage::kAlive:
       return absl::OkStatus();
     default:
-      return absl::InternalError(absl::StrCat("the engine sent a message of kind ", static_cast<int>(message.body_case()),
-                                              ", which engines do not send"));
+      return absl::InternalError(absl::StrCat("the engine sent a message of kind ",
+                                              static_cast<int>(message.body_case()), ", which engines do not send"));
   }
 }
 
@@ -150,7 +150,8 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
     *job_.mutable_fingerprints() = ready.fingerprints();
     job_.set_step_log_append(true);
   } else if (!SameFiles(*first_ready_, ready)) {
-    return absl::DataLossError(absl::StrCat("model file '", job_.model_path(), "' changed while the job was down; start again"));
+    return absl::DataLossError(
+        absl::StrCat("model file '", job_.model_path(), "' changed while the job was down; start again"));
   }
   ready_ = ready;
   job_ready_ = true;
@@ -161,7 +162,8 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
 
 absl::Status SessionCore::HandleFailed(const pb::JobFailed& failed) {
   if (failed.lost()) return OnLost(failed.message());
-  return absl::Status(CodeOf(failed), failed.message().empty() ? "the engine failed without a reason" : failed.message());
+  return absl::Status(CodeOf(failed),
+                      failed.message().empty() ? "the engine failed without a reason" : failed.message());
 }
 
 void SessionCore::SendToEngine(const pb::EngineMessage& message) {

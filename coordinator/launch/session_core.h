@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_SESSION_CORE_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_SESSION_CORE_H_
 
-// What both kinds of session do: keep the journal, speak with the engine of one job, hand out events in order. Where jobs come from and
-// what happens when one is lost is for the derived class. Not thread-safe.
+// What both kinds of session do: keep the journal, speak with the engine of one job, hand out events in order. Where
+// jobs come from and what happens when one is lost is for the derived class. Not thread-safe.
 
 #include <poll.h>
 
@@ -38,8 +38,8 @@ class SessionCore : public Session {
   virtual absl::Status Prepare() = 0;
   // After waiting `waited`: looks at what the derived class watches. An error is final.
   virtual absl::Status Supervise(absl::Duration waited) = 0;
-  // The job is lost, or (while finishing) its connection has ended; `what`: the engine's words, empty when it just went away. Ends with a
-  // call of CloseJob, or returns a final error.
+  // The job is lost, or (while finishing) its connection has ended; `what`: the engine's words, empty when it just went
+  // away. Ends with a call of CloseJob, or returns a final error.
   virtual absl::Status OnLost(const std::string& what) = 0;
   // More descriptors to wait for.
   virtual void AddWaits(std::vector<pollfd>* waits) const = 0;
@@ -84,7 +84,7 @@ class SessionCore : public Session {
   // Of the present job.
   bool heard_ = false;
   bool job_ready_ = false;
-  absl::Duration silence_;  // time spent waiting since its last word
+  absl::Duration silence_;                       // time spent waiting since its last word
   std::optional<pb::JobStatistics> statistics_;  // the latest it reported
   bool statistics_fresh_ = false;                // arrived since it was told to end
 

@@ -11,7 +11,8 @@ namespace {
 
 std::string QuoteShellWord(const std::string& word) {
   const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || absl::string_view("@%+=:,./-_").find(static_cast<char>(c)) != absl::string_view::npos;
+    return std::isalnum(c) != 0 ||
+           absl::string_view("@%+=:,./-_").find(static_cast<char>(c)) != absl::string_view::npos;
   };
   bool quote = word.empty();
   for (const char c : word) quote = quote || !plain(static_cast<unsigned char>(c));
@@ -52,14 +53,16 @@ absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text)
     }
   }
   if (quote != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the quote ", absl::string_view(&quote, 1), " is not closed in: ", text));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the quote ", absl::string_view(&quote, 1), " is not closed in: ", text));
   }
   if (in_word) words.push_back(std::move(word));
   return words;
 }
 
 std::string JoinShellWords(const std::vector<std::string>& words) {
-  return absl::StrJoin(words, " ", [](std::string* out, const std::string& word) { out->append(QuoteShellWord(word)); });
+  return absl::StrJoin(words, " ",
+                       [](std::string* out, const std::string& word) { out->append(QuoteShellWord(word)); });
 }
 
 }  // namespace stagecoach

@@ -5,8 +5,8 @@
 
 namespace stagecoach {
 
-// Adds the statistics of a later job of the same session: counts and times sum up, bubbles are averaged over busy time, and what
-// describes a stage (host, process, memory) is that of the later job. Peaks are the larger one.
+// Adds the statistics of a later job of the same session: counts and times sum up, bubbles are averaged over busy time,
+// and what describes a stage (host, process, memory) is that of the later job. Peaks are the larger one.
 void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum);
 
 }  // namespace stagecoach

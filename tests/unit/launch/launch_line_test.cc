@@ -1,0 +1,224 @@
+#include "coordinator/launch/launch_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "coordinator/launch/launch_environment.h"
+#include "coordinator/launch/local_host.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::UnorderedElementsAre;
+
+class LaunchLineTest : public testing::Test {
+ protected:
+  LaunchLineTest() {
+    std::string name = testing::TempDir() + "launch_line.XXXXXX";
+    directory_ = mkdtemp(name.data());
+    std::filesystem::create_directories(directory_ + "/bin");
+  }
+  ~LaunchLineTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string Program(const std::string& name) {
+    const std::string path = directory_ + "/" + name;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path) << "#!/bin/sh\n";
+    chmod(path.c_str(), 0755);
+    return path;
+  }
+  std::string File(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ + "/" + name) << text;
+    return directory_ + "/" + name;
+  }
+  LaunchOptions Options() {
+    LaunchOptions options;
+    options.mpirun_path = Program("bin/mpirun");
+    options.coordinator_path = Program("bin/coordinator");
+    options.stage_worker_path = Program("bin/stage_worker");
+    return options;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(LaunchLineTest, PutsOneHostOnSharedMemoryAloneWithAllFilesInPrivateDirectories) {
+  LaunchOptions options = Options();
+  options.stages = 3;
+  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::string bin = directory_ + "/bin/";
+  EXPECT_THAT(
+      LaunchArguments(*plan, {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.bbbbbb"}),
+      ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "--mca",
+                  "odls_base_sigkill_timeout", "0", "--mca", "pml", "ob1", "--mca", "btl", "vader,self", "--mca",
+                  "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "btl_vader_backing_directory",
+                  "/dev/shm/stagecoach.bbbbbb", "-n", "1", bin + "coordinator", "engine", "--connect",
+                  "/t/stagecoach.aaaaaa/engine.sock", "--cleanup", "/t/stagecoach.aaaaaa", "--cleanup",
+                  "/dev/shm/stagecoach.bbbbbb", ":", "-n", "3", bin + "stage_worker"));
+}
+
+TEST_F(LaunchLineTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
+  LaunchOptions options = Options();
+  options.stages = 4;
+  options.hostfile = File("hosts", "# ours\nnode1.invalid slots=2\nlocalhost slots=1 # here\nnode2.invalid slots=4\n");
+  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::string bin = directory_ + "/bin/";
+  EXPECT_THAT(
+      LaunchArguments(*plan, {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.bbbbbb"}),
+      ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "--mca",
+                  "odls_base_sigkill_timeout", "0", "--mca", "pml", "ob1", "--mca", "btl", "vader,tcp,self", "--mca",
+                  "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl", "2", "--mca",
+                  "oob_tcp_keepalive_probes", "3", "--mca", "btl_tcp_eager_limit", "1048576", "--mca",
+                  "btl_tcp_rndv_eager_limit", "1048576", "--mca", "btl_tcp_max_send_size", "2097152", "-n", "1",
+                  "--host", "localhost:1", "-x", "OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.bbbbbb",
+                  bin + "coordinator", "engine", "--connect", "/t/stagecoach.aaaaaa/engine.sock", "--cleanup",
+                  "/t/stagecoach.aaaaaa", "--cleanup", "/dev/shm/stagecoach.bbbbbb", ":", "-n", "2", "--host",
+                  "node1.invalid:2", bin + "stage_worker", ":", "-n", "1", "--host", "localhost:1",
+                  bin + "stage_worker", ":", "-n", "1", "--host", "node2.invalid:1", bin + "stage_worker"));
+}
+
+TEST_F(LaunchLineTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
+  LaunchOptions options = Options();
+  options.hostfile = File("hosts", "localhost slots=3\n");
+  const absl::StatusOr<std::string> line = DescribeLaunch(options);
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_THAT(*line, HasSubstr(absl::StrCat(" : -n 3 ", directory_, "/bin/stage_worker")));
+  EXPECT_THAT(*line, HasSubstr("--mca btl vader,self "));
+  EXPECT_THAT(*line, Not(HasSubstr("--host")));
+}
+
+TEST_F(LaunchLineTest, LetsTheUsersOwnSettingsReplaceOurs) {
+  LaunchOptions options = Options();
+  options.mpirun_args = "--bind-to core --mca pml ucx -x 'NAME=two words'";
+  const absl::StatusOr<std::string> line = DescribeLaunch(options);
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_THAT(*line, HasSubstr(" --bind-to core --mca pml ucx -x 'NAME=two words' -n 1 "));
+  EXPECT_THAT(*line, Not(HasSubstr("none")));
+  EXPECT_THAT(*line, Not(HasSubstr("ob1")));
+}
+
+TEST_F(LaunchLineTest, SeeksTheStageWorkerBesideTheCoordinatorAndThenInItsSistersDirectory) {
+  LaunchOptions options = Options();
+  options.coordinator_path = Program("build/coordinator/coordinator");
+  options.stage_worker_path.clear();
+  absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr(directory_ + "/build/coordinator/stage_worker, "));
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr(directory_ + "/build/stage_worker/stage_worker"));
+
+  const std::string sister = Program("build/stage_worker/stage_worker");
+  plan = ResolveLaunch(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->stage_worker, sister);
+
+  const std::string beside = Program("build/coordinator/stage_worker");
+  plan = ResolveLaunch(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->stage_worker, beside);
+}
+
+TEST_F(LaunchLineTest, NamesWhatIsMissingOrWrong) {
+  LaunchOptions options = Options();
+  options.mpirun_path = "no-such-mpirun";
+  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()), HasSubstr("no 'no-such-mpirun' in PATH"));
+
+  options = Options();
+  options.stage_worker_path = "/nowhere/stage_worker";
+  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()), HasSubstr("tried /nowhere/stage_worker"));
+
+  options = Options();
+  options.hostfile = directory_ + "/absent";
+  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kNotFound);
+
+  options = Options();
+  options.hostfile = File("hosts", "localhost slots=2\n");
+  options.stages = 3;
+  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()), HasSubstr("3 stages need 3 slots"));
+
+  options = Options();
+  options.stages = -1;
+  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
+
+  options = Options();
+  options.mpirun_args = "--x 'open";
+  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()),
+              HasSubstr("--mpirun-args: the quote ' is not closed"));
+}
+
+TEST(HostFile, ReadsNamesSlotsAndComments) {
+  const absl::StatusOr<std::vector<HostSlots>> hosts =
+      ParseHostFile("h", "# all\n\n node1 \t slots=2 max_slots=4\r\nnode-2.example # one\nnode1 slots=1");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"node1", 2}, HostSlots{"node-2.example", 1}, HostSlots{"node1", 1}));
+}
+
+TEST(HostFile, NamesFileAndLineOfEveryMistake) {
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"", "names no host"},
+           {"# nothing\n", "names no host"},
+           {"a\nb slots=0\n", "line 2: 'slots=0', expected a number from 1 to"},
+           {"b slots=x", "line 1: 'slots=x'"},
+           {"b slots=99999999999999", "line 1: 'slots=99999999999999'"},
+           {"b slots", "line 1: 'slots'"},
+           {"b slots=3 max_slots=2", "line 1: slots=3 is more than max_slots=2"},
+           {"b cores=3", "line 1: 'cores=3' is not understood"},
+           {"--mca slots=1", "line 1: '--mca' is no host name"},
+           {"a:3", "line 1: 'a:3' is no host name"}}) {
+    const absl::Status status = ParseHostFile("my.hosts", text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("host file 'my.hosts'")) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+}
+
+TEST(ShellWords, AreSplitAsAShellWould) {
+  const auto words = SplitShellWords(R"( a  'b c' "d \"e\" \f" g\ h '' i"j"k)");
+  ASSERT_TRUE(words.ok());
+  EXPECT_THAT(*words, ElementsAre("a", "b c", "d \"e\" \\f", "g h", "", "ijk"));
+  EXPECT_FALSE(SplitShellWords("a \"b").ok());
+}
+
+TEST(ShellWords, SurviveJoiningAndSplitting) {
+  const std::vector<std::string> words = {"plain", "two words", "it's", "", "$HOME", "a\"b", ":", "back\\slash", "*"};
+  const auto again = SplitShellWords(JoinShellWords(words));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, words);
+}
+
+TEST(LaunchEnvironment, DropsAnOuterJobAndKeepsTheUsersSettings) {
+  EXPECT_THAT(
+      LaunchEnvironment({"PATH=/bin", "OMPI_COMM_WORLD_RANK=0", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_orte_hnp_uri=x",
+                         "OMPI_MCA_ess=pmi", "PMIX_RANK=0", "PMI_RANK=1", "OPAL_PREFIX=/x", "ORTE_Y=1", "HOMPI_X=1"},
+                        /*as_root=*/false),
+      UnorderedElementsAre("PATH=/bin", "OMPI_MCA_btl=tcp,self", "HOMPI_X=1"));
+  EXPECT_THAT(LaunchEnvironment({"OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=0"}, /*as_root=*/true),
+              UnorderedElementsAre("OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"));
+}
+
+TEST(LocalHost, KnowsItsOwnNames) {
+  char name[256] = {};
+  ASSERT_EQ(gethostname(name, sizeof(name) - 1), 0);
+  EXPECT_TRUE(IsThisHost("localhost"));
+  EXPECT_TRUE(IsThisHost("127.0.0.1"));
+  EXPECT_TRUE(IsThisHost(name));
+  EXPECT_FALSE(IsThisHost("192.0.2.200"));
+  EXPECT_EQ(NetworksTowards({"192.0.2.200", "127.0.0.1"}), "");
+}
+
+}  // namespace
+}  // namespace stagecoach
