@@ -106,8 +106,9 @@ class ComputeThread {
 };
 
 void Fill(const Lead& lead, FrameBuffer* frame) {
-  for (size_t i = 0; i < kFrameBytes; ++i)
+  for (size_t i = 0; i < kFrameBytes; ++i) {
     frame->payload()[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(lead.turn));
+  }
   std::memcpy(frame->payload(), &lead, sizeof lead);
   frame->SetMessage(0, kFrameBytes);
 }

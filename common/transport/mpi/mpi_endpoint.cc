@@ -159,8 +159,9 @@ absl::StatusOr<std::optional<ReceivedFrame>> MpiEndpoint::Poll() {
 absl::Status MpiEndpoint::TestAll() {
   requests_.clear();
   for (const PendingSend& send : sends_) requests_.push_back(send.request);
-  for (const Lane& lane : lanes_)
+  for (const Lane& lane : lanes_) {
     requests_.push_back(lane.posted.empty() ? MPI_REQUEST_NULL : lane.posted.front().request);
+  }
   if (requests_.empty()) return absl::OkStatus();
   indices_.resize(requests_.size());
   statuses_.resize(requests_.size());

@@ -96,8 +96,9 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
   Draw draw(random);
   MicroBatch batch;
   batch.number = draw.Word() >> draw.Between(0, 63);
-  for (int64_t i = draw.Between(0, limits.MaxFrees()); i > 0; --i)
+  for (int64_t i = draw.Between(0, limits.MaxFrees()); i > 0; --i) {
     batch.free.push_back(draw.Word() << 8 | static_cast<uint64_t>(i));
+  }
   for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
     const int64_t most = limits.max_open_tokens / limits.max_slices;
     const int64_t prompt = draw.Between(1, most);
