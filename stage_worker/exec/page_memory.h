@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,8 +17,8 @@
 
 namespace stagecoach {
 
-// Large anonymous memory for weights and KV: zero, page-aligned, resident only where it was touched, in 2 MiB pages where the
-// kernel grants them (a tenth more read bandwidth than with 4 KiB pages). Move-only.
+// Large anonymous memory for weights and KV: zero, page-aligned, resident only where it was touched, in 2 MiB pages
+// where the kernel grants them (a tenth more read bandwidth than with 4 KiB pages). Move-only.
 class PageMemory {
  public:
   PageMemory() = default;
@@ -36,7 +37,8 @@ class PageMemory {
   // `purpose` names the memory in the error (kResourceExhausted).
   static absl::StatusOr<PageMemory> Allocate(size_t bytes, absl::string_view purpose) {
     PageMemory memory;
-    const size_t alignment = bytes >= kHugePage ? kHugePage : kBufferAlignment;  // small mappings start at a page anyway
+    const size_t alignment =
+        bytes >= kHugePage ? kHugePage : kBufferAlignment;  // small mappings start at a page anyway
     const size_t map_bytes = bytes + alignment;
     void* map = map_bytes < bytes ? MAP_FAILED
                                   : mmap(nullptr, map_bytes, PROT_READ | PROT_WRITE,
@@ -47,8 +49,8 @@ class PageMemory {
     }
     memory.map_ = map;
     memory.map_bytes_ = map_bytes;
-    memory.data_ = static_cast<uint8_t*>(map) + (RoundUp(reinterpret_cast<uintptr_t>(map), alignment) -
-                                                 reinterpret_cast<uintptr_t>(map));
+    memory.data_ = static_cast<uint8_t*>(map) +
+                   (RoundUp(reinterpret_cast<uintptr_t>(map), alignment) - reinterpret_cast<uintptr_t>(map));
     memory.size_ = bytes;
     // Only a wish: a kernel without huge pages gives small ones.
     if (bytes >= kHugePage) madvise(memory.data_, bytes, MADV_HUGEPAGE);

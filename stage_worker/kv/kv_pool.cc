@@ -12,20 +12,20 @@ absl::StatusOr<KvPool> KvPool::Create(const KvPoolShape& shape) {
   if (shape.layers < 1 || shape.blocks < 1 || shape.kv_heads < 1 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
       shape.block_tokens < kTilePositions || shape.block_tokens % kTilePositions != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "KV pool of ", shape.layers, " layers, ", shape.blocks, " blocks of ", shape.block_tokens, " tokens, ", shape.kv_heads,
-        " heads of ", shape.head_dim, ": expected at least 1 of each, an even head width and a block size that is a multiple of ",
-        kTilePositions));
+        "KV pool of ", shape.layers, " layers, ", shape.blocks, " blocks of ", shape.block_tokens, " tokens, ",
+        shape.kv_heads, " heads of ", shape.head_dim,
+        ": expected at least 1 of each, an even head width and a block size that is a multiple of ", kTilePositions));
   }
   KvPool pool;
   pool.shape_ = shape;
   pool.tiles_ = static_cast<size_t>(shape.block_tokens / kTilePositions);
   uint64_t bytes = KvTypeBytes(shape.type);
   const int64_t factors[] = {kTilePositions, shape.head_dim, static_cast<int64_t>(pool.tiles_) * 2,
-                             shape.kv_heads, shape.blocks, shape.layers};
+                             shape.kv_heads, shape.blocks,   shape.layers};
   for (const int64_t factor : factors) {
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(factor), &bytes)) {
-      return absl::InvalidArgumentError(absl::StrCat("the size of a KV pool of ", shape.layers, " layers and ", shape.blocks,
-                                                     " blocks overflows; lower the number of blocks"));
+      return absl::InvalidArgumentError(absl::StrCat("the size of a KV pool of ", shape.layers, " layers and ",
+                                                     shape.blocks, " blocks overflows; lower the number of blocks"));
     }
   }
   pool.tile_bytes_ = KvTypeBytes(shape.type) * kTilePositions * shape.head_dim;

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
 #define STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
 
-// The memory behind the block tables: K and V of `blocks` blocks for every layer of this stage, in the tiles that the attention
-// kernel reads. Which block belongs to whom is the coordinator's business; see SequenceTable.
+// The memory behind the block tables: K and V of `blocks` blocks for every layer of this stage, in the tiles that the
+// attention kernel reads. Which block belongs to whom is the coordinator's business; see SequenceTable.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,15 +23,16 @@ struct KvPoolShape {
   KvType type = KvType::kF16;
 };
 
-// Not zeroed and not touched before use: no position is read before it was written. Different tiles may be used by different
-// threads.
+// Not zeroed and not touched before use: no position is read before it was written. Different tiles may be used by
+// different threads.
 class KvPool {
  public:
-  // kInvalidArgument for a shape out of range (block_tokens not a multiple of 16, a count below 1, a size that overflows),
-  // kResourceExhausted when the system has no such address range.
+  // kInvalidArgument for a shape out of range (block_tokens not a multiple of 16, a count below 1, a size that
+  // overflows), kResourceExhausted when the system has no such address range.
   static absl::StatusOr<KvPool> Create(const KvPoolShape& shape);
 
-  // Tile `tile` (positions [16 tile, 16 tile + 16) of the block) of one KV head: K is [head_dim][16], V is [16][head_dim].
+  // Tile `tile` (positions [16 tile, 16 tile + 16) of the block) of one KV head: K is [head_dim][16], V is
+  // [16][head_dim].
   uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
     return memory_.data() + HeadOffset(layer, block, kv_head) + tile * tile_bytes_;
   }

@@ -44,7 +44,8 @@ absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pendi
           absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, ", which is not open here"));
     }
     if (!pending->freed.insert(sequence).second) {
-      return absl::InvalidArgumentError(absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, " twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, " twice"));
     }
   }
   for (const OpenSequence& open : batch.open) {
@@ -72,8 +73,8 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
         absl::StrCat("a slice of sequence ", slice.sequence, " has ", slice.count, " rows, expected at least 1"));
   }
   if (slice.start != extent->second.rows) {
-    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " starts at position ", slice.start,
-                                                   ", expected ", extent->second.rows));
+    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " starts at position ",
+                                                   slice.start, ", expected ", extent->second.rows));
   }
   RETURN_IF_ERROR(ValidateNewBlocks(slice, pending));
   extent->second.blocks += static_cast<int64_t>(slice.new_blocks.size());
@@ -83,8 +84,9 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
                                                    " rows, the context is ", context_));
   }
   if (extent->second.rows > extent->second.blocks * block_tokens_) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " would have ", extent->second.rows, " rows in ",
-                                                   extent->second.blocks, " blocks of ", block_tokens_, " tokens"));
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " would have ", extent->second.rows,
+                                                   " rows in ", extent->second.blocks, " blocks of ", block_tokens_,
+                                                   " tokens"));
   }
   return absl::OkStatus();
 }
@@ -101,8 +103,8 @@ absl::Status SequenceTable::ValidateNewBlocks(const SequenceSlice& slice, Pendin
                                                      ", which sequence ", owner.sequence, " uses"));
     }
     if (!pending->taken.insert(block).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sequence ", slice.sequence, " is given block ", block, ", which this micro-batch gave away already"));
+      return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is given block ", block,
+                                                     ", which this micro-batch gave away already"));
     }
   }
   return absl::OkStatus();

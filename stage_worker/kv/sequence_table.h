@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
 #define STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
 
-// Which sequences a stage knows, how many rows of each it has stored, and in which blocks. The stage follows the coordinator's
-// stream and decides nothing; it checks that the stream makes sense, so that a corrupted frame cannot make one sequence read
-// or overwrite another's blocks.
+// Which sequences a stage knows, how many rows of each it has stored, and in which blocks. The stage follows the
+// coordinator's stream and decides nothing; it checks that the stream makes sense, so that a corrupted frame cannot
+// make one sequence read or overwrite another's blocks.
 
 #include <cstdint>
 #include <vector>
@@ -26,10 +26,10 @@ class SequenceTable {
   // `context`: most rows a sequence may have.
   SequenceTable(int32_t block_tokens, int32_t blocks, int64_t context);
 
-  // Takes in the micro-batch's frees, then its opens, then its slices with their new blocks. A sequence may have several slices in one
-  // micro-batch. On an error (kInvalidArgument) nothing has changed: a free or slice of an unknown sequence, an open of a
-  // known one, a slice that does not start where the last one ended or has no row, a block out of range or in use by any
-  // sequence, a table too short for its rows or a sequence longer than the context.
+  // Takes in the micro-batch's frees, then its opens, then its slices with their new blocks. A sequence may have
+  // several slices in one micro-batch. On an error (kInvalidArgument) nothing has changed: a free or slice of an
+  // unknown sequence, an open of a known one, a slice that does not start where the last one ended or has no row, a
+  // block out of range or in use by any sequence, a table too short for its rows or a sequence longer than the context.
   absl::Status Apply(const MicroBatch& batch);
 
   // The checks of Apply alone, and its changes alone (the batch must have passed the checks).

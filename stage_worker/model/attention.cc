@@ -9,10 +9,11 @@
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kColumnsPerWork = 64;  // enough to reuse K and V from the first-level cache, little enough to share out
+constexpr int64_t kColumnsPerWork =
+    64;  // enough to reuse K and V from the first-level cache, little enough to share out
 
-const uint8_t* const* FindTiles(const KvPool& pool, int64_t layer, int64_t kv_head, const BlockId* blocks, int64_t start,
-                                int positions, AttentionScratch* scratch) {
+const uint8_t* const* FindTiles(const KvPool& pool, int64_t layer, int64_t kv_head, const BlockId* blocks,
+                                int64_t start, int positions, AttentionScratch* scratch) {
   const int32_t block_tokens = pool.shape().block_tokens;
   for (int t = 0; t * kTilePositions < positions; ++t) {
     const int64_t position = start + t * kTilePositions;
@@ -30,7 +31,8 @@ void GatherQueries(const AttentionWork& work, int64_t group, const StepContext& 
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   float* out = scratch->q.as<float>();
   for (int32_t row = 0; row < work.rows; ++row) {
-    const float* q = step.scratch.q.as<float>() + (work.first_row + row) * step.scratch.q_stride + work.kv_head * group * head_dim;
+    const float* q =
+        step.scratch.q.as<float>() + (work.first_row + row) * step.scratch.q_stride + work.kv_head * group * head_dim;
     for (int64_t i = 0; i < group * head_dim; ++i) *out++ = q[i] * scale;
   }
 }
@@ -41,7 +43,8 @@ void StartSoftmax(int64_t columns, int64_t head_dim, AttentionScratch* scratch) 
   std::fill_n(scratch->acc.as<float>(), columns * head_dim, 0.0f);
 }
 
-void ScatterResults(const AttentionWork& work, int64_t group, const StepContext& step, const AttentionScratch& scratch) {
+void ScatterResults(const AttentionWork& work, int64_t group, const StepContext& step,
+                    const AttentionScratch& scratch) {
   const int64_t head_dim = step.hyper.head_dim;
   for (int32_t row = 0; row < work.rows; ++row) {
     float* out = step.scratch.attended.as<float>() + (work.first_row + row) * step.scratch.q_stride +
@@ -49,7 +52,8 @@ void ScatterResults(const AttentionWork& work, int64_t group, const StepContext&
     for (int64_t head = 0; head < group; ++head) {
       const int64_t column = row * group + head;
       const float* acc = scratch.acc.as<float>() + column * head_dim;
-      for (int64_t d = 0; d < head_dim; ++d) out[head * head_dim + d] = acc[d] / scratch.sum[static_cast<size_t>(column)];
+      for (int64_t d = 0; d < head_dim; ++d)
+        out[head * head_dim + d] = acc[d] / scratch.sum[static_cast<size_t>(column)];
     }
   }
 }
@@ -71,9 +75,11 @@ void RunAttentionWork(const AttentionWork& work, int64_t layer, const StepContex
     span.v_tiles = scratch->v_tiles;
     for (int64_t column = 0; column < columns; ++column) {
       const int64_t visible = first.position + column / group + 1 - start;
-      scratch->limits[static_cast<size_t>(column)] = static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
+      scratch->limits[static_cast<size_t>(column)] =
+          static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
     }
-    step.kernels.attend(span, scratch->q.as<float>(), step.hyper.head_dim, scratch->limits.data(), static_cast<int>(columns),
+    step.kernels.attend(span, scratch->q.as<float>(), step.hyper.head_dim, scratch->limits.data(),
+                        static_cast<int>(columns),
                         {scratch->max.data(), scratch->sum.data(), scratch->acc.as<float>()});
   }
   ScatterResults(work, group, step, *scratch);
@@ -99,7 +105,9 @@ void StoreKv(int64_t layer, int64_t row, int64_t kv_head, const float* k, const 
 
 }  // namespace
 
-int32_t AttentionRowsPerWork(int64_t group) { return static_cast<int32_t>(std::max<int64_t>(1, kColumnsPerWork / group)); }
+int32_t AttentionRowsPerWork(int64_t group) {
+  return static_cast<int32_t>(std::max<int64_t>(1, kColumnsPerWork / group));
+}
 
 void ProjectQkv(const LayerWeights& weights, const StepContext& step, const Worker& worker) {
   StepScratch& scratch = step.scratch;
@@ -120,7 +128,8 @@ void PlaceHeads(const LayerWeights& weights, int64_t layer, const StepContext& s
   for (int64_t i = part.begin; i < part.end; ++i) {
     const int64_t row = i / heads_per_row, head = i % heads_per_row;
     if (head < hyper.heads) {
-      FinishHead(weights.q_norm, row, step, step.scratch.q.as<float>() + row * step.scratch.q_stride + head * hyper.head_dim);
+      FinishHead(weights.q_norm, row, step,
+                 step.scratch.q.as<float>() + row * step.scratch.q_stride + head * hyper.head_dim);
       continue;
     }
     const int64_t kv_head = head - hyper.heads;

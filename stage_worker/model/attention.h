@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_ATTENTION_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_ATTENTION_H_
 
-// Grouped-query attention over the paged KV cache. Every function runs on all threads of the gang and leaves the barrier after
-// it to the caller.
+// Grouped-query attention over the paged KV cache. Every function runs on all threads of the gang and leaves the
+// barrier after it to the caller.
 
 #include <cstdint>
 
@@ -14,15 +14,16 @@ namespace stagecoach {
 // How many query rows of a sequence share one walk over its K and V, for `group` query heads to a KV head.
 int32_t AttentionRowsPerWork(int64_t group);
 
-// q, k, v = Wq a (+ bq), Wk a (+ bk), Wv a (+ bv), from scratch.normed [rows, D] and its int8 form. Shared by output panels.
+// q, k, v = Wq a (+ bq), Wk a (+ bk), Wv a (+ bv), from scratch.normed [rows, D] and its int8 form. Shared by output
+// panels.
 void ProjectQkv(const LayerWeights& weights, const StepContext& step, const Worker& worker);
 
-// Finishes the heads of q, k and v in scratch (RMSNorm of q and k heads where the model has it, RoPE) and stores K and V in the pool. Shared by
-// (row, head).
+// Finishes the heads of q, k and v in scratch (RMSNorm of q and k heads where the model has it, RoPE) and stores K and
+// V in the pool. Shared by (row, head).
 void PlaceHeads(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker);
 
-// scratch.attended [rows, Nq*H] = softmax(q K^T / sqrt(H)) V for every row over positions up to its own. Work is taken from
-// scratch.next_attention_work, which must be 0 before.
+// scratch.attended [rows, Nq*H] = softmax(q K^T / sqrt(H)) V for every row over positions up to its own. Work is taken
+// from scratch.next_attention_work, which must be 0 before.
 void Attend(int64_t layer, const StepContext& step, const Worker& worker);
 
 }  // namespace stagecoach

@@ -6,8 +6,8 @@
 
 namespace stagecoach {
 
-// scratch.gate [rows, F] = silu(Wgate m) * (Wup m), from m = scratch.normed [rows, D] and its int8 form. Runs on all threads of the
-// gang, shared by output panels; the barrier after it is the caller's.
+// scratch.gate [rows, F] = silu(Wgate m) * (Wup m), from m = scratch.normed [rows, D] and its int8 form. Runs on all
+// threads of the gang, shared by output panels; the barrier after it is the caller's.
 void RunGatedUp(const LayerWeights& weights, const StepContext& step, const Worker& worker);
 
 }  // namespace stagecoach

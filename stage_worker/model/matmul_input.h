@@ -12,8 +12,8 @@
 
 namespace stagecoach {
 
-// The right-hand side of matrix products: float rows that live elsewhere, and beside them their int8 form where a matrix
-// wants it. One after the other serves all products of a step.
+// The right-hand side of matrix products: float rows that live elsewhere, and beside them their int8 form where a
+// matrix wants it. One after the other serves all products of a step.
 class MatmulInput {
  public:
   MatmulInput(int64_t max_rows, int64_t max_cols);

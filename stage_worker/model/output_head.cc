@@ -25,8 +25,8 @@ void OutputHead::ForEachRow(const float* hidden, absl::Span<const int32_t> rows,
   });
 }
 
-void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, const Consumer& consume,
-                         const Worker& worker) {
+void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index,
+                         const Consumer& consume, const Worker& worker) {
   const int64_t width = hyper_.hidden, stride = weights_.output.padded_rows();
   const int64_t count = static_cast<int64_t>(rows.size());
   float* normed = normed_.as<float>();

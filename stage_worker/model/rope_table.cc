@@ -10,8 +10,8 @@
 namespace stagecoach {
 namespace {
 
-// ln(x) for x > 0 by the series of atanh: x = m * 2^e with m in [1/sqrt 2, sqrt 2), ln m = 2 (t + t^3/3 + ..), t = (m - 1) / (m + 1).
-// |t| < 0.172, so 13 terms reach below 2^-53.
+// ln(x) for x > 0 by the series of atanh: x = m * 2^e with m in [1/sqrt 2, sqrt 2), ln m = 2 (t + t^3/3 + ..), t = (m -
+// 1) / (m + 1). |t| < 0.172, so 13 terms reach below 2^-53.
 double FixedLn(double x) {
   int exponent = 0;
   double m = std::frexp(x, &exponent);

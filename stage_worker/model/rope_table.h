@@ -8,8 +8,9 @@
 
 namespace stagecoach {
 
-// The angles of rotary position embedding (RoFormer, Su et al. 2021), with linear, YaRN (Peng et al. 2023) and Llama 3 scaling. All in double
-// from arithmetic of our own, rounded to float at the end, so that every machine has the same bits. Immutable.
+// The angles of rotary position embedding (RoFormer, Su et al. 2021), with linear, YaRN (Peng et al. 2023) and Llama 3
+// scaling. All in double from arithmetic of our own, rounded to float at the end, so that every machine has the same
+// bits. Immutable.
 class RopeTable {
  public:
   // rope_freqs: empty, or head_dim / 2 divisors of the frequencies.

@@ -15,7 +15,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr int32_t kMaxRows = 1 << 16;     // of a micro-batch; bounds the scratch memory
+constexpr int32_t kMaxRows = 1 << 16;  // of a micro-batch; bounds the scratch memory
 constexpr int32_t kMaxThreads = 1 << 10;
 
 absl::Status CheckConfig(const ModelDescription& model, const StageConfig& config) {
@@ -33,7 +33,8 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
                 {"context", config.context, INT32_MAX}};
   for (const auto& range : ranges) {
     if (range.value >= 1 && range.value <= range.high) continue;
-    return absl::InvalidArgumentError(absl::StrCat("a stage with ", range.name, " ", range.value, ", expected 1 to ", range.high));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a stage with ", range.name, " ", range.value, ", expected 1 to ", range.high));
   }
   return absl::OkStatus();
 }
@@ -48,12 +49,17 @@ absl::StatusOr<std::unique_ptr<StageModel>> StageModel::Load(std::shared_ptr<con
 }
 
 absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shared_ptr<const ModelDescription> model,
-                                                                       const StageConfig& config, StageCounters* counters) {
+                                                                       const StageConfig& config,
+                                                                       StageCounters* counters) {
   RETURN_IF_ERROR(CheckConfig(*model, config));
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
   const HyperParameters& hyper = model->hyper;
-  const KvPoolShape shape = {config.last_layer - config.first_layer, config.blocks, config.block_tokens, hyper.kv_heads,
-                             hyper.head_dim, config.kv_type};
+  const KvPoolShape shape = {config.last_layer - config.first_layer,
+                             config.blocks,
+                             config.block_tokens,
+                             hyper.kv_heads,
+                             hyper.head_dim,
+                             config.kv_type};
   ASSIGN_OR_RETURN(KvPool pool, KvPool::Create(shape));
   const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
                                        config.threads};
@@ -99,16 +105,18 @@ absl::Status StageModelImpl::Begin(const MicroBatch& batch) {
 absl::Status StageModelImpl::CheckSize(const MicroBatch& batch) const {
   int64_t rows = 0;
   for (const SequenceSlice& slice : batch.slices) rows += slice.count;
-  if (batch.slices.size() <= static_cast<size_t>(config_.max_slices) && rows <= config_.max_rows) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("micro-batch ", batch.number, " has ", batch.slices.size(), " slices and ", rows,
-                                                 " rows, agreed are at most ", config_.max_slices, " and ", config_.max_rows));
+  if (batch.slices.size() <= static_cast<size_t>(config_.max_slices) && rows <= config_.max_rows)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("micro-batch ", batch.number, " has ", batch.slices.size(),
+                                                 " slices and ", rows, " rows, agreed are at most ", config_.max_slices,
+                                                 " and ", config_.max_rows));
 }
 
 absl::Status StageModelImpl::CheckTokens(const MicroBatch& batch) const {
   for (const SequenceSlice& slice : batch.slices) {
     if (slice.tokens.size() != static_cast<size_t>(slice.count)) {
-      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ", slice.tokens.size(),
-                                                     " tokens, expected ", slice.count));
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
+                                                     slice.tokens.size(), " tokens, expected ", slice.count));
     }
     for (const TokenId token : slice.tokens) {
       if (token >= 0 && token < hyper_.vocab) continue;
@@ -127,8 +135,8 @@ absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
   }
   for (const SequenceSlice& slice : batch.slices) {
     if (!slice.targets.empty() && slice.targets.size() != static_cast<size_t>(slice.count)) {
-      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ", slice.targets.size(),
-                                                     " targets, expected none or ", slice.count));
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
+                                                     slice.targets.size(), " targets, expected none or ", slice.count));
     }
     for (const TokenId target : slice.targets) {
       if (target == kNoToken || (target >= 0 && target < hyper_.vocab)) continue;
@@ -157,7 +165,8 @@ void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
     const Gang::Part rows = worker.Share(plan_.row_count());
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       const int64_t at = row * (hyper_.head_dim / 2);
-      rope_.Angles(plan_.rows()[static_cast<size_t>(row)].position, scratch_.cos.as<float>() + at, scratch_.sin.as<float>() + at);
+      rope_.Angles(plan_.rows()[static_cast<size_t>(row)].position, scratch_.cos.as<float>() + at,
+                   scratch_.sin.as<float>() + at);
     }
     worker.Barrier();
     for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
@@ -185,7 +194,8 @@ void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   // Rows point into the result, so it has its final size first.
   for (const SequenceSlice& slice : batch.slices) {
     if (slice.sample) result->sampled.emplace_back().sequence = slice.sequence;
-    if (!slice.targets.empty()) result->targets.push_back({slice.sequence, slice.start, std::vector<float>(slice.targets.size())});
+    if (!slice.targets.empty())
+      result->targets.push_back({slice.sequence, slice.start, std::vector<float>(slice.targets.size())});
   }
   SampledToken* sampled = result->sampled.data();
   TargetLogprobs* targets = result->targets.data();
@@ -214,7 +224,8 @@ void StageModelImpl::FinishRow(int thread, const HeadRow& row, const float* logi
   if (row.sampled == nullptr) return;
   // A sequence is sampled at most once in a batch (see CheckHeadWork), so no other thread touches its history.
   TokenHistory& history = histories_.find(slice.sequence)->second;
-  *row.sampled = samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
+  *row.sampled =
+      samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
   row.sampled->sequence = slice.sequence;
   history.AppendOutput(row.sampled->token);
 }

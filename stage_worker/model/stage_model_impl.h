@@ -41,7 +41,7 @@ class StageModelImpl final : public StageModel {
   // A row that needs logits.
   struct HeadRow {
     const SequenceSlice* slice;
-    int32_t offset;        // in the slice
+    int32_t offset;         // in the slice
     SampledToken* sampled;  // nullptr: not sampled
     float* target_logprob;  // nullptr: no target
   };
@@ -50,8 +50,8 @@ class StageModelImpl final : public StageModel {
                  const Kernels& kernels, StageWeights weights, KvPool pool);
 
   absl::Status CheckSize(const MicroBatch& batch) const;
-  absl::Status CheckTokens(const MicroBatch& batch) const;     // stage with the embedding
-  absl::Status CheckHeadWork(const MicroBatch& batch) const;   // stage with the head
+  absl::Status CheckTokens(const MicroBatch& batch) const;    // stage with the embedding
+  absl::Status CheckHeadWork(const MicroBatch& batch) const;  // stage with the head
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
   void FinishRow(int thread, const HeadRow& row, const float* logits);
 

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_STEP_CONTEXT_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_STEP_CONTEXT_H_
 
-// What the parts of the forward pass share while a step runs. All threads of the gang run the same code; between two barriers each
-// works on its own rows, heads or output rows, and what one phase wrote the next may read.
+// What the parts of the forward pass share while a step runs. All threads of the gang run the same code; between two
+// barriers each works on its own rows, heads or output rows, and what one phase wrote the next may read.
 
 #include <cstdint>
 

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_STEP_PLAN_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_STEP_PLAN_H_
 
-// A micro-batch as the layers see it: rows with their positions and block tables, and attention cut into independent pieces of
-// work.
+// A micro-batch as the layers see it: rows with their positions and block tables, and attention cut into independent
+// pieces of work.
 
 #include <cstdint>
 #include <vector>

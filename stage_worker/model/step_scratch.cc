@@ -7,7 +7,9 @@ namespace {
 
 int64_t PanelStride(int64_t width) { return static_cast<int64_t>(RoundUp(static_cast<size_t>(width), kPanelRows)); }
 
-AlignedBuffer Floats(int64_t rows, int64_t cols) { return AlignedBuffer(static_cast<size_t>(rows * cols) * sizeof(float)); }
+AlignedBuffer Floats(int64_t rows, int64_t cols) {
+  return AlignedBuffer(static_cast<size_t>(rows * cols) * sizeof(float));
+}
 
 }  // namespace
 
@@ -43,7 +45,8 @@ StepScratch::StepScratch(const HyperParameters& hyper, int32_t max_rows, int thr
 
 size_t StepScratch::bytes() const {
   size_t bytes = input.bytes();
-  for (const AlignedBuffer* buffer : {&cos, &sin, &normed, &q, &k, &v, &attended, &gate, &up, &delta}) bytes += buffer->size();
+  for (const AlignedBuffer* buffer : {&cos, &sin, &normed, &q, &k, &v, &attended, &gate, &up, &delta})
+    bytes += buffer->size();
   for (const AttentionScratch& scratch : attention) bytes += scratch.bytes();
   return bytes;
 }

@@ -24,7 +24,8 @@ void Normalize(const float* x, const std::vector<float>& norm, std::initializer_
   scratch.input.Quantize(step.kernels, scratch.normed.as<float>(), scratch.hidden_stride, hidden, part);
 }
 
-// x += matrix * in + bias. Two phases: the int8 form of the input, shared by rows; the product, shared by output panels.
+// x += matrix * in + bias. Two phases: the int8 form of the input, shared by rows; the product, shared by output
+// panels.
 void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const float* in, int64_t in_stride,
                    const StepContext& step, const Worker& worker, float* x) {
   StepScratch& scratch = step.scratch;
@@ -38,13 +39,15 @@ void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, c
   Project(step.kernels, matrix, bias, scratch.input.View(in, in_stride), rows, panels, delta, stride);
   const Gang::Part columns = OutputColumns(matrix, panels);
   for (int64_t row = 0; row < rows; ++row) {
-    step.kernels.add(delta + row * stride + columns.begin, columns.end - columns.begin, x + row * hidden + columns.begin);
+    step.kernels.add(delta + row * stride + columns.begin, columns.end - columns.begin,
+                     x + row * hidden + columns.begin);
   }
 }
 
 }  // namespace
 
-void RunTransformerLayer(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker, float* x) {
+void RunTransformerLayer(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker,
+                         float* x) {
   StepScratch& scratch = step.scratch;
   if (worker.thread == 0) scratch.next_attention_work.store(0, std::memory_order_relaxed);
   Normalize(x, weights.attn_norm, {&weights.q, &weights.k, &weights.v}, step, worker);
@@ -55,7 +58,8 @@ void RunTransformerLayer(const LayerWeights& weights, int64_t layer, const StepC
   worker.Barrier();
   Attend(layer, step, worker);
   worker.Barrier();
-  AddProjection(weights.attn_output, weights.attn_output_bias, scratch.attended.as<float>(), scratch.q_stride, step, worker, x);
+  AddProjection(weights.attn_output, weights.attn_output_bias, scratch.attended.as<float>(), scratch.q_stride, step,
+                worker, x);
   worker.Barrier();
   Normalize(x, weights.ffn_norm, {&weights.gate, &weights.up}, step, worker);
   worker.Barrier();

@@ -10,8 +10,10 @@ namespace stagecoach {
 
 // One layer on the residual stream x [rows, D], in place, by all threads of the gang together:
 //   x += Wo attention(RMSNorm(x));  x += Wdown (silu(Wgate m) * Wup m), m = RMSNorm(x).
-// `layer` counts within this stage. x is complete when every thread has returned and met at a barrier, which is the caller's.
-void RunTransformerLayer(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker, float* x);
+// `layer` counts within this stage. x is complete when every thread has returned and met at a barrier, which is the
+// caller's.
+void RunTransformerLayer(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker,
+                         float* x);
 
 }  // namespace stagecoach
 

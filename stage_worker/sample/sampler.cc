@@ -11,8 +11,8 @@
 namespace stagecoach {
 namespace {
 
-// A candidate as one number, so that sorting ascending gives the ranking: the order-reversing image of the logit's bits above the token
-// id. For floats, a < b iff the image of a is above that of b; -0 is made +0 and NaN -inf first.
+// A candidate as one number, so that sorting ascending gives the ranking: the order-reversing image of the logit's bits
+// above the token id. For floats, a < b iff the image of a is above that of b; -0 is made +0 and NaN -inf first.
 uint64_t RankKey(float logit, TokenId token) {
   if (std::isnan(logit)) logit = -std::numeric_limits<float>::infinity();
   const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);

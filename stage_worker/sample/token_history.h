@@ -12,8 +12,8 @@
 
 namespace stagecoach {
 
-// The tokens of one sequence, with the border between prompt and output that the penalties need. It is the same after a preemption
-// or a restart, because OpenSequence brings both parts.
+// The tokens of one sequence, with the border between prompt and output that the penalties need. It is the same after a
+// preemption or a restart, because OpenSequence brings both parts.
 class TokenHistory {
  public:
   explicit TokenHistory(const OpenSequence& open);
@@ -33,8 +33,9 @@ class TokenHistory {
   absl::flat_hash_map<TokenId, int32_t> output_counts_;
 };
 
-// What a sequence opened on the stage with the head must satisfy: a prompt, every token and every biased token in [0, vocab), and sampling
-// parameters within the ranges of SamplingParams. kInvalidArgument names the field, the value and the range.
+// What a sequence opened on the stage with the head must satisfy: a prompt, every token and every biased token in [0,
+// vocab), and sampling parameters within the ranges of SamplingParams. kInvalidArgument names the field, the value and
+// the range.
 absl::Status ValidateOpenSequence(const OpenSequence& open, int64_t vocab);
 
 }  // namespace stagecoach

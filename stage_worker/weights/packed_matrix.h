@@ -24,8 +24,8 @@ struct PackedMatrix {
     return {type, data + static_cast<size_t>(begin) * PanelBytes(type, cols), end - begin, cols};
   }
 
-  // Decodes one row to float [cols], with the same values as DequantizeRow of the file's bytes. This is how an embedding is looked up,
-  // so that a tied matrix is held once.
+  // Decodes one row to float [cols], with the same values as DequantizeRow of the file's bytes. This is how an
+  // embedding is looked up, so that a tied matrix is held once.
   void UnpackRow(int64_t row, float* out) const;
 };
 

@@ -96,8 +96,9 @@ class StageReader {
 absl::Status CheckRopeFreqs(const ModelDescription& model, const std::vector<float>& rope_freqs) {
   for (size_t i = 0; i < rope_freqs.size(); ++i) {
     if (std::isfinite(rope_freqs[i]) && rope_freqs[i] > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("'", model.file->path(), "': tensor '", model.rope_freqs->name, "' element ", i,
-                                                   " is ", rope_freqs[i], ", expected a positive number"));
+    return absl::InvalidArgumentError(absl::StrCat("'", model.file->path(), "': tensor '", model.rope_freqs->name,
+                                                   "' element ", i, " is ", rope_freqs[i],
+                                                   ", expected a positive number"));
   }
   return absl::OkStatus();
 }
@@ -107,7 +108,8 @@ absl::Status CheckRopeFreqs(const ModelDescription& model, const std::vector<flo
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
                                               std::atomic<uint64_t>* bytes_loaded) {
-  CHECK(0 <= request.first_layer && request.first_layer < request.last_layer && request.last_layer <= model.hyper.layers);
+  CHECK(0 <= request.first_layer && request.first_layer < request.last_layer &&
+        request.last_layer <= model.hyper.layers);
   uint64_t total = 0;
   for (const GgufTensor* tensor :
        model.StageTensors(request.first_layer, request.last_layer, request.owns_embedding, request.owns_head)) {

@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_STAGE_WEIGHTS_H_
 #define STAGECOACH_STAGE_WORKER_WEIGHTS_STAGE_WEIGHTS_H_
 
-// The weights of one stage in the form the kernels read: matrices packed in panels in one run of large pages, vectors as floats.
+// The weights of one stage in the form the kernels read: matrices packed in panels in one run of large pages, vectors
+// as floats.
 
 #include <atomic>
 #include <cstdint>
@@ -17,25 +18,25 @@ namespace stagecoach {
 
 // Vectors are empty where the model has none. A fused qkv matrix or bias of the file is split.
 struct LayerWeights {
-  std::vector<float> attn_norm;                 // [D]
-  PackedMatrix q, k, v;                         // [Nq*H, D], [Nk*H, D], [Nk*H, D]
-  std::vector<float> q_bias, k_bias, v_bias;    // [Nq*H], [Nk*H], [Nk*H]
-  std::vector<float> q_norm, k_norm;            // [H]
-  PackedMatrix attn_output;                     // [D, Nq*H]
-  std::vector<float> attn_output_bias;          // [D]
-  std::vector<float> ffn_norm;                  // [D]
-  PackedMatrix gate, up, down;                  // [F, D], [F, D], [D, F]
+  std::vector<float> attn_norm;                      // [D]
+  PackedMatrix q, k, v;                              // [Nq*H, D], [Nk*H, D], [Nk*H, D]
+  std::vector<float> q_bias, k_bias, v_bias;         // [Nq*H], [Nk*H], [Nk*H]
+  std::vector<float> q_norm, k_norm;                 // [H]
+  PackedMatrix attn_output;                          // [D, Nq*H]
+  std::vector<float> attn_output_bias;               // [D]
+  std::vector<float> ffn_norm;                       // [D]
+  PackedMatrix gate, up, down;                       // [F, D], [F, D], [D, F]
   std::vector<float> gate_bias, up_bias, down_bias;  // [F], [F], [D]
 };
 
 // Immutable once loaded. Movable: the matrices point into `panels`, which stays where it is.
 struct StageWeights {
-  PackedMatrix embedding;             // [V, D]; the stage with the embedding only
-  std::vector<LayerWeights> layers;   // of this stage
-  std::vector<float> rope_freqs;      // [H/2] divisors, or empty
-  std::vector<float> output_norm;     // [D]; these three on the stage with the head only
-  PackedMatrix output;                // [V, D]; a stage with both ends of a tied model holds the matrix once
-  std::vector<float> output_bias;     // [V], or empty
+  PackedMatrix embedding;            // [V, D]; the stage with the embedding only
+  std::vector<LayerWeights> layers;  // of this stage
+  std::vector<float> rope_freqs;     // [H/2] divisors, or empty
+  std::vector<float> output_norm;    // [D]; these three on the stage with the head only
+  PackedMatrix output;               // [V, D]; a stage with both ends of a tied model holds the matrix once
+  std::vector<float> output_bias;    // [V], or empty
   PageMemory panels;
   uint64_t vector_bytes = 0;
 
@@ -50,10 +51,11 @@ struct StageWeightsRequest {
   int threads = 1;  // that read and pack
 };
 
-// Reads exactly the bytes of ModelDescription::StageTensors, each once, in pieces of about a megabyte, so that the peak of memory stays
-// at the packed size and a few megabytes. `bytes_to_load` is set before anything is read, `bytes_loaded` moves while it is.
-// kDataLoss when the file has become shorter, kResourceExhausted without memory, kUnimplemented for a row length that the panels
-// do not hold, kInvalidArgument for a RoPE divisor that is not a positive number.
+// Reads exactly the bytes of ModelDescription::StageTensors, each once, in pieces of about a megabyte, so that the peak
+// of memory stays at the packed size and a few megabytes. `bytes_to_load` is set before anything is read,
+// `bytes_loaded` moves while it is. kDataLoss when the file has become shorter, kResourceExhausted without memory,
+// kUnimplemented for a row length that the panels do not hold, kInvalidArgument for a RoPE divisor that is not a
+// positive number.
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
                                               std::atomic<uint64_t>* bytes_loaded);

@@ -23,7 +23,8 @@ Vector ReadTensor(const ModelDescription& model, const GgufTensor* tensor) {
   std::vector<float> row(static_cast<size_t>(tensor->cols()));
   Vector values;
   for (int64_t r = 0; r < tensor->rows(); ++r) {
-    DequantizeRow(type, raw.data() + static_cast<size_t>(r) * RowBytes(type, tensor->cols()), tensor->cols(), row.data());
+    DequantizeRow(type, raw.data() + static_cast<size_t>(r) * RowBytes(type, tensor->cols()), tensor->cols(),
+                  row.data());
     values.insert(values.end(), row.begin(), row.end());
   }
   return values;
@@ -57,7 +58,8 @@ double Angle(const HyperParameters& hyper, const Vector& freqs, int64_t position
   if (rope.scaling == RopeScaling::kLinear) return theta / rope.factor;
   if (rope.scaling == RopeScaling::kNone) return theta;
   const auto dim = [&](double b) {
-    return dims * std::log(static_cast<double>(rope.original_context) / (b * 2 * std::numbers::pi)) / (2 * std::log(rope.freq_base));
+    return dims * std::log(static_cast<double>(rope.original_context) / (b * 2 * std::numbers::pi)) /
+           (2 * std::log(rope.freq_base));
   };
   const double lo = std::max(0.0, std::floor(dim(rope.beta_fast)));
   const double hi = std::min(dims - 1, std::ceil(dim(rope.beta_slow)));
@@ -101,7 +103,8 @@ class Layer {
         up_bias_(ReadTensor(model, t.ffn_up_bias)),
         down_bias_(ReadTensor(model, t.ffn_down_bias)) {
     for (const GgufTensor* part : {t.attn_q, t.attn_k, t.attn_v}) Append(ReadTensor(model, part), &qkv_);
-    for (const GgufTensor* part : {t.attn_q_bias, t.attn_k_bias, t.attn_v_bias}) Append(ReadTensor(model, part), &qkv_bias_);
+    for (const GgufTensor* part : {t.attn_q_bias, t.attn_k_bias, t.attn_v_bias})
+      Append(ReadTensor(model, part), &qkv_bias_);
   }
 
   // Takes in the next position.
@@ -153,8 +156,8 @@ class Layer {
   }
 
   const HyperParameters& hyper_;
-  Vector freqs_, attn_norm_, qkv_, qkv_bias_, q_norm_, k_norm_, out_, out_bias_, ffn_norm_, gate_, up_, down_, gate_bias_, up_bias_,
-      down_bias_;
+  Vector freqs_, attn_norm_, qkv_, qkv_bias_, q_norm_, k_norm_, out_, out_bias_, ffn_norm_, gate_, up_, down_,
+      gate_bias_, up_bias_, down_bias_;
   std::vector<Vector> keys_, values_;  // [positions][Nk*H]
 };
 

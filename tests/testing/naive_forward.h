@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_TESTS_TESTING_NAIVE_FORWARD_H_
 #define STAGECOACH_TESTS_TESTING_NAIVE_FORWARD_H_
 
-// The whole model in double, position by position, with libm and no thought of speed: written from the specification's formulas
-// alone, as an oracle for the stages.
+// The whole model in double, position by position, with libm and no thought of speed: written from the specification's
+// formulas alone, as an oracle for the stages.
 
 #include <vector>
 

@@ -99,7 +99,8 @@ TEST(OpenSequenceCheck, NamesTheFieldTheValueAndTheRange) {
       {[](OpenSequence* o) { o->prompt = {10}; }, "the prompt has token 10, the vocabulary has 0 to 9"},
       {[](OpenSequence* o) { o->output = {-1}; }, "the output has token -1"},
       {[](OpenSequence* o) { o->sampling.temperature = -0.5f; }, "temperature is -0.5, expected 0 to"},
-      {[](OpenSequence* o) { o->sampling.temperature = std::numeric_limits<float>::quiet_NaN(); }, "temperature is nan"},
+      {[](OpenSequence* o) { o->sampling.temperature = std::numeric_limits<float>::quiet_NaN(); },
+       "temperature is nan"},
       {[](OpenSequence* o) { o->sampling.top_k = -1; }, "top_k is -1"},
       {[](OpenSequence* o) { o->sampling.top_p = 0; }, "top_p is 0"},
       {[](OpenSequence* o) { o->sampling.top_p = 1.5f; }, "top_p is 1.5"},
@@ -109,8 +110,13 @@ TEST(OpenSequenceCheck, NamesTheFieldTheValueAndTheRange) {
        "presence_penalty is inf"},
       {[](OpenSequence* o) { o->sampling.repeat_last_n = -2; }, "repeat_last_n is -2"},
       {[](OpenSequence* o) { o->sampling.logprobs = 129; }, "logprobs is 129, expected -1 to 128"},
-      {[](OpenSequence* o) { o->sampling.logit_bias = {{10, 1.0f}}; }, "logit_bias has token 10"},
-      {[](OpenSequence* o) { o->sampling.logit_bias = {{1, std::numeric_limits<float>::quiet_NaN()}}; },
+      {[](OpenSequence* o) {
+         o->sampling.logit_bias = {{10, 1.0f}};
+       },
+       "logit_bias has token 10"},
+      {[](OpenSequence* o) {
+         o->sampling.logit_bias = {{1, std::numeric_limits<float>::quiet_NaN()}};
+       },
        "logit bias of token 1 is not a number"},
   };
   for (const Case& c : cases) {

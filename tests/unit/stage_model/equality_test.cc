@@ -40,7 +40,8 @@ class Player {
     for (const int length : {300, 1, 37}) {
       Sequence sequence;
       for (int i = 0; i < length; ++i) {
-        sequence.tokens.push_back(static_cast<TokenId>(MixBits(static_cast<uint64_t>(length * 1000 + i)) % model->hyper.vocab));
+        sequence.tokens.push_back(
+            static_cast<TokenId>(MixBits(static_cast<uint64_t>(length * 1000 + i)) % model->hyper.vocab));
       }
       sequence.prompt = length;
       sequence.sampling.temperature = 0.8f;
@@ -102,7 +103,8 @@ class Player {
         rig_.Close(sequence->id);
         OpenAgain(sequence);
       }
-      const size_t count = std::min({sequence->tokens.size() - sequence->fed, static_cast<size_t>(play_.chunk), budget});
+      const size_t count =
+          std::min({sequence->tokens.size() - sequence->fed, static_cast<size_t>(play_.chunk), budget});
       if (count == 0) continue;
       const auto begin = sequence->tokens.begin() + static_cast<int64_t>(sequence->fed);
       sequence->fed += count;
@@ -152,7 +154,9 @@ class EqualityTest : public ::testing::TestWithParam<std::pair<TensorType, KvTyp
   }
 
   static Play Base() { return {.rig = {.kv_type = GetParam().second}}; }
-  void ExpectSameAsBase(const Play& play, const std::string& what) { ExpectSame(expected_, Player(model_, play).Run(), what); }
+  void ExpectSameAsBase(const Play& play, const std::string& what) {
+    ExpectSame(expected_, Player(model_, play).Run(), what);
+  }
 
   TempDir dir_;
   std::shared_ptr<const ModelDescription> model_;
@@ -219,8 +223,10 @@ TEST_P(EqualityTest, OfTheScalarTwinAndTheBestInstructionSet) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, EqualityTest,
-                         ::testing::Values(std::pair(TensorType::kF32, KvType::kF32), std::pair(TensorType::kF16, KvType::kBF16),
-                                           std::pair(TensorType::kBF16, KvType::kF16), std::pair(TensorType::kQ8_0, KvType::kF16)),
+                         ::testing::Values(std::pair(TensorType::kF32, KvType::kF32),
+                                           std::pair(TensorType::kF16, KvType::kBF16),
+                                           std::pair(TensorType::kBF16, KvType::kF16),
+                                           std::pair(TensorType::kQ8_0, KvType::kF16)),
                          [](const auto& info) { return std::string(GetTensorType(info.param.first).name); });
 
 }  // namespace

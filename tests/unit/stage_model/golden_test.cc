@@ -75,7 +75,8 @@ Distance Top20Distance(const Prompt& prompt, const std::vector<float>& logits) {
 }
 
 // Checks every prompt's distance with one model file; the mean is over all prompts.
-void CheckTop20(const std::string& model_path, const std::string& json, const std::string& logits, double max, double mean) {
+void CheckTop20(const std::string& model_path, const std::string& json, const std::string& logits, double max,
+                double mean) {
   PipelineRig rig(Open(model_path), {});
   double sum_of_means = 0;
   const std::vector<Prompt> prompts = ReadPrompts(json, logits);
@@ -83,8 +84,7 @@ void CheckTop20(const std::string& model_path, const std::string& json, const st
   for (const Prompt& prompt : prompts) {
     const SequenceId sequence = rig.Open(prompt.tokens);
     rig.Prefill(sequence, prompt.tokens, kChunk);
-    const Distance distance =
-        Top20Distance(prompt, rig.Logits(static_cast<int64_t>(rig.hidden().size()) / 256 - 1));
+    const Distance distance = Top20Distance(prompt, rig.Logits(static_cast<int64_t>(rig.hidden().size()) / 256 - 1));
     EXPECT_LE(distance.max, max) << prompt.name;
     sum_of_means += distance.mean;
     rig.Close(sequence);
@@ -138,8 +138,8 @@ TEST(Golden, Q80ModelIsWithinItsBound) {
   CheckTop20(DemoModelPath(), json_path, logits_path, 0.2, 0.03);
 }
 
-// Greedy text of a stored format follows the reference until the first position whose lead, in the reference's own f32 model, is
-// smaller than the format's bound; from there on both tokens are right.
+// Greedy text of a stored format follows the reference until the first position whose lead, in the reference's own f32
+// model, is smaller than the format's bound; from there on both tokens are right.
 void CheckGreedyUpToSmallLeads(const std::string& model_path, const std::string& f32_path, const std::string& json_path,
                                const std::string& logits_path, double bound) {
   PipelineRig rig(Open(model_path), {});

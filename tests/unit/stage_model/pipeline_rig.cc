@@ -33,7 +33,8 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
   for (int32_t i = 0; i < blocks; ++i) free_blocks_.push_back((i * 37 + 11) % blocks);
 }
 
-SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling, const std::vector<TokenId>& output) {
+SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
+                             const std::vector<TokenId>& output) {
   OpenSequence open;
   open.sequence = next_sequence_++;
   open.prompt = prompt;
@@ -51,7 +52,8 @@ void PipelineRig::Close(SequenceId sequence) {
   batch_.free.push_back(sequence);
 }
 
-void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample, const std::vector<TokenId>& targets) {
+void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
+                       const std::vector<TokenId>& targets) {
   Sequence& state = sequences_.at(sequence);
   SequenceSlice slice;
   slice.sequence = sequence;
@@ -88,7 +90,8 @@ StepResult PipelineRig::Prefill(SequenceId sequence, const std::vector<TokenId>&
   StepResult result;
   for (size_t at = 0; at < tokens.size(); at += static_cast<size_t>(chunk)) {
     const size_t end = std::min(tokens.size(), at + static_cast<size_t>(chunk));
-    Feed(sequence, {tokens.begin() + static_cast<int64_t>(at), tokens.begin() + static_cast<int64_t>(end)}, end == tokens.size());
+    Feed(sequence, {tokens.begin() + static_cast<int64_t>(at), tokens.begin() + static_cast<int64_t>(end)},
+         end == tokens.size());
     result = Step();
   }
   return result;

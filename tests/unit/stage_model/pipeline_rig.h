@@ -31,9 +31,11 @@ class PipelineRig {
   PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options);
 
   // Goes into the next Step.
-  SequenceId Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling = {}, const std::vector<TokenId>& output = {});
+  SequenceId Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling = {},
+                  const std::vector<TokenId>& output = {});
   void Close(SequenceId sequence);
-  void Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample, const std::vector<TokenId>& targets = {});
+  void Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
+            const std::vector<TokenId>& targets = {});
 
   // Runs what was collected through all stages; every stage must take it in.
   StepResult Step();
