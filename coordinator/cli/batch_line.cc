@@ -189,7 +189,7 @@ BatchLine ParseBatchLine(int64_t number, absl::string_view text, const BatchDefa
   Json json;
   try {
     json = Json::parse(text.begin(), text.end());
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {
     line.error = BatchError{"invalid_json", error.what()};
     return line;
   }

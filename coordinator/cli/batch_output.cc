@@ -103,7 +103,7 @@ absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
   if (!json.is_object() || !json.contains("custom_id") || !json.contains("response") || !json.contains("error")) return bad;
   const Json& id = json["custom_id"];
   const Json& error = json["error"];
-  const bool by_number = id.is_null() || (error.is_object() && error.value("code", "") == kDuplicate);
+  const bool by_number = id.is_null() || (error.is_object() && error.contains("code") && error["code"] == kDuplicate);
   if (!by_number) {
     if (!id.is_string()) return bad;
     answered_ids_.insert(id.get<std::string>());

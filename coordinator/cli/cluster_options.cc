@@ -76,6 +76,13 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
   AddInteger(app, "--stage-delay-us", &o->stage_delay_us, {0, 10000000}, "", "0")->group("");  // for tests of timing
 }
 
+// As it is when it cannot be made absolute; opening it will tell.
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.string();
+}
+
 absl::Status CheckSplit(const ClusterOptions& o, const HyperParameters& model) {
   if (o.stages > model.layers) {
     return UsageError(absl::StrCat("--pp: ", o.stages, " stages, but the model has ", model.layers,
@@ -100,7 +107,7 @@ absl::StatusOr<std::string> WritableFile(const char* option, const std::string& 
     return InputFileError(absl::StrCat(option, ": cannot write '", path, "': ", std::strerror(errno)));
   }
   close(descriptor);
-  return std::filesystem::absolute(path).string();
+  return Absolute(path);
 }
 
 absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& path) {
@@ -108,11 +115,11 @@ absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& 
   if (!std::filesystem::is_regular_file(path, error)) {
     return WithExitCode(absl::NotFoundError(absl::StrCat(option, ": there is no file '", path, "'")), ExitCode::kLaunch);
   }
-  return std::filesystem::absolute(path).string();
+  return Absolute(path);
 }
 
 void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
-  job->set_model_path(std::filesystem::absolute(o.model).string());
+  job->set_model_path(Absolute(o.model));
   for (int64_t layers : o.layer_split) job->add_layer_split(layers);
   job->set_context(o.context);
   job->set_threads(static_cast<int32_t>(o.threads));

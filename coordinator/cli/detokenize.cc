@@ -30,7 +30,7 @@ class DetokenizeVerb : public Verb {
     AddModelOption(app, &model_);
     AddTexts(app, "ids", &words_, "N ...", "token ids, separated by spaces or commas; none: from standard input")
         ->expected(0, -1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+        ->allow_extra_args();
     app->add_flag("--special", render_control_, "print control tokens as their text");
   }
 

@@ -94,6 +94,7 @@ absl::Status GenerateVerb::Prepare() {
   if (logprobs_.has_value() && output_ != "json") return UsageError("--logprobs needs --output json");
   ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model));
   sampling_ = ResolveSampling(sampling_options_, model_.metadata());
+  if (sampling_.temperature == 0) sampling_.seed = sampling_options_.seed.value_or(0);  // nothing is drawn
   if (sampling_options_.ignore_eos) IgnoreEndOfGeneration(model_.tokenizer->end_of_generation(), &sampling_);
   if (logprobs_.has_value()) sampling_.logprobs = static_cast<int32_t>(*logprobs_);
   if (cluster_options_.dry_run) return absl::OkStatus();

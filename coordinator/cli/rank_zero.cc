@@ -1,10 +1,10 @@
 #include "coordinator/cli/rank_zero.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -69,12 +69,19 @@ int RunInWorld(int* argc, char*** argv, const std::function<int(int descriptor)>
     world->Abort(code);
   }
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+  int front_again = -1;  // the front's end once more
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0 ||
+      (front_again = fcntl(ends[0], F_DUPFD_CLOEXEC, 0)) < 0) {
     LogError(absl::StrCat("cannot make a socket to the engine: ", std::strerror(errno)));
     world->Abort(static_cast<int>(ExitCode::kLaunch));
   }
   int exit_code = 0;
-  std::thread front([&verb, &exit_code, descriptor = ends[0]] { exit_code = verb(descriptor); });
+  std::thread front([&verb, &exit_code, descriptor = ends[0], front_again] {
+    exit_code = verb(descriptor);
+    // Also a verb that failed before it spoke to the engine tells it that there is no more to come.
+    shutdown(front_again, SHUT_RDWR);
+    close(front_again);
+  });
   absl::Status engine;
   {
     EngineChannel channel(ends[1]);
