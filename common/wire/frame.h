@@ -83,6 +83,9 @@ absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, F
 absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                         uint64_t expected_number);
 
+// What a step's frame would be refused for; so that a request can be refused on its own, before it is in one.
+absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab);
+
 // Set-up and telemetry frames; their sequence number is 0. run_id 0 while no job is agreed on (Hello, StageAssignment);
 // otherwise checked. The fields' own values are left to the receiver.
 using ControlBody = std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat>;

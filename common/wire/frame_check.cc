@@ -1,6 +1,7 @@
 #include "common/wire/frame_check.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
@@ -52,7 +53,7 @@ class Once {
   absl::flat_hash_set<SequenceId> seen_;
 };
 
-absl::Status CheckSampling(const FrameLimits& limits, const std::string& at, const SamplingParams& sampling) {
+absl::Status CheckSampling(int64_t vocab, const std::string& at, const SamplingParams& sampling) {
   RETURN_IF_ERROR(
       CheckFloat(at, ".temperature", sampling.temperature, sampling.temperature >= 0, "finite and at least 0"));
   RETURN_IF_ERROR(CheckRange(at, ".top_k", sampling.top_k, 0, INT32_MAX));
@@ -68,8 +69,12 @@ absl::Status CheckSampling(const FrameLimits& limits, const std::string& at, con
   RETURN_IF_ERROR(CheckAtMost(at, ".logit_bias", sampling.logit_bias.size(), kMaxLogitBias));
   for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
     const std::string entry = absl::StrCat(at, ".logit_bias[", i, "]");
-    RETURN_IF_ERROR(CheckRange(entry, ".token", sampling.logit_bias[i].first, 0, limits.vocab - 1));
-    RETURN_IF_ERROR(CheckFloat(entry, ".bias", sampling.logit_bias[i].second, true, "finite"));
+    RETURN_IF_ERROR(CheckRange(entry, ".token", sampling.logit_bias[i].first, 0, vocab - 1));
+    // -inf forbids a token; anything else that is not a number has no meaning.
+    const float bias = sampling.logit_bias[i].second;
+    if (bias != -std::numeric_limits<float>::infinity()) {
+      RETURN_IF_ERROR(CheckFloat(entry, ".bias", bias, true, "finite or -inf"));
+    }
   }
   return absl::OkStatus();
 }
@@ -89,7 +94,7 @@ absl::Status CheckOpens(const FrameLimits& limits, const std::vector<OpenSequenc
     RETURN_IF_ERROR(CheckRange("", "step.open tokens in all", tokens, 0, limits.max_open_tokens));
     RETURN_IF_ERROR(CheckEntries(at, ".prompt", open.prompt, 0, limits.vocab - 1));
     RETURN_IF_ERROR(CheckEntries(at, ".output", open.output, 0, limits.vocab - 1));
-    RETURN_IF_ERROR(CheckSampling(limits, at + ".sampling", open.sampling));
+    RETURN_IF_ERROR(CheckSampling(limits.vocab, at + ".sampling", open.sampling));
   }
   return absl::OkStatus();
 }
@@ -191,3 +196,11 @@ absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size
 }
 
 }  // namespace stagecoach::internal
+
+namespace stagecoach {
+
+absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab) {
+  return internal::CheckSampling(vocab, "sampling", sampling);
+}
+
+}  // namespace stagecoach

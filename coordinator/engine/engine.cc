@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/wire/frame.h"
 #include "coordinator/engine/engine_messages.h"
 
 namespace stagecoach {
@@ -87,7 +88,9 @@ absl::Status Engine::TakeRequest(const pb::SubmitRequest& request) {
   const SequenceId id = next_sequence_++;
   absl::Status status = CheckTokens(request.prompt(), vocab_);
   if (status.ok()) status = CheckTokens(request.output(), vocab_);
-  if (status.ok()) status = scheduler_.Add(SpecOf(request, id));
+  SequenceSpec spec = SpecOf(request, id);
+  if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
+  if (status.ok()) status = scheduler_.Add(std::move(spec));
   if (absl::IsFailedPrecondition(status)) return Finish(request.request(), pb::RequestFinished::REASON_LENGTH, "");
   if (!status.ok()) return Finish(request.request(), pb::RequestFinished::REASON_REJECTED, status.message());
   request_of_[id] = request.request();

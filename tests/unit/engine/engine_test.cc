@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -96,6 +97,22 @@ TEST_F(EngineTest, RejectsWhatCannotFitWithBothNumbersAndServesTheRest) {
   EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("64"));
   EXPECT_EQ(run->answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
   EXPECT_EQ(run->answers[2].finished.reason(), pb::RequestFinished::REASON_REJECTED);
+}
+
+TEST_F(EngineTest, RefusesSamplingOutOfRangeForThatRequestAlone) {
+  ClusterRequest bad = Request(10, 4);
+  bad.sampling.set_top_p(1.5f);
+  ClusterRequest forbids = Request(10, 4);  // -inf is a bias: the token never comes
+  for (int token = 1; token < 20; ++token) {
+    pb::LogitBias* bias = forbids.sampling.add_logit_bias();
+    bias->set_token(token);
+    bias->set_bias(-std::numeric_limits<float>::infinity());
+  }
+  const auto run = testing::RunCluster(2, job_, {bad, forbids});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_REJECTED);
+  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("top_p' is 1.5"));
+  EXPECT_EQ(run->answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
 }
 
 TEST_F(EngineTest, ScoresEveryPromptTokenFromThePositionAskedFor) {

@@ -1,0 +1,87 @@
+// Corners of the equality matrix under MPI: the real programs, other numbers of stages, chunks, threads, blocks and micro-batches, and
+// pools so small that sequences are preempted. Tokens and log-probabilities are compared by their exact digits.
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/subprocess.h"
+
+namespace stagecoach {
+namespace {
+
+using nlohmann::json;
+using testing::ProgramResult;
+
+std::vector<std::string> Prompts() {
+  std::vector<std::string> prompts;
+  const std::vector<std::string> starts = {"In the beginning", "And Jesus said unto them", "The king of Assyria", "LIBERTY, n.",
+                                           "Now the LORD had said", "Blessed are the", "Hear, O Israel:", "It came to pass"};
+  for (size_t i = 0; i < starts.size(); ++i) {
+    std::string prompt;
+    for (size_t repeat = 0; repeat <= 3 * i; ++repeat) prompt += starts[(i + repeat) % starts.size()] + " ";
+    prompts.push_back(prompt + starts[i]);
+  }
+  return prompts;
+}
+
+// The results without what may differ: times, stages.
+json Answers(const std::vector<std::string>& options, size_t sequences, int* preemptions) {
+  std::vector<std::string> arguments = {"generate", "-m", testing::DemoModelPath(), "-n", "24", "--temp", "0.9", "--top-k", "50", "--seed", "5",
+                                        "--repeat-penalty", "1.1", "--ignore-eos", "--logprobs", "3", "--output", "json", "-q"};
+  const std::vector<std::string> prompts = Prompts();
+  for (size_t i = prompts.size() - sequences; i < prompts.size(); ++i) arguments.insert(arguments.end(), {"-p", prompts[i]});
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  const ProgramResult result = testing::RunProgram(STAGECOACH_COORDINATOR, arguments, "", 120);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  const json parsed = json::parse(result.out, nullptr, false);
+  if (parsed.is_discarded()) return json();
+  json answers = json::array();
+  for (const json& answer : sequences == 1 ? json::array({parsed}) : parsed["results"]) {
+    answers.push_back({{"tokens", answer["tokens"]}, {"text", answer["text"]}, {"logprobs", answer["logprobs"]}});
+  }
+  const json& timings = parsed.contains("timings") ? parsed["timings"] : parsed["results"][0]["timings"];
+  *preemptions = timings.value("preemptions", 0);
+  return answers;
+}
+
+TEST(EqualityUnderMpi, ADozenCornersGiveTheSameBitsAsOneStage) {
+  int preemptions = 0;
+  const json eight = Answers({"--pp", "1", "-t", "1"}, 8, &preemptions);
+  ASSERT_EQ(eight.size(), 8u);
+  ASSERT_EQ(eight[7]["tokens"].size(), 24u);
+  struct Corner {
+    size_t sequences;
+    bool preempted;
+    std::vector<std::string> options;
+  };
+  const std::vector<Corner> corners = {
+      {1, false, {"--pp", "1", "-t", "2", "--prefill-chunk", "1"}},
+      {8, false, {"--pp", "1", "-t", "2", "--micro-batches", "4", "--block-size", "16"}},
+      {1, false, {"--pp", "2", "-t", "1", "--prefill-chunk", "7"}},
+      {8, false, {"--pp", "2", "-t", "2", "--prefill-chunk", "64", "--micro-batches", "4"}},
+      {8, false, {"--pp", "2", "-t", "1", "--policy", "prefill-first", "--block-size", "64"}},
+      {8, true, {"--pp", "2", "-t", "1", "--prefill-chunk", "7", "-c", "256", "--kv-cache-memory", "1M"}},
+      {1, false, {"--pp", "3", "-t", "1", "--prefill-chunk", "64", "--layer-split", "1,6,1"}},
+      {8, false, {"--pp", "3", "-t", "1", "--prefill-chunk", "7", "--micro-batches", "1"}},
+      {8, true, {"--pp", "3", "-t", "2", "-c", "256", "--kv-cache-memory", "600K", "--block-size", "16"}},
+      {1, false, {"--pp", "4", "-t", "1", "--prefill-chunk", "7", "--micro-batches", "4"}},
+      {8, false, {"--pp", "4", "-t", "1", "--policy", "decode-priority", "--micro-batches", "4"}},
+      {8, true, {"--pp", "4", "-t", "1", "--prefill-chunk", "1", "-c", "256", "--kv-cache-memory", "512K"}},
+  };
+  for (const Corner& corner : corners) {
+    std::string name;
+    for (const std::string& option : corner.options) name += option + " ";
+    const json answers = Answers(corner.options, corner.sequences, &preemptions);
+    ASSERT_EQ(answers.size(), corner.sequences) << name;
+    for (size_t i = 0; i < corner.sequences; ++i) {
+      EXPECT_EQ(answers[i].dump(), eight[8 - corner.sequences + i].dump()) << name << "sequence " << i;
+    }
+    EXPECT_EQ(preemptions > 0, corner.preempted) << name;
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach

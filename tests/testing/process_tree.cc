@@ -1,0 +1,113 @@
+#include "tests/testing/process_tree.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <thread>
+
+namespace stagecoach::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Stat {
+  char state = 'X';
+  pid_t parent = 0;
+  double cpu_s = 0;
+};
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+}
+
+// The fields after the command's name, which may hold anything and ends at the last parenthesis.
+Stat ReadStat(pid_t pid) {
+  const std::string text = ReadAll("/proc/" + std::to_string(pid) + "/stat");
+  const size_t close = text.rfind(')');
+  Stat stat;
+  if (close == std::string::npos) return stat;
+  std::istringstream fields(text.substr(close + 1));
+  fields >> stat.state >> stat.parent;
+  std::string skipped;
+  for (int i = 0; i < 9; ++i) fields >> skipped;
+  double user = 0, system = 0;
+  fields >> user >> system;
+  stat.cpu_s = (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return stat;
+}
+
+}  // namespace
+
+std::vector<ProcessInfo> Descendants(pid_t root) {
+  std::map<pid_t, Stat> all;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const pid_t pid = std::stoi(name);
+    all[pid] = ReadStat(pid);
+  }
+  std::vector<ProcessInfo> found;
+  for (const auto& [pid, stat] : all) {
+    if (stat.state == 'Z' || stat.state == 'X') continue;
+    pid_t ancestor = stat.parent;
+    while (ancestor > 1 && ancestor != root) ancestor = all.count(ancestor) ? all[ancestor].parent : 0;
+    if (ancestor != root) continue;
+    std::string command = ReadAll("/proc/" + std::to_string(pid) + "/cmdline");
+    std::replace(command.begin(), command.end(), '\0', ' ');
+    found.push_back({pid, command, stat.cpu_s});
+  }
+  return found;
+}
+
+std::vector<ProcessInfo> DescendantsNamed(pid_t root, const std::string& text) {
+  std::vector<ProcessInfo> found = Descendants(root);
+  std::erase_if(found, [&](const ProcessInfo& process) {
+    // mpirun's own command line names all programs.
+    return process.command.find("mpirun") != std::string::npos || process.command.find(text) == std::string::npos;
+  });
+  return found;
+}
+
+std::vector<ProcessInfo> AwaitDescendants(pid_t root, const std::string& text, size_t count, double timeout_s) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+  std::vector<ProcessInfo> found;
+  while ((found = DescendantsNamed(root, text)).size() < count && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return found;
+}
+
+bool IsAlive(pid_t pid) {
+  const char state = ReadStat(pid).state;
+  return state != 'X' && state != 'Z';
+}
+
+uint64_t ResidentBytesOf(pid_t pid) {
+  std::istringstream lines(ReadAll("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("VmRSS:", 0) == 0) return std::stoull(line.substr(6)) * 1024;
+  }
+  return 0;
+}
+
+std::vector<std::string> JobDirectories(pid_t root) {
+  std::vector<std::string> found;
+  for (const ProcessInfo& process : Descendants(root)) {
+    if (process.command.find("mpirun") == std::string::npos) continue;
+    std::istringstream words(process.command);
+    for (std::string word; words >> word;) {
+      if (word == "--cleanup" && words >> word) found.push_back(word);
+    }
+  }
+  return found;
+}
+
+}  // namespace stagecoach::testing
