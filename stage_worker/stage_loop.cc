@@ -74,6 +74,7 @@ absl::Status StageLoop::Run() {
       compute_status_ = ComputeFrames();
     }
     outgoing_.End();
+    ladder_.Wake();
   });
   const absl::Status status = Communicate();
   incoming_.End();
@@ -153,6 +154,7 @@ absl::Status StageLoop::HandOver(StepFrame step, std::shared_ptr<FrameBuffer> bu
     finish_times(result.times.back());
     RETURN_IF_ERROR(EncodeResult(limits_, result, buffer.get()));
     outgoing_.Push({Channel::kResult, kCoordinator, std::move(buffer)});
+    ladder_.Wake();
     return absl::OkStatus();
   }
   const size_t elements = static_cast<size_t>(step.batch.rows()) * limits_.hidden;
@@ -163,19 +165,19 @@ absl::Status StageLoop::HandOver(StepFrame step, std::shared_ptr<FrameBuffer> bu
   finish_times(step.times.back());
   RETURN_IF_ERROR(EncodeStep(limits_, step, buffer.get()));
   outgoing_.Push({Channel::kStep, endpoint_->rank() + 1, std::move(buffer)});
+  ladder_.Wake();
   return absl::OkStatus();
 }
 
 // --- communication thread --------------------------------------------------------------------------------------------
 
 absl::Status StageLoop::Communicate() {
-  WaitLadder ladder;
   while (!outgoing_.Exhausted() || endpoint_->SendsPending()) {
     ASSIGN_OR_RETURN(const bool progressed, CommunicateOnce());
     if (progressed) {
-      ladder.Progressed();
+      ladder_.Progressed();
     } else {
-      ladder.Wait();
+      ladder_.Wait();
     }
   }
   return absl::OkStatus();

@@ -81,6 +81,7 @@ class StageLoop {
   std::atomic<int64_t> last_send_us_{0};
   Queue<Incoming> incoming_;
   Queue<Outgoing> outgoing_;  // ended by the computing thread
+  WaitLadder ladder_;         // waits on the communication thread, woken by the computing thread
 
   // Owned by the communication thread.
   FramePool control_pool_;

@@ -29,7 +29,7 @@ std::vector<std::string> Prompts() {
 
 // The results without what may differ: times, stages.
 json Answers(const std::vector<std::string>& options, size_t sequences, int* preemptions) {
-  std::vector<std::string> arguments = {"generate", "-m", testing::DemoModelPath(), "-n", "24", "--temp", "0.9", "--top-k", "50", "--seed", "5",
+  std::vector<std::string> arguments = {"generate", "-m", testing::DemoModelPath(), "-n", "80", "--temp", "0.9", "--top-k", "50", "--seed", "5",
                                         "--repeat-penalty", "1.1", "--ignore-eos", "--logprobs", "3", "--output", "json", "-q"};
   const std::vector<std::string> prompts = Prompts();
   for (size_t i = prompts.size() - sequences; i < prompts.size(); ++i) arguments.insert(arguments.end(), {"-p", prompts[i]});
@@ -51,7 +51,7 @@ TEST(EqualityUnderMpi, ADozenCornersGiveTheSameBitsAsOneStage) {
   int preemptions = 0;
   const json eight = Answers({"--pp", "1", "-t", "1"}, 8, &preemptions);
   ASSERT_EQ(eight.size(), 8u);
-  ASSERT_EQ(eight[7]["tokens"].size(), 24u);
+  ASSERT_EQ(eight[7]["tokens"].size(), 80u);
   struct Corner {
     size_t sequences;
     bool preempted;
