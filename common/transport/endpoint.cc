@@ -15,7 +15,7 @@ constexpr int64_t kYieldUs = 100;
 constexpr int64_t kShortestSleepUs = 20;
 constexpr int64_t kLongestSleepUs = 200;
 constexpr int64_t kIdleAfterUs = 1'000'000;
-constexpr int64_t kIdleSleepUs = 2'000;
+constexpr int64_t kIdleSleepUs = 4'000;
 constexpr unsigned long kTimerSlackNs = 1'000;
 
 }  // namespace

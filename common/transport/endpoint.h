@@ -77,7 +77,7 @@ class Endpoint {
 const char* ChannelName(Channel channel);
 
 // The waiting ladder of a communication thread: try again at once, then yield for 100 us, then sleep 20 us growing to
-// 200 us; after a second without progress 2 ms. Wait() returns after at most that long. One thread waits; Wake() is for
+// 200 us; after a second without progress 4 ms. Wait() returns after at most that long. One thread waits; Wake() is for
 // the others.
 class WaitLadder {
  public:

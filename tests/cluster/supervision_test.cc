@@ -89,7 +89,7 @@ TEST_F(SupervisionTest, AnUndisturbedRunEndsWithStatisticsAndLeavesNothing) {
   EXPECT_EQ(result.out, ExpectedText());
   EXPECT_GT(result.out.size(), 100u);
   EXPECT_THAT(result.err, HasSubstr("tokens/s"));
-  EXPECT_EQ(seen_.size(), 4u) << "mpirun, the engine and two stages";
+  EXPECT_EQ(seen_.size(), 5u) << "the guard, mpirun, the engine and two stages";
   EXPECT_EQ(directories_.size(), 2u);
   ExpectNothingLeft();
 }
