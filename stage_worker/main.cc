@@ -1,5 +1,6 @@
 // A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Takes no flags.
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -36,8 +37,16 @@ absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world) {
   return ParseHellos(bytes);
 }
 
+// A launcher that ends a job, or tells it to drain (SIGUSR1), sends the signal to every rank. What it means is for the coordinator to
+// decide, and it needs a moment with its stages alive: once a rank is dead, mpirun kills the others at once, unheard.
+void LeaveSignalsToTheCoordinator() {
+  signal(SIGUSR1, SIG_IGN);
+  signal(SIGTERM, [](int) { alarm(1); });  // ended by SIGALRM a second later
+}
+
 int Main(int argc, char** argv) {
   SetLogName("stage_worker");
+  LeaveSignalsToTheCoordinator();
   // Never 0 here: a rank that leaves cleanly before MPI_Init hangs the job it belongs to.
   if (argc > 1 || !StartedInMpiWorld()) {
     if (argc > 1 && std::strcmp(argv[1], "--help") != 0) std::cerr << "stage_worker: unexpected argument '" << argv[1] << "'\n";

@@ -190,7 +190,10 @@ BatchLine ParseBatchLine(int64_t number, absl::string_view text, const BatchDefa
   try {
     json = Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
-    line.error = BatchError{"invalid_json", error.what()};
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    const std::string what = error.what();
+    const size_t tag = what.find("] ");
+    line.error = BatchError{"invalid_json", what.substr(tag == std::string::npos ? 0 : tag + 2)};
     return line;
   }
   if (!json.is_object()) {

@@ -116,7 +116,6 @@ void ClusterSession::Count(const SessionEvent& event) {
     }
   }
   if (!event.finished.has_value()) return;
-  totals_.preemptions += event.finished->preemptions();
   if (event.finished->reason() != pb::RequestFinished::REASON_REJECTED) {
     ++totals_.requests;
     totals_.prompt_tokens += running.prompt_tokens;
@@ -160,6 +159,7 @@ RunSummary ClusterSession::Finish() {
     absl::StatusOr<pb::JobStatistics> job = session_->Finish();
     if (job.ok()) {
       summary.job = *std::move(job);
+      summary.totals.preemptions = static_cast<int64_t>(summary.job->preemptions());
       totals_.relaunches = session_->relaunches();
     } else {
       LogVerbose(absl::StrCat("the job did not end in order: ", job.status().message()));
@@ -170,7 +170,7 @@ RunSummary ClusterSession::Finish() {
 }
 
 void PrintStatistics(const RunSummary& summary) {
-  if (GetLogLevel() == LogLevel::kQuiet || !summary.ready.has_value()) return;
+  if (GetLogLevel() == LogLevel::kQuiet || !summary.ready.has_value() || summary.totals.requests == 0) return;
   const std::string text = absl::StrCat("\n", StatisticsText(summary));
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }

@@ -72,7 +72,7 @@ class ClusterSession {
   int64_t stop_us_ = 0;          // when the first stop was noticed
 };
 
-// The statistics on stderr, unless -q; nothing for a run that never came up.
+// The statistics on stderr, unless -q; nothing for a run in which nothing ran.
 void PrintStatistics(const RunSummary& summary);
 
 }  // namespace stagecoach

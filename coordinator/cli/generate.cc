@@ -190,7 +190,8 @@ absl::Status GenerateVerb::PrintText(const Answer& answer, const std::string& fr
   if (output_ == "json") return absl::OkStatus();
   if (answers_.size() > 1) return PrintFinishedAnswers();
   RETURN_IF_ERROR(WriteStdout(fresh));
-  return answer.completion.finished() && answer.completion.rejection().empty() ? WriteStdout("\n") : absl::OkStatus();
+  const bool answered = answer.completion.finished() && !answer.completion.tokens().empty();
+  return answered ? WriteStdout("\n") : absl::OkStatus();
 }
 
 absl::Status GenerateVerb::PrintFinishedAnswers() {

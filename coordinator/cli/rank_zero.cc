@@ -18,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
 #include "coordinator/cli/exit_codes.h"
+#include "coordinator/cli/signals.h"
 #include "coordinator/engine/run_engine.h"
 
 namespace stagecoach {
@@ -27,15 +28,6 @@ constexpr absl::Duration kHelloDeadline = absl::Seconds(60);
 
 // MPI ends a job with codes of 1 to 125 only.
 int AbortCode(int exit_code) { return std::clamp(exit_code, 1, 125); }
-
-// Of several processes that see the same wrong world one speaks: rank 0, or the first coordinator when rank 0 is a stage and knows
-// nothing of this.
-bool Speaks(const MpiWorld& world, const std::vector<pb::Hello>& hellos) {
-  for (int rank = 0; rank < world.rank() && rank < static_cast<int>(hellos.size()); ++rank) {
-    if (rank == 0 || hellos[rank].role() == pb::Hello::ROLE_COORDINATOR) return false;
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -61,11 +53,9 @@ int RunInWorld(int* argc, char*** argv, const std::function<int(int descriptor)>
       LogError(joined.message());
       return code;
     }
-    if (Speaks(*world, hellos)) {
-      LogError(joined.message());
-    } else {
-      absl::SleepFor(absl::Seconds(1));  // whoever speaks ends the job
-    }
+    // Every rank finds the same; rank 0 says it and ends the job. The others give it a moment.
+    if (world->rank() != 0) absl::SleepFor(absl::Seconds(5));
+    LogError(joined.message());
     world->Abort(code);
   }
   int ends[2];
@@ -90,6 +80,8 @@ int RunInWorld(int* argc, char*** argv, const std::function<int(int descriptor)>
   front.join();
   if (engine.ok()) return exit_code;  // MPI_Finalize with `world`
   LogVerbose(absl::StrCat("engine: ", engine.message()));
+  // A launcher that is told to end drops what a rank printed last, if that rank ends before it was read.
+  if (SignalWatch::Get().terminated()) absl::SleepFor(absl::Milliseconds(500));
   world->Abort(AbortCode(exit_code == 0 ? static_cast<int>(ExitCode::kLaunch) : exit_code));
 }
 
