@@ -1,5 +1,6 @@
 #include "coordinator/launch/launched_session.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -98,12 +99,16 @@ void LaunchedSession::AwaitLastWords() {
 absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
   launcher_->RelayOutput();
   const LauncherOutput& output = launcher_->output();
-  if (!heard() && launches_ == 1 && !output.died_by_signal()) {
+  // mpirun passes on how a rank ended; while it is still launching it does not always name the rank.
+  const bool by_signal = exit_code > 128 && exit_code < 128 + SIGRTMIN;
+  if (!heard() && launches_ == 1 && !by_signal) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
         "\ncheck --pp, --hostfile and --mpirun-args; --dry-run shows the whole launch line"));
   }
-  return Lose(output.death().empty() ? absl::StrCat("mpirun ended with exit code ", exit_code) : output.death());
+  if (!output.death().empty()) return Lose(output.death());
+  const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, " ended a rank)") : "";
+  return Lose(absl::StrCat("mpirun ended with exit code ", exit_code, signal));
 }
 
 absl::Status LaunchedSession::Lose(std::string what) {

@@ -79,7 +79,6 @@ void LauncherOutput::ReadDeath(absl::string_view line) {
       std::sscanf(text.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
                   host, signal) == 3) {
     death_ = absl::StrCat(RankName(rank), " on ", host, " was ended by signal ", signal);
-    by_signal_ = true;
   } else if (std::sscanf(text.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
     exiting_rank_ = rank;
   } else if (exiting_rank_ >= 0 && std::sscanf(text.c_str(), " Exit code: %d", &code) == 1) {

@@ -27,7 +27,6 @@ class LauncherOutput {
   // Who ended the job, when mpirun said so: "rank 2 (stage 1) on node7 was ended by signal 9 (Killed)", "rank 0 (the
   // coordinator) ended with exit code 1"; empty otherwise.
   const std::string& death() const { return death_; }
-  bool died_by_signal() const { return by_signal_; }
 
  private:
   bool TakeLine(const std::string& line);  // whether to show it
@@ -38,7 +37,6 @@ class LauncherOutput {
   bool in_block_ = false;
   int exiting_rank_ = -1;  // of the "Process name" line, until its "Exit code"
   std::string death_;
-  bool by_signal_ = false;
 };
 
 // "rank 0 (the coordinator)", "rank 3 (stage 2)".

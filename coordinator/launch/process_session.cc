@@ -26,6 +26,7 @@ namespace stagecoach {
 namespace {
 
 constexpr int64_t kKillForUs = 2000000;
+constexpr int64_t kReapForUs = 200000;
 constexpr long kKillPauseNs = 2000000;
 constexpr size_t kMaxProcFileBytes = 1 << 20;
 
@@ -107,6 +108,7 @@ std::vector<SessionProcess> ListSession(pid_t session) {
 }
 
 void KillSession(pid_t session, pid_t except, bool reap) {
+  const timespec pause = {0, kKillPauseNs};
   const int64_t give_up_us = MonotonicUs() + kKillForUs;
   // Two empty scans in a row: a process that is being forked during the first one may have escaped it.
   for (int empty_scans = 0; empty_scans < 2 && MonotonicUs() < give_up_us;) {
@@ -119,9 +121,15 @@ void KillSession(pid_t session, pid_t except, bool reap) {
     while (reap && waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     empty_scans = any ? 0 : empty_scans + 1;
-    if (!any) continue;
-    const timespec pause = {0, kKillPauseNs};
-    nanosleep(&pause, nullptr);
+    if (any) nanosleep(&pause, nullptr);
+  }
+  // The dead may reach us one after the other, as their parents end. A child that left the session is not waited for
+  // long.
+  const int64_t reaped_by_us = MonotonicUs() + kReapForUs;
+  while (reap && MonotonicUs() < reaped_by_us) {
+    const pid_t reaped = waitpid(-1, nullptr, WNOHANG);
+    if (reaped < 0 && errno == ECHILD) return;
+    if (reaped == 0) nanosleep(&pause, nullptr);
   }
 }
 

@@ -18,6 +18,7 @@
 //   changed=1         report another fingerprint from the second launch on
 //   failed=final|lost report JobFailed in place of JobReady
 //   hostile=KIND      in place of JobReady: length, garbage, submit, unknown_request, negative_token, torn
+//   told=1            insist that every launch but the first is told the files' fingerprints
 //   environment=FILE  write all environment variables there
 
 #include <cstdint>

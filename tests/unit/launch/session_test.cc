@@ -179,7 +179,7 @@ TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
 TEST_F(SessionTest, GoesOnWithTheSameStreamAfterTheJobIsKilledAtAnyPoint) {
   for (const int die_after : {0, 1, 2, 7, 13, 29, 30, 31}) {
     std::filesystem::remove(directory_ + "/state");
-    std::unique_ptr<Session> session = Launch(Options(absl::StrCat("launches=2,die_after=", die_after)));
+    std::unique_ptr<Session> session = Launch(Options(absl::StrCat("told=1,launches=2,die_after=", die_after)));
     std::map<RequestId, GenerationRequest> requests;
     for (TokenId i = 0; i < 4; ++i) {
       const GenerationRequest request = Request({i, 5, i}, 10 + i);
@@ -388,7 +388,8 @@ TEST_F(SessionTest, LeavesNoProcessWhenItIsDestroyed) {
   ASSERT_THAT(Launches(), SizeIs(1));
   const pid_t leader = getsid(Launches()[0].pid);
   EXPECT_NE(leader, getsid(0));
-  EXPECT_THAT(ListSession(leader), SizeIs(4));  // guard, engine and its two
+  // Guard, engine and its two; for a moment also the parent of the orphan.
+  while (ListSession(leader).size() != 4) absl::SleepFor(absl::Milliseconds(5));
   session.reset();
   EXPECT_THAT(ListSession(leader), IsEmpty());
   ExpectNothingIsLeft();
@@ -419,17 +420,13 @@ TEST_F(SessionTest, TakesOverWhenTheGuardItselfIsKilled) {
   std::unique_ptr<Session> session = Launch(Options("children=1,die_after=100000"));
   const GenerationRequest request = Request({1, 2}, 400);
   const RequestId id = session->Submit(request);
-  while (Launches().empty()) ASSERT_TRUE(session->Next(absl::Milliseconds(10)).ok());
+  while (Launches().empty()) absl::SleepFor(absl::Milliseconds(5));
   const pid_t leader = getsid(Launches()[0].pid);
   kill(leader, SIGKILL);
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
-  // Killed before the first word of the first engine, it counts as a launch that failed.
-  if (status.ok()) {
-    EXPECT_EQ(outcomes[id].reason, Finished::REASON_LENGTH);
-  } else {
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  }
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectWhole(outcomes[id], request);
   session.reset();
   EXPECT_THAT(ListSession(leader), IsEmpty());
   for (const LaunchRecord& launch : Launches()) {
@@ -470,6 +467,15 @@ TEST_F(SessionTest, WakesUpForTheWatchedDescriptor) {
   close(ends[1]);
 }
 
+pid_t FindRank(pid_t leader, int rank) {
+  while (true) {
+    for (const SessionProcess& process : ListSession(leader)) {
+      if (process.rank == rank) return process.pid;
+    }
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+}
+
 TEST_F(SessionTest, NamesTheRankThatARealMpirunLost) {
   LaunchOptions options = Options("");
   options.mpirun_path = "mpirun";
@@ -478,28 +484,28 @@ TEST_F(SessionTest, NamesTheRankThatARealMpirunLost) {
   std::filesystem::create_symlink(options.coordinator_path, options.stage_worker_path);
   options.max_losses = 1;
   setenv("STAGECOACH_FAKE_ENGINE", absl::StrCat("state=", directory_, "/state").c_str(), 1);
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Launch(options);
-  if (absl::IsNotFound(session.status())) GTEST_SKIP() << session.status();
-  ASSERT_TRUE(session.ok()) << session.status();
-  while ((*session)->ready() == nullptr) ASSERT_TRUE((*session)->Next(absl::Seconds(1)).ok());
-  const pid_t leader = getsid(Launches()[0].pid);
-  const auto find_rank = [&](int rank) {
-    for (const SessionProcess& process : ListSession(leader)) {
-      if (process.rank == rank) return process.pid;
-    }
-    return pid_t{-1};
-  };
-  while (find_rank(2) < 0) absl::SleepFor(absl::Milliseconds(5));
-  kill(find_rank(2), SIGKILL);
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session->get(), 1, &outcomes);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  absl::Status status;
+  // Our ranks do not call MPI_Init, so one may die while mpirun still launches, and then it does not say which.
+  for (int attempt = 0; attempt < 5 && status.message().find("(stage 1)") == absl::string_view::npos; ++attempt) {
+    std::filesystem::remove(directory_ + "/state");
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Launch(options);
+    if (absl::IsNotFound(session.status())) GTEST_SKIP() << session.status();
+    ASSERT_TRUE(session.ok()) << session.status();
+    while ((*session)->ready() == nullptr) ASSERT_TRUE((*session)->Next(absl::Seconds(1)).ok());
+    const pid_t leader = getsid(Launches()[0].pid);
+    const pid_t stage = FindRank(leader, 2);
+    absl::SleepFor(absl::Milliseconds(100 * attempt));
+    kill(stage, SIGKILL);
+    std::map<RequestId, Outcome> outcomes;
+    status = RunUntilFinished(session->get(), 1, &outcomes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    session->reset();
+    EXPECT_THAT(ListSession(leader), IsEmpty());
+    ExpectNothingIsLeft();
+  }
+  unsetenv("STAGECOACH_FAKE_ENGINE");
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 (stage 1) on "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("was ended by signal 9 (Killed)"));
-  session->reset();
-  unsetenv("STAGECOACH_FAKE_ENGINE");
-  EXPECT_THAT(ListSession(leader), IsEmpty());
-  ExpectNothingIsLeft();
 }
 
 TEST(JoinedSession, SpeaksTheSameProtocolAndTakesALossAsFinal) {
