@@ -31,10 +31,18 @@ absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& 
            found[i].header_hash == expected.header_hash();
   }
   if (same) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::DataLossError(
       absl::StrCat("model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes, " bytes here, ",
                    assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
                    " bytes there; modification time and header are compared too); put the same file at this path on every host"));
+}
+
+// The coordinator has read this file and found it good, so whatever is wrong with it here is wrong with this host's copy.
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::StageAssignment& assignment) {
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(assignment.model_path());
+  if (absl::IsInvalidArgument(model.status())) return absl::DataLossError(model.status().message());
+  if (model.ok()) RETURN_IF_ERROR(CheckFingerprints(*(*model)->file, assignment));
+  return model;
 }
 
 absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
@@ -87,8 +95,7 @@ absl::Status StageLoop::Run() {
 // --- computing thread ------------------------------------------------------------------------------------------------
 
 absl::Status StageLoop::LoadModel() {
-  ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description, OpenModel(assignment_.model_path()));
-  RETURN_IF_ERROR(CheckFingerprints(*description->file, assignment_));
+  ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description, OpenSameModel(assignment_));
   ASSIGN_OR_RETURN(const StageConfig config, ConfigOf(assignment_));
   ASSIGN_OR_RETURN(model_, StageModel::Load(description, config, &counters_));
   tensor_bytes_read_ = description->file->bytes_read();

@@ -25,11 +25,16 @@ absl::Status LaunchError(const absl::Status& status) {
   return WithExitCode(status, status.code() == absl::StatusCode::kInvalidArgument ? ExitCode::kUsage : ExitCode::kLaunch);
 }
 
+// The model file was read before the job was launched, so what the job finds invalid or too large is an option.
 absl::Status JobError(const absl::Status& status) {
   switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kResourceExhausted:
+      return WithExitCode(status, ExitCode::kUsage);
     case absl::StatusCode::kUnavailable:
       return WithExitCode(status, ExitCode::kLostStages);
     case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInternal:
       return WithExitCode(status, ExitCode::kLaunch);
     default:
       return WithExitCode(status, ExitCode::kInputFile);
