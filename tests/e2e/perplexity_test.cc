@@ -1,0 +1,64 @@
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+OrderedJson Perplexity(const std::string& model, const std::string& text, const Words& more) {
+  Words arguments = {"perplexity", "-m", model, "-f", text, "--pp", "2", "-q", "--output", "json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const ProgramResult result = Coordinator(arguments, "", 300);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  return result.exit_code == 0 ? OrderedJson::parse(result.out) : OrderedJson();
+}
+
+// Recorded with llama.cpp and with a float64 forward pass: 31.8840 for f32; the bounds are the project's own.
+TEST(Perplexity, IsThatOfTheReference) {
+  SHARED_FILE_OR_SKIP(text, "models/heldout.txt");
+  SHARED_FILE_OR_SKIP(f32, "models/demo-f32.gguf");
+  SHARED_FILE_OR_SKIP(bf16, "models/demo-bf16.gguf");
+  const OrderedJson exact = Perplexity(f32, text, {"--kv-type", "f32"});
+  EXPECT_NEAR(exact["perplexity"].get<double>(), 31.8840, 0.0005);
+  EXPECT_EQ(exact["tokens"], 9690);
+  EXPECT_EQ(exact["windows"], 38);
+  EXPECT_GT(exact["error"].get<double>(), 0.5);
+  EXPECT_LT(exact["error"].get<double>(), 1.5);
+  EXPECT_GT(exact["tokens_per_second"].get<double>(), 0);
+  EXPECT_NEAR(Perplexity(bf16, text, {})["perplexity"].get<double>(), 31.8832, 31.8832 * 0.001);
+  EXPECT_NEAR(Perplexity(DemoModelPath(), text, {})["perplexity"].get<double>(), 31.8883, 31.8883 * 0.005);
+}
+
+TEST(Perplexity, DoesNotDependOnHowTheWorkIsCut) {
+  SHARED_FILE_OR_SKIP(text, "models/heldout.txt");
+  const TempDir directory;
+  WriteFileOrDie(directory.File("t.txt"), ReadFileOrDie(text).substr(0, 6000));
+  const OrderedJson one = Perplexity(DemoModelPath(), directory.File("t.txt"), {"-c", "128"});
+  const OrderedJson other = Perplexity(DemoModelPath(), directory.File("t.txt"),
+                                       {"-c", "128", "--layer-split", "2,6", "--prefill-chunk", "17", "--max-num-seqs", "3",
+                                        "--micro-batches", "3", "--block-size", "16"});
+  EXPECT_GT(one["windows"].get<int>(), 5);
+  EXPECT_EQ(one["perplexity"], other["perplexity"]);
+  EXPECT_EQ(one["error"], other["error"]);
+}
+
+TEST(Perplexity, PrintsItsEstimateAsText) {
+  const TempDir directory;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "And it came to pass in those days, ";
+  WriteFileOrDie(directory.File("t.txt"), text);
+  const ProgramResult result =
+      Coordinator({"perplexity", "-m", DemoModelPath(), "-f", directory.File("t.txt"), "-c", "64", "--progress", "always"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, ContainsRegex("perplexity +[0-9.]+ \\+/- [0-9.]+"));
+  EXPECT_THAT(result.out, HasSubstr("windows of 64"));
+  EXPECT_THAT(result.err, HasSubstr("stage  host"));
+}
+
+}  // namespace
+}  // namespace stagecoach::testing

@@ -1,0 +1,133 @@
+// The other way to start: mpirun -n 1 coordinator <verb> ... : -n S stage_worker.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr char kPrompt[] = "In the beginning God created";
+
+int Occurrences(const std::string& text, const std::string& part) {
+  const std::vector<std::string> parts = absl::StrSplit(text, part);
+  return static_cast<int>(parts.size()) - 1;
+}
+
+TEST(World, GivesTheSameTextAsTheSelfLaunchedForm) {
+  const std::string expected = Coordinator(Generate({"--pp", "2", "-p", kPrompt, "-n", "20"})).out;
+  const ProgramResult result = World(Generate({"-p", kPrompt, "-n", "20"}), 2);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(result.out, expected);
+  EXPECT_EQ(World(Generate({"-n", "20"}), 3, kPrompt).out, expected) << "the prompt from standard input";
+}
+
+TEST(World, RunsABatchAndAPerplexity) {
+  const TempDir directory;
+  const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl"), text = directory.File("t.txt");
+  WriteFileOrDie(in, BatchInputLine("a", {{"prompt", kPrompt}, {"max_tokens", 4}}) + "bad\n");
+  const ProgramResult batch = World(Batch(in, out), 2);
+  EXPECT_EQ(batch.exit_code, 0) << batch;
+  EXPECT_EQ(ReadBatchOutput(out).size(), 2u);
+  EXPECT_EQ(World(Batch(in, out), 2).exit_code, 0) << "nothing left to do is no failure";
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += "And it came to pass ";
+  WriteFileOrDie(text, words);
+  const ProgramResult perplexity = World({"perplexity", "-m", DemoModelPath(), "-f", text, "-c", "64"}, 2);
+  EXPECT_EQ(perplexity.exit_code, 0) << perplexity;
+  EXPECT_THAT(perplexity.out, HasSubstr("perplexity"));
+}
+
+TEST(World, LeavesWithItsExitCodeWhenTheVerbFails) {
+  const ProgramResult model = World({"generate", "-m", "/nowhere/m.gguf", "-p", "x"}, 2);
+  EXPECT_EQ(model.exit_code, 3) << model;
+  EXPECT_THAT(model.err, HasSubstr("/nowhere/m.gguf"));
+  const ProgramResult split = World(Generate({"-p", "x", "--layer-split", "4,5"}), 2);
+  EXPECT_EQ(split.exit_code, 2) << split;
+  const ProgramResult other_split = World(Generate({"-p", "x", "--layer-split", "4,2,2"}), 2);
+  EXPECT_NE(other_split.exit_code, 0) << other_split;
+  EXPECT_FALSE(other_split.timed_out);
+}
+
+TEST(World, NeverLeavesWithZeroBesideStages) {
+  for (const Words& arguments : {Words{"--help"}, Words{"generate", "--help"}, Words{"--version"}, Words{"generate", "--frobnicate"},
+                                 Words{"generate", "-m", DemoModelPath(), "-p", "x", "-n", "0"}, Words{},
+                                 Words{"inspect", "-m", DemoModelPath()}, Words{"tokenize", "-m", DemoModelPath(), "-p", "x"},
+                                 Words{"generate", "-m", DemoModelPath(), "-p", "x", "--dry-run"}}) {
+    const ProgramResult result = World(arguments, 1);
+    EXPECT_EQ(result.exit_code, 2) << result;
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(Occurrences(result.err, "coordinator: "), 1) << result;
+  }
+}
+
+// Of the wrong worlds each ends by itself with one message that says how to start.
+void ExpectOneMessage(const ProgramResult& result) {
+  EXPECT_FALSE(result.timed_out) << result;
+  EXPECT_NE(result.exit_code, 0) << result;
+  EXPECT_EQ(Occurrences(result.err, "start it as: mpirun -n 1 coordinator"), 1) << result;
+}
+
+TEST(World, WithoutAStageEndsInOneMessage) { ExpectOneMessage(World(Generate({"-p", "x"}), 0)); }
+
+TEST(World, WithTwoCoordinatorsEndsInOneMessage) {
+  Words arguments = {"--oversubscribe", "-n", "2", CoordinatorProgram()};
+  const Words generate = Generate({"-p", "x"});
+  arguments.insert(arguments.end(), generate.begin(), generate.end());
+  arguments.insert(arguments.end(), {":", "-n", "1", StageWorkerProgram()});
+  ExpectOneMessage(RunProgram("mpirun", arguments, "", 90, AllowRoot()));
+}
+
+TEST(World, WithoutACoordinatorEndsInOneMessage) {
+  ExpectOneMessage(RunProgram("mpirun", {"--oversubscribe", "-n", "2", StageWorkerProgram()}, "", 90, AllowRoot()));
+}
+
+TEST(World, WithTheCoordinatorLastEndsInOneMessage) {
+  Words arguments = {"--oversubscribe", "-n", "1", StageWorkerProgram(), ":", "-n", "1", CoordinatorProgram()};
+  const Words generate = Generate({"-p", "x"});
+  arguments.insert(arguments.end(), generate.begin(), generate.end());
+  ExpectOneMessage(RunProgram("mpirun", arguments, "", 90, AllowRoot()));
+}
+
+TEST(World, PrintsPartialStatisticsWhenItsLauncherIsTold) {
+  Subprocess process("mpirun",
+                     WorldArguments({"generate", "-m", DemoModelPath(), "-p", kPrompt, "-n", "900", "--ignore-eos", "-v",
+                                     "--stage-delay-us", "20000"},
+                                    2),
+                     AllowRoot());
+  ASSERT_TRUE(process.WaitForOutput(" the heaven and the earth", 60));
+  process.Kill(SIGTERM);
+  const ProgramResult result = process.Wait(30);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_THAT(result.err, AllOf(ContainsRegex("decode +[0-9]+ tokens"), ContainsRegex("stage +host"))) << result;
+}
+
+TEST(World, DrainsWhenItsLauncherIsTold) {
+  const TempDir directory;
+  const std::string out = directory.File("out.jsonl");
+  Subprocess process("mpirun",
+                     WorldArguments({"batch", "-m", DemoModelPath(), "-i", "-", "-o", out, "-v", "--stage-delay-us", "20000"}, 2),
+                     AllowRoot());
+  process.Write(BatchInputLine("runs", {{"prompt", kPrompt}, {"max_tokens", 30}, {"ignore_eos", true}}));
+  ASSERT_TRUE(process.WaitForOutput("ready after", 60));
+  usleep(300000);
+  process.Kill(SIGUSR1);
+  ASSERT_TRUE(process.WaitForOutput("1 answered", 60));
+  EXPECT_FALSE(process.Wait(30).timed_out);
+  EXPECT_EQ(ReadBatchOutput(out).size(), 1u);
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
