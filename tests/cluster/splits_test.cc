@@ -1,6 +1,7 @@
-// Corners of the equality matrix under MPI: the real programs, other numbers of stages, chunks, threads, blocks and micro-batches, and
+// Ways of splitting the work under MPI: corners of the equality matrix with the real programs, other numbers of stages, chunks, threads, blocks and micro-batches, and
 // pools so small that sequences are preempted. Tokens and log-probabilities are compared by their exact digits.
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,29 @@ TEST(EqualityUnderMpi, ADozenCornersGiveTheSameBitsAsOneStage) {
       EXPECT_EQ(answers[i].dump(), eight[8 - corner.sequences + i].dump()) << name << "sequence " << i;
     }
     EXPECT_EQ(preemptions > 0, corner.preempted) << name;
+  }
+}
+
+TEST(Overlap, ALongPromptHasTwoOfItsChunksInFlightAtOnceOverTwoStages) {
+  const testing::TempDir dir;
+  std::string prompt;
+  for (int i = 0; i < 600; ++i) prompt += "the ";
+  testing::WriteFileOrDie(dir.File("prompt.txt"), prompt);
+  const ProgramResult result = testing::RunProgram(
+      STAGECOACH_COORDINATOR, {"generate", "-m", testing::DemoModelPath(), "-f", dir.File("prompt.txt"), "-n", "2", "--pp", "2", "-t", "1",
+                               "--prefill-chunk", "128", "--step-log", dir.File("steps.jsonl"), "-q"});
+  ASSERT_EQ(result.exit_code, 0) << result;
+  std::vector<json> chunks;
+  std::istringstream lines(testing::ReadFileOrDie(dir.File("steps.jsonl")));
+  for (std::string line; std::getline(lines, line);) {
+    const json step = json::parse(line);
+    if (step["slices"].size() == 1 && step["slices"][0]["count"] > 1) chunks.push_back(step);
+  }
+  ASSERT_GE(chunks.size(), 5u);  // at least 600 tokens in chunks of 128
+  for (size_t i = 0; i + 1 < chunks.size(); ++i) {
+    EXPECT_EQ(chunks[i]["slices"][0]["start"], 128 * i);
+    EXPECT_LT(chunks[i + 1]["submit_us"], chunks[i]["confirm_us"]) << "chunk " << i + 1 << " waited for the one before it";
+    ASSERT_EQ(chunks[i]["stages"].size(), 2u);
   }
 }
 
