@@ -79,6 +79,8 @@ void RunLaunchGuard(const GuardedLaunch& launch) {
   dup2(STDIN_FILENO, STDOUT_FILENO);
   dup2(STDIN_FILENO, STDERR_FILENO);
   const int code = mpirun > 0 ? AwaitEnd(mpirun) : kCannotExec;
+  // Removed first as well: whoever kills us in between must not find files and nobody left to remove them.
+  RemovePrivateDirectories(launch.directories);
   KillSession(getpid(), getpid(), /*reap=*/true);
   RemovePrivateDirectories(launch.directories);
   _exit(code);

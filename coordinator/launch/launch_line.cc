@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "coordinator/launch/host_file.h"
 #include "coordinator/launch/local_host.h"
 
 namespace stagecoach {
@@ -94,13 +95,14 @@ absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
   bool remote = false;
   for (const HostSlots& host : hosts) {
     if (left == 0) break;
-    const int here = std::min(left, host.slots);
-    left -= here;
-    remote = remote || !IsThisHost(host.name);
-    if (!plan->hosts.empty() && plan->hosts.back().name == host.name) {
-      plan->hosts.back().slots += here;
+    const int placed = std::min(left, host.slots);
+    left -= placed;
+    const bool here = IsThisHost(host.name);
+    remote = remote || !here;
+    if (!plan->hosts.empty() && plan->hosts.back().host == host.name) {
+      plan->hosts.back().stages += placed;
     } else {
-      plan->hosts.push_back({host.name, here});
+      plan->hosts.push_back({host.name, placed, here});
     }
   }
   if (!remote) plan->hosts.clear();
@@ -151,12 +153,20 @@ McaSettings McaFor(const LaunchPlan& plan, const LaunchPlaces& places) {
   return mca;
 }
 
+// One program of the line, on a host. The backing directory exists on this host only, so it is given to the ranks of
+// this host alone.
+void AppendPlace(const std::string& host, int ranks, bool here, const LaunchPlaces& places,
+                 std::vector<std::string>* line) {
+  line->insert(line->end(), {"-n", absl::StrCat(ranks), "--host", absl::StrCat(host, ":", ranks)});
+  if (!here) return;
+  line->insert(line->end(), {"-x", absl::StrCat("OMPI_MCA_btl_vader_backing_directory=", places.shared_directory)});
+}
+
 void AppendCoordinator(const LaunchPlan& plan, const LaunchPlaces& places, std::vector<std::string>* line) {
-  line->insert(line->end(), {"-n", "1"});
-  if (!plan.hosts.empty()) {
-    // The backing directory exists on this host only, so here it is given to this rank alone.
-    line->insert(line->end(), {"--host", "localhost:1", "-x",
-                               absl::StrCat("OMPI_MCA_btl_vader_backing_directory=", places.shared_directory)});
+  if (plan.hosts.empty()) {
+    line->insert(line->end(), {"-n", "1"});
+  } else {
+    AppendPlace("localhost", 1, /*here=*/true, places, line);
   }
   line->insert(line->end(), {plan.coordinator, "engine", "--connect", places.socket(), "--cleanup", places.directory});
   if (places.shared_directory != places.directory) line->insert(line->end(), {"--cleanup", places.shared_directory});
@@ -174,8 +184,8 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   plan.mpirun_args = *std::move(words);
   RETURN_IF_ERROR(PlaceStages(options, &plan));
   std::vector<std::string> others;
-  for (const HostSlots& host : plan.hosts) {
-    if (!IsThisHost(host.name)) others.push_back(host.name);
+  for (const PlacedStages& placed : plan.hosts) {
+    if (!placed.here) others.push_back(placed.host);
   }
   plan.networks = NetworksTowards(others);
   return plan;
@@ -193,9 +203,10 @@ std::vector<std::string> LaunchArguments(const LaunchPlan& plan, const LaunchPla
   if (plan.hosts.empty()) {
     line.insert(line.end(), {":", "-n", absl::StrCat(plan.stages), plan.stage_worker});
   }
-  for (const HostSlots& host : plan.hosts) {
-    line.insert(line.end(), {":", "-n", absl::StrCat(host.slots), "--host", absl::StrCat(host.name, ":", host.slots),
-                             plan.stage_worker});
+  for (const PlacedStages& placed : plan.hosts) {
+    line.push_back(":");
+    AppendPlace(placed.host, placed.stages, placed.here, places, &line);
+    line.push_back(plan.stage_worker);
   }
   return line;
 }

@@ -10,10 +10,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/launch/host_file.h"
 #include "coordinator/launch/session.h"
 
 namespace stagecoach {
+
+// Stages that run on one host.
+struct PlacedStages {
+  std::string host;
+  int stages = 0;
+  bool here = false;  // the host is this one
+};
 
 // What is the same for every launch of a session; all paths absolute.
 struct LaunchPlan {
@@ -21,8 +27,8 @@ struct LaunchPlan {
   std::string coordinator;
   std::string stage_worker;
   int stages = 1;
-  std::vector<HostSlots> hosts;  // stages by host, in order, when one of them is another host; empty: all are here
-  std::string networks;          // towards the other hosts, for the TCP transports; empty: Open MPI chooses
+  std::vector<PlacedStages> hosts;       // in order, when one of them is another host; empty: all stages are here
+  std::string networks;                  // towards the other hosts, for the TCP transports; empty: Open MPI chooses
   std::vector<std::string> mpirun_args;  // the user's
 };
 

@@ -107,7 +107,7 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
         "\ncheck --pp, --hostfile and --mpirun-args; --dry-run shows the whole launch line"));
   }
   if (!output.death().empty()) return Lose(output.death());
-  const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, " ended a rank)") : "";
+  const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, ")") : "";
   return Lose(absl::StrCat("mpirun ended with exit code ", exit_code, signal));
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/launch/host_file.h"
 #include "coordinator/launch/launch_environment.h"
 #include "coordinator/launch/local_host.h"
 
@@ -85,8 +86,9 @@ TEST_F(LaunchLineTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
                   "--host", "localhost:1", "-x", "OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.bbbbbb",
                   bin + "coordinator", "engine", "--connect", "/t/stagecoach.aaaaaa/engine.sock", "--cleanup",
                   "/t/stagecoach.aaaaaa", "--cleanup", "/dev/shm/stagecoach.bbbbbb", ":", "-n", "2", "--host",
-                  "node1.invalid:2", bin + "stage_worker", ":", "-n", "1", "--host", "localhost:1",
-                  bin + "stage_worker", ":", "-n", "1", "--host", "node2.invalid:1", bin + "stage_worker"));
+                  "node1.invalid:2", bin + "stage_worker", ":", "-n", "1", "--host", "localhost:1", "-x",
+                  "OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.bbbbbb", bin + "stage_worker", ":", "-n",
+                  "1", "--host", "node2.invalid:1", bin + "stage_worker"));
 }
 
 TEST_F(LaunchLineTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
