@@ -13,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
@@ -108,6 +109,33 @@ TEST_F(SupervisionTest, AKilledStageIsNamedAndTheTextGoesOnIdentically) {
     EXPECT_THAT(result.err, HasSubstr("signal 9"));
     ExpectNothingLeft();
   }
+}
+
+TEST_F(SupervisionTest, AfterAKillTokensAndLogProbabilitiesAreTheSameToTheLastBit) {
+  const std::string step_log = dir_.File("steps.jsonl");
+  const std::vector<std::string> options = {"--output", "json", "--logprobs", "3", "--step-log", step_log};
+  const ProgramResult calm = Start(options)->Wait(60);
+  ASSERT_EQ(calm.exit_code, 0) << calm;
+  std::filesystem::remove(step_log);
+
+  auto front = Start(options);
+  const auto steps = [&step_log] {
+    const std::string text = std::filesystem::exists(step_log) ? testing::ReadFileOrDie(step_log) : "";
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  for (int i = 0; i < 600 && steps() < 40; ++i) front->WaitForOutput("\x01", 0.05);
+  ASSERT_GE(steps(), 40);
+  Remember(front->pid());
+  kill(OnlyPid(front->pid(), "stage_worker", 0), SIGKILL);
+  const ProgramResult disturbed = front->Wait(60);
+  ASSERT_EQ(disturbed.exit_code, 0) << disturbed;
+  const auto expected = nlohmann::json::parse(calm.out), found = nlohmann::json::parse(disturbed.out);
+  ASSERT_EQ(expected["tokens"].size(), 120u);
+  EXPECT_EQ(found["tokens"].dump(), expected["tokens"].dump());
+  EXPECT_EQ(found["logprobs"].dump(), expected["logprobs"].dump());
+  EXPECT_EQ(found["timings"]["relaunches"], 1);
+  std::filesystem::remove(step_log);
+  ExpectNothingLeft();
 }
 
 TEST_F(SupervisionTest, AKilledCoordinatorRankIsReplacedAndTheTextGoesOnIdentically) {
