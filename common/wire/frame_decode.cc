@@ -5,6 +5,7 @@
 #include "common/wire/frame.h"
 #include "common/wire/frame_check.h"
 #include "common/wire/frame_layout.h"
+#include "common/wire/step_messages.h"
 
 namespace stagecoach {
 namespace {
@@ -81,22 +82,6 @@ std::vector<T> Get(const google::protobuf::RepeatedField<T>& values) {
   return std::vector<T>(values.begin(), values.end());
 }
 
-SamplingParams Get(const pb::SamplingParams& in) {
-  SamplingParams sampling;
-  sampling.temperature = in.temperature();
-  sampling.top_k = in.top_k();
-  sampling.top_p = in.top_p();
-  sampling.min_p = in.min_p();
-  sampling.repeat_penalty = in.repeat_penalty();
-  sampling.presence_penalty = in.presence_penalty();
-  sampling.frequency_penalty = in.frequency_penalty();
-  sampling.repeat_last_n = in.repeat_last_n();
-  sampling.seed = in.seed();
-  sampling.logprobs = in.logprobs();
-  for (const pb::LogitBias& entry : in.logit_bias()) sampling.logit_bias.emplace_back(entry.token(), entry.bias());
-  return sampling;
-}
-
 SequenceSlice Get(const pb::SequenceSlice& in) {
   SequenceSlice slice;
   slice.sequence = in.sequence();
@@ -114,7 +99,7 @@ MicroBatch Get(uint64_t number, const pb::StepHeader& in) {
   batch.number = number;
   batch.free.assign(in.free().begin(), in.free().end());
   for (const pb::OpenSequence& open : in.open()) {
-    batch.open.push_back({open.sequence(), Get(open.prompt()), Get(open.output()), Get(open.sampling())});
+    batch.open.push_back({open.sequence(), Get(open.prompt()), Get(open.output()), FromProto(open.sampling())});
   }
   for (const pb::SequenceSlice& slice : in.slices()) batch.slices.push_back(Get(slice));
   batch.shutdown = in.shutdown();
@@ -132,17 +117,8 @@ std::vector<StageTimes> GetTimes(const pb::FrameHeader& in) {
 StepResult Get(uint64_t number, const pb::StepResult& in) {
   StepResult result;
   result.number = number;
-  for (const pb::SampledToken& token : in.sampled()) {
-    SampledToken& entry = result.sampled.emplace_back();
-    entry.sequence = token.sequence();
-    entry.position = token.position();
-    entry.token = token.token();
-    entry.logprob = token.logprob();
-    for (const pb::TokenLogprob& top : token.top()) entry.top.push_back({top.token(), top.logprob()});
-  }
-  for (const pb::TargetLogprobs& targets : in.targets()) {
-    result.targets.push_back({targets.sequence(), targets.start(), Get(targets.logprobs())});
-  }
+  for (const pb::SampledToken& token : in.sampled()) result.sampled.push_back(FromProto(token));
+  for (const pb::TargetLogprobs& targets : in.targets()) result.targets.push_back(FromProto(targets));
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
+#include "common/wire/step_messages.h"
 
 namespace stagecoach {
 namespace {
@@ -10,24 +11,6 @@ namespace {
 template <typename T>
 void Put(const std::vector<T>& values, google::protobuf::RepeatedField<T>* out) {
   out->Add(values.begin(), values.end());
-}
-
-void Put(const SamplingParams& sampling, pb::SamplingParams* out) {
-  out->set_temperature(sampling.temperature);
-  out->set_top_k(sampling.top_k);
-  out->set_top_p(sampling.top_p);
-  out->set_min_p(sampling.min_p);
-  out->set_repeat_penalty(sampling.repeat_penalty);
-  out->set_presence_penalty(sampling.presence_penalty);
-  out->set_frequency_penalty(sampling.frequency_penalty);
-  out->set_repeat_last_n(sampling.repeat_last_n);
-  out->set_seed(sampling.seed);
-  out->set_logprobs(sampling.logprobs);
-  for (const auto& [token, bias] : sampling.logit_bias) {
-    pb::LogitBias* entry = out->add_logit_bias();
-    entry->set_token(token);
-    entry->set_bias(bias);
-  }
 }
 
 void Put(const SequenceSlice& slice, bool with_tokens, pb::SequenceSlice* out) {
@@ -47,31 +30,15 @@ void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {
     entry->set_sequence(open.sequence);
     Put(open.prompt, entry->mutable_prompt());
     Put(open.output, entry->mutable_output());
-    Put(open.sampling, entry->mutable_sampling());
+    *entry->mutable_sampling() = ToProto(open.sampling);
   }
   for (const SequenceSlice& slice : batch.slices) Put(slice, with_tokens, out->add_slices());
   out->set_shutdown(batch.shutdown);
 }
 
 void Put(const StepResult& result, pb::StepResult* out) {
-  for (const SampledToken& token : result.sampled) {
-    pb::SampledToken* entry = out->add_sampled();
-    entry->set_sequence(token.sequence);
-    entry->set_position(token.position);
-    entry->set_token(token.token);
-    entry->set_logprob(token.logprob);
-    for (const TokenLogprob& top : token.top) {
-      pb::TokenLogprob* alternative = entry->add_top();
-      alternative->set_token(top.token);
-      alternative->set_logprob(top.logprob);
-    }
-  }
-  for (const TargetLogprobs& targets : result.targets) {
-    pb::TargetLogprobs* entry = out->add_targets();
-    entry->set_sequence(targets.sequence);
-    entry->set_start(targets.start);
-    Put(targets.logprobs, entry->mutable_logprobs());
-  }
+  for (const SampledToken& token : result.sampled) *out->add_sampled() = ToProto(token);
+  for (const TargetLogprobs& targets : result.targets) *out->add_targets() = ToProto(targets);
 }
 
 void Put(const std::vector<StageTimes>& times, pb::FrameHeader* out) {

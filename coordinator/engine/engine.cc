@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
-#include "coordinator/engine/engine_messages.h"
+#include "common/wire/step_messages.h"
 
 namespace stagecoach {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "coordinator/engine/engine_messages.h"
+#include "common/wire/step_messages.h"
 
 namespace stagecoach {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "coordinator/engine/engine_messages.h"
+#include "common/wire/step_messages.h"
 
 namespace stagecoach {
 namespace {

@@ -23,7 +23,7 @@
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "coordinator/engine/engine_channel.h"
-#include "coordinator/engine/engine_messages.h"
+#include "common/wire/step_messages.h"
 #include "coordinator/launch/launch_environment.h"
 
 namespace stagecoach {

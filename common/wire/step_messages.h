@@ -1,7 +1,7 @@
-#ifndef STAGECOACH_COORDINATOR_ENGINE_ENGINE_MESSAGES_H_
-#define STAGECOACH_COORDINATOR_ENGINE_ENGINE_MESSAGES_H_
+#ifndef STAGECOACH_COMMON_WIRE_STEP_MESSAGES_H_
+#define STAGECOACH_COMMON_WIRE_STEP_MESSAGES_H_
 
-// The step structs that travel between front and engine, to protobuf and back. Field by field and unchecked: values are
+// The step structs that travel in frames as well as between front and engine, to protobuf and back. Field by field and unchecked: values are
 // checked by whoever uses them. Thread-safe.
 
 #include "common/step/step.h"
@@ -20,4 +20,4 @@ TargetLogprobs FromProto(const pb::TargetLogprobs& scores);
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_ENGINE_ENGINE_MESSAGES_H_
+#endif  // STAGECOACH_COMMON_WIRE_STEP_MESSAGES_H_

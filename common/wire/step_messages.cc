@@ -1,4 +1,4 @@
-#include "coordinator/engine/engine_messages.h"
+#include "common/wire/step_messages.h"
 
 namespace stagecoach {
 
