@@ -1,4 +1,5 @@
-// The front: reads the command line and runs one verb. As part of a world that a launcher started, it is rank 0 as well.
+// The front: reads the command line and runs one verb. As part of a world that a launcher started, it is rank 0 as
+// well.
 
 #include <filesystem>
 #include <string>

@@ -43,7 +43,9 @@ class BatchVerb : public Verb {
  public:
   const char* name() const override { return "batch"; }
   const char* summary() const override { return "answer a file of requests, resumable"; }
-  const char* example() const override { return "coordinator batch -m model.gguf --pp 2 -i requests.jsonl -o answers.jsonl"; }
+  const char* example() const override {
+    return "coordinator batch -m model.gguf --pp 2 -i requests.jsonl -o answers.jsonl";
+  }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
   void AddOptions(CLI::App* app) override;
   absl::Status Run(const RunContext& context) override;
@@ -94,12 +96,13 @@ class BatchVerb : public Verb {
 };
 
 void BatchVerb::AddOptions(CLI::App* app) {
-  AddText(app, "-i,--input", &input_path_, "FILE", "OpenAI batch lines for /v1/completions; - is standard input")->required();
+  AddText(app, "-i,--input", &input_path_, "FILE", "OpenAI batch lines for /v1/completions; - is standard input")
+      ->required();
   AddText(app, "-o,--output", &output_path_, "FILE",
           "the answers, a line each; lines that an earlier run left there are not answered again")
       ->required();
-  AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer, for lines without max_tokens",
-             absl::StrCat(max_new_tokens_));
+  AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange,
+             "most tokens of an answer, for lines without max_tokens", absl::StrCat(max_new_tokens_));
   app->add_flag("--special", parse_special_, "control tokens written in prompts become tokens");
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   AddSamplingOptions(app, &sampling_options_);
@@ -126,7 +129,8 @@ absl::Status BatchVerb::Run(const RunContext& context) {
   RETURN_IF_ERROR(OpenFiles());
   run_id_ = absl::StrFormat("%x-%x", absl::ToUnixMicros(absl::Now()), getpid());
   if (model_.has_chat_template()) LogInfo("the file has a chat template; prompts are sent raw, without it");
-  if (!sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", defaults_.sampling.seed, " for lines without one"));
+  if (!sampling_options_.seed.has_value())
+    LogInfo(absl::StrCat("seed ", defaults_.sampling.seed, " for lines without one"));
   ASSIGN_OR_RETURN(cluster_, ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
   reader_ = std::make_unique<LineReader>(input_, 2 * max_running(), kMaxLineBytes, [] { SignalWatch::Get().Wake(); });
   return Report(RunAll());
@@ -212,7 +216,8 @@ absl::Status BatchVerb::Submit(BatchLine line) {
   } else {
     request.stop_tokens.assign(end.begin(), end.end());
   }
-  auto running = std::make_unique<Running>(model_.tokenizer.get(), std::move(line), static_cast<int64_t>(request.prompt.size()));
+  auto running =
+      std::make_unique<Running>(model_.tokenizer.get(), std::move(line), static_cast<int64_t>(request.prompt.size()));
   running_[cluster_->Submit(std::move(request))] = std::move(running);
   return absl::OkStatus();
 }

@@ -26,7 +26,8 @@ std::string Kind(const Json& value) { return value.type_name(); }
 
 absl::Status ReadInteger(const std::string& field, const Json& value, IntegerRange range, int64_t* out) {
   if (!value.is_number_integer()) return Wrong(field, absl::StrCat("expected an integer, found ", Kind(value)));
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return Wrong(field, absl::StrCat(value.get<uint64_t>(), " is out of range"));
   }
   *out = value.get<int64_t>();
@@ -76,8 +77,10 @@ absl::Status ReadStops(const Json& value, std::vector<std::string>* stops) {
     stops->push_back(value.get<std::string>());
     return absl::OkStatus();
   }
-  if (!value.is_array()) return Wrong("stop", absl::StrCat("expected a string or a list of strings, found ", Kind(value)));
-  if (value.size() > kMaxStops) return Wrong("stop", absl::StrCat("has ", value.size(), " strings, at most ", kMaxStops));
+  if (!value.is_array())
+    return Wrong("stop", absl::StrCat("expected a string or a list of strings, found ", Kind(value)));
+  if (value.size() > kMaxStops)
+    return Wrong("stop", absl::StrCat("has ", value.size(), " strings, at most ", kMaxStops));
   for (const Json& element : value) {
     if (!element.is_string()) return Wrong("stop", "expected a string or a list of strings");
     stops->push_back(element.get<std::string>());
@@ -122,8 +125,8 @@ absl::StatusOr<bool> ReadNeutralField(const std::string& field, const Json& valu
   return field == "user" || field == "stream_options";
 }
 
-absl::Status ReadSamplingField(const std::string& field, const Json& value, const BatchDefaults& defaults, SamplingParams* s,
-                               bool* known) {
+absl::Status ReadSamplingField(const std::string& field, const Json& value, const BatchDefaults& defaults,
+                               SamplingParams* s, bool* known) {
   *known = true;
   if (field == "temperature") return ReadNumber(field, value, kTemperatureRange, &s->temperature);
   if (field == "top_p") return ReadNumber(field, value, kTopPRange, &s->top_p);
@@ -142,7 +145,8 @@ absl::Status ReadSamplingField(const std::string& field, const Json& value, cons
   return absl::OkStatus();
 }
 
-absl::Status ReadField(const std::string& field, const Json& value, const BatchDefaults& defaults, BatchRequest* request) {
+absl::Status ReadField(const std::string& field, const Json& value, const BatchDefaults& defaults,
+                       BatchRequest* request) {
   bool known = false;
   RETURN_IF_ERROR(ReadSamplingField(field, value, defaults, &request->sampling, &known));
   if (known) return absl::OkStatus();
@@ -200,7 +204,8 @@ BatchLine ParseBatchLine(int64_t number, absl::string_view text, const BatchDefa
     line.error = BatchError{"invalid_json", absl::StrCat("expected an object, found ", Kind(json))};
     return line;
   }
-  if (const auto id = json.find("custom_id"); id != json.end() && id->is_string()) line.custom_id = id->get<std::string>();
+  if (const auto id = json.find("custom_id"); id != json.end() && id->is_string())
+    line.custom_id = id->get<std::string>();
   if (line.custom_id.empty()) {
     line.error = BatchError{"missing_custom_id", "there is no 'custom_id', or it is empty or no string"};
     return line;

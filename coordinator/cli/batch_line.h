@@ -24,8 +24,8 @@ struct BatchDefaults {
 };
 
 struct BatchRequest {
-  std::string model;  // as the line has it; empty when it has none. Not checked: there is one model
-  std::optional<std::string> text;    // one of these two is the prompt
+  std::string model;                // as the line has it; empty when it has none. Not checked: there is one model
+  std::optional<std::string> text;  // one of these two is the prompt
   std::vector<TokenId> tokens;
   SamplingParams sampling;
   int64_t max_new_tokens = 0;
@@ -34,7 +34,8 @@ struct BatchRequest {
 };
 
 struct BatchError {
-  std::string code;     // "invalid_json", "invalid_request", "missing_custom_id", "duplicate_custom_id", "rejected", "line_too_long"
+  std::string code;     // "invalid_json", "invalid_request", "missing_custom_id", "duplicate_custom_id", "rejected",
+                        // "line_too_long"
   std::string message;  // without the line number
 };
 
@@ -45,8 +46,9 @@ struct BatchLine {
   std::optional<BatchError> error;
 };
 
-// Never fails: what is wrong is in `error`. Fields that are null count as absent; fields of the body that are not known are an error,
-// for they would change the answer without a word. n, best_of, echo, stream and suffix may only have the values that change nothing.
+// Never fails: what is wrong is in `error`. Fields that are null count as absent; fields of the body that are not known
+// are an error, for they would change the answer without a word. n, best_of, echo, stream and suffix may only have the
+// values that change nothing.
 BatchLine ParseBatchLine(int64_t number, absl::string_view text, const BatchDefaults& defaults);
 
 }  // namespace stagecoach

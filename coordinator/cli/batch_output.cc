@@ -100,7 +100,8 @@ Json BatchErrorJson(const std::string& id, const BatchLine& line) {
 absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   const absl::Status bad = absl::InvalidArgumentError("is no line of a batch's output");
-  if (!json.is_object() || !json.contains("custom_id") || !json.contains("response") || !json.contains("error")) return bad;
+  if (!json.is_object() || !json.contains("custom_id") || !json.contains("response") || !json.contains("error"))
+    return bad;
   const Json& id = json["custom_id"];
   const Json& error = json["error"];
   const bool by_number = id.is_null() || (error.is_object() && error.contains("code") && error["code"] == kDuplicate);
@@ -117,7 +118,8 @@ absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
 bool AnsweredLines::CheckInputLine(BatchLine* line) {
   if (line->custom_id.empty()) return answered_numbers_.contains(line->number);
   if (taken_ids_.insert(line->custom_id).second) return answered_ids_.contains(line->custom_id);
-  line->error = BatchError{kDuplicate, absl::StrCat("the custom_id '", line->custom_id, "' was used by an earlier line")};
+  line->error =
+      BatchError{kDuplicate, absl::StrCat("the custom_id '", line->custom_id, "' was used by an earlier line")};
   return answered_numbers_.contains(line->number);
 }
 
@@ -149,7 +151,8 @@ absl::Status BatchOutput::ReadAndCut(AnsweredLines* answered) {
     if (in.eof()) {  // no newline: torn, if it is ours at all
       const absl::string_view start(kLineStart);
       if (!absl::StartsWith(line, start) && !absl::StartsWith(start, line)) {
-        return InputFileError(absl::StrCat("'", path_, "' line ", number, " is no line of a batch's output; give another -o"));
+        return InputFileError(
+            absl::StrCat("'", path_, "' line ", number, " is no line of a batch's output; give another -o"));
       }
       if (ftruncate(descriptor_, whole_bytes) != 0) return FileError(path_, "cut the torn last line of");
       return absl::OkStatus();

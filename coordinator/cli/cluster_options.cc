@@ -34,24 +34,29 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
   AddInteger(app, "-t,--threads", &o->threads, {1, 1024}, "compute threads per stage",
              "allowed cores / stages of the host")
       ->group(group);
-  AddText(app, "--hostfile", &o->hostfile, "FILE", "hosts and their slots in Open MPI's form; stages take slots in order")
+  AddText(app, "--hostfile", &o->hostfile, "FILE",
+          "hosts and their slots in Open MPI's form; stages take slots in order")
       ->group(group);
-  AddText(app, "--mpirun-args", &o->mpirun_args, "ARGS", "further arguments for mpirun, split as a shell would")->group(group);
+  AddText(app, "--mpirun-args", &o->mpirun_args, "ARGS", "further arguments for mpirun, split as a shell would")
+      ->group(group);
   AddText(app, "--stage-worker", &o->stage_worker, "PATH",
           "the stage program (otherwise beside this program, then in ../stage_worker/)")
       ->group(group);
-  AddText(app, "--isa", &o->isa, "NAME", "instruction set of the kernels on every stage: scalar, avx2, ...")->group(group);
+  AddText(app, "--isa", &o->isa, "NAME", "instruction set of the kernels on every stage: scalar, avx2, ...")
+      ->group(group);
   AddNumber(app, "--stage-timeout", &o->stage_timeout_s, {0.1, 86400},
             "seconds without progress after which a stage is lost", "60")
       ->group(group);
-  AddNumber(app, "--startup-timeout", &o->startup_timeout_s, {0.1, 86400}, "seconds the launched job has to report", "60")
+  AddNumber(app, "--startup-timeout", &o->startup_timeout_s, {0.1, 86400}, "seconds the launched job has to report",
+            "60")
       ->group(group);
   app->add_flag("--dry-run", o->dry_run, "print the launch line and end")->group(group);
 }
 
 void AddScheduling(CLI::App* app, ClusterOptions* o) {
   const char* group = "Batching and KV cache";
-  AddInteger(app, "--max-num-seqs", &o->max_num_seqs, {1, 4096}, "sequences that run at once", absl::StrCat(o->max_num_seqs))
+  AddInteger(app, "--max-num-seqs", &o->max_num_seqs, {1, 4096}, "sequences that run at once",
+             absl::StrCat(o->max_num_seqs))
       ->group(group);
   AddInteger(app, "--max-num-batched-tokens", &o->max_num_batched_tokens, {1, 65536}, "token rows of a micro-batch",
              absl::StrCat(o->max_num_batched_tokens))
@@ -95,8 +100,8 @@ absl::Status CheckSplit(const ClusterOptions& o, const HyperParameters& model) {
                                    ", the model has ", model.layers, " layers"));
   }
   if (o.stages > 0 && static_cast<int64_t>(o.layer_split.size()) != o.stages) {
-    return UsageError(absl::StrCat("--layer-split: has ", o.layer_split.size(), " parts, --pp asks for ", o.stages,
-                                   " stages"));
+    return UsageError(
+        absl::StrCat("--layer-split: has ", o.layer_split.size(), " parts, --pp asks for ", o.stages, " stages"));
   }
   return absl::OkStatus();
 }
@@ -113,7 +118,8 @@ absl::StatusOr<std::string> WritableFile(const char* option, const std::string& 
 absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
-    return WithExitCode(absl::NotFoundError(absl::StrCat(option, ": there is no file '", path, "'")), ExitCode::kLaunch);
+    return WithExitCode(absl::NotFoundError(absl::StrCat(option, ": there is no file '", path, "'")),
+                        ExitCode::kLaunch);
   }
   return Absolute(path);
 }

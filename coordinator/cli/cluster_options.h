@@ -48,8 +48,8 @@ void AddModelOption(CLI::App* app, std::string* model);
 // Everything above. `context_help` describes -c/--ctx-size, whose default is what options->context holds.
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
 
-// The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become absolute.
-// The job's fingerprints stay empty.
+// The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
+// absolute. The job's fingerprints stay empty.
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
                                                 const RunContext& context);
 

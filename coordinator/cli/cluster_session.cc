@@ -22,7 +22,8 @@ constexpr int64_t kCancelWhenTerminatedUs = 200000;
 double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
 
 absl::Status LaunchError(const absl::Status& status) {
-  return WithExitCode(status, status.code() == absl::StatusCode::kInvalidArgument ? ExitCode::kUsage : ExitCode::kLaunch);
+  return WithExitCode(status,
+                      status.code() == absl::StatusCode::kInvalidArgument ? ExitCode::kUsage : ExitCode::kLaunch);
 }
 
 // The model file was read before the job was launched, so what the job finds invalid or too large is an option.
@@ -45,7 +46,8 @@ std::string LoadText(const pb::LoadProgress& load) {
   const double total = static_cast<double>(load.bytes_to_load());
   const double loaded = static_cast<double>(load.bytes_loaded());
   if (total <= 0) return "starting the stages";
-  return ProgressText("loading", loaded / total, absl::StrFormat("%.1f of %.1f MiB", loaded / 1048576, total / 1048576));
+  return ProgressText("loading", loaded / total,
+                      absl::StrFormat("%.1f of %.1f MiB", loaded / 1048576, total / 1048576));
 }
 
 }  // namespace
@@ -82,8 +84,10 @@ RequestId ClusterSession::Submit(GenerationRequest request) {
 absl::StatusOr<std::optional<SessionEvent>> ClusterSession::Next() {
   const bool loading = session_->ready() == nullptr;
   if (loading) progress_.Draw(LoadText(session_->load_progress()));
-  absl::StatusOr<std::optional<SessionEvent>> event =
-      session_->Next(loading ? absl::Milliseconds(100) : absl::Seconds(1));
+  const absl::Duration timeout = StopRequested() ? absl::Milliseconds(50)
+                                 : loading       ? absl::Milliseconds(100)
+                                                 : absl::Seconds(1);
+  absl::StatusOr<std::optional<SessionEvent>> event = session_->Next(timeout);
   signals_.Clear();
   if (!event.ok()) {
     failed_ = true;
@@ -100,8 +104,8 @@ void ClusterSession::NoteReady() {
   ready_us_ = MonotonicUs();
   progress_.Clear();
   const pb::JobReady& ready = *session_->ready();
-  LogVerbose(absl::StrCat("ready after ", absl::StrFormat("%.3f", Seconds(ready_us_ - start_us_)), " s: ",
-                          ready.stages_size(), " stages, context ", ready.context(), ", ", ready.blocks(),
+  LogVerbose(absl::StrCat("ready after ", absl::StrFormat("%.3f", Seconds(ready_us_ - start_us_)),
+                          " s: ", ready.stages_size(), " stages, context ", ready.context(), ", ", ready.blocks(),
                           " KV blocks of ", ready.block_tokens(), " tokens"));
 }
 

@@ -28,14 +28,14 @@ class ClusterSession {
   RequestId Submit(GenerationRequest request);
   void Cancel(RequestId request) { session_->Cancel(request); }
 
-  // Waits for the next event: at most a second, and not beyond a signal or SignalWatch::Wake. Errors are final and carry
-  // their exit code.
+  // Waits for the next event: at most a second, and not beyond a signal or SignalWatch::Wake. Errors are final and
+  // carry their exit code.
   absl::StatusOr<std::optional<SessionEvent>> Next();
 
   // A first signal asked to stop: cancel what runs and go on calling Next until all has ended or GiveUp() holds.
   bool StopRequested() const { return signals_.stops() > 0; }
-  // Waiting any longer is of no use: a second signal came, or nothing runs that could be cancelled, or the cancelled requests
-  // did not end in time.
+  // Waiting any longer is of no use: a second signal came, or nothing runs that could be cancelled, or the cancelled
+  // requests did not end in time.
   bool GiveUp();
   bool DrainRequested() const { return signals_.drain(); }
 
@@ -63,13 +63,13 @@ class ClusterSession {
   ProgressLine progress_;
   RunTotals totals_;
   absl::flat_hash_map<RequestId, Running> running_;
-  bool failed_ = false;          // Next gave an error: there is no job to end in order
+  bool failed_ = false;  // Next gave an error: there is no job to end in order
   const int64_t start_us_;
-  int64_t ready_us_ = 0;         // 0: not yet
-  int64_t first_token_us_ = 0;   // 0: none yet
+  int64_t ready_us_ = 0;        // 0: not yet
+  int64_t first_token_us_ = 0;  // 0: none yet
   int64_t last_token_us_ = 0;
   int64_t first_token_sum_us_ = 0;
-  int64_t stop_us_ = 0;          // when the first stop was noticed
+  int64_t stop_us_ = 0;  // when the first stop was noticed
 };
 
 // The statistics on stderr, unless -q; nothing for a run in which nothing ran.

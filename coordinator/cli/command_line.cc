@@ -35,8 +35,9 @@ CommandLine::CommandLine() : verbs_(AllVerbs()), app_(std::make_unique<CLI::App>
   app_->get_formatter()->column_width(34);
   app_->get_formatter()->label("SUBCOMMAND", "VERB");
   app_->get_formatter()->label("Subcommands", "Verbs");
-  app_->footer("`coordinator <verb> --help` shows a verb's options with their defaults, and an example.\n"
-               "Exit codes: 0 ok, 2 usage, 3 model or input file, 4 launch, 5 lost stages, 130 interrupted.");
+  app_->footer(
+      "`coordinator <verb> --help` shows a verb's options with their defaults, and an example.\n"
+      "Exit codes: 0 ok, 2 usage, 3 model or input file, 4 launch, 5 lost stages, 130 interrupted.");
   for (const std::unique_ptr<Verb>& verb : verbs_) {
     CLI::App* sub = app_->add_subcommand(verb->name(), verb->summary());
     sub->group(verb->hidden() ? "" : "Verbs");
@@ -58,7 +59,8 @@ Verb* CommandLine::Parse(int argc, const char* const* argv) {
     return Refuse(absl::StrCat("'", first, "' is no verb; the verbs are ", VerbNames()), "coordinator help");
   }
   Verb* verb = Find(first);
-  const std::string help_command = verb == nullptr ? "coordinator help" : absl::StrCat("coordinator ", first, " --help");
+  const std::string help_command =
+      verb == nullptr ? "coordinator help" : absl::StrCat("coordinator ", first, " --help");
   try {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

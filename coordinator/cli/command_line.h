@@ -17,8 +17,8 @@ class CommandLine {
   CommandLine();
   ~CommandLine();
 
-  // The verb to run; nullptr when there is none, and then `exit_code`, `output` (for stdout) and `error` (a message for stderr)
-  // say what to do: help was asked for, or the command line is wrong.
+  // The verb to run; nullptr when there is none, and then `exit_code`, `output` (for stdout) and `error` (a message for
+  // stderr) say what to do: help was asked for, or the command line is wrong.
   Verb* Parse(int argc, const char* const* argv);
 
   ExitCode exit_code() const { return exit_code_; }

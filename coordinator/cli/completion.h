@@ -18,18 +18,21 @@ class Completion {
   // `tokenizer` outlives this.
   Completion(const Tokenizer* tokenizer, std::vector<std::string> stops);
 
-  // Takes what an event brings and returns the text that has become certain by it: whole code points, no part of a stop string.
-  // After a stop string everything further is ignored.
+  // Takes what an event brings and returns the text that has become certain by it: whole code points, no part of a stop
+  // string. After a stop string everything further is ignored.
   std::string Take(const SessionEvent& event);
 
-  // The answer ends here although the engine did not say so (a signal, a lost job); returns the text that was held back.
+  // The answer ends here although the engine did not say so (a signal, a lost job); returns the text that was held
+  // back.
   std::string Abandon();
 
   bool finished() const { return !finish_reason_.empty(); }
   // Stopped by a stop string: the request is of no use any more and should be cancelled.
   bool stopped_by_text() const { return matcher_.stopped(); }
-  const std::string& finish_reason() const { return finish_reason_; }  // "stop", "length", "cancelled"; empty while running
-  const std::string& rejection() const { return rejection_; }          // why it never ran; empty otherwise
+  const std::string& finish_reason() const {
+    return finish_reason_;
+  }                                                            // "stop", "length", "cancelled"; empty while running
+  const std::string& rejection() const { return rejection_; }  // why it never ran; empty otherwise
 
   const std::string& text() const { return text_; }
   const std::vector<SampledToken>& tokens() const { return tokens_; }  // with the one that ended it

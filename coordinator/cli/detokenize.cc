@@ -39,7 +39,8 @@ class DetokenizeVerb : public Verb {
     ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, OpenGguf(model_));
     ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(*file));
     if (words_.empty()) {
-      if (isatty(STDIN_FILENO)) return UsageError("there are no token ids: give them as arguments or on standard input");
+      if (isatty(STDIN_FILENO))
+        return UsageError("there are no token ids: give them as arguments or on standard input");
       ASSIGN_OR_RETURN(std::string text, ReadDescriptor(STDIN_FILENO));
       words_.push_back(std::move(text));
     }

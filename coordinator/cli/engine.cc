@@ -22,8 +22,8 @@
 namespace stagecoach {
 namespace {
 
-// While MPI starts up nothing looks at the front's socket, and start-up can hang for good. This does, until it is destroyed; when
-// the front goes it removes the job's directories and ends the process.
+// While MPI starts up nothing looks at the front's socket, and start-up can hang for good. This does, until it is
+// destroyed; when the front goes it removes the job's directories and ends the process.
 class StartupGuard {
  public:
   StartupGuard(int descriptor, std::vector<std::string> directories)

@@ -83,7 +83,8 @@ void GenerateVerb::AddOptions(CLI::App* app) {
              absl::StrCat(max_new_tokens_));
   AddTexts(app, "--stop", &stops_, "TEXT", "end the answer before this text; may be given several times");
   app->add_flag("--special", parse_special_, "control tokens written in the prompt become tokens");
-  AddInteger(app, "--logprobs", &logprobs_, kLogprobsRange, "with --output json: log-probabilities, and the N best tokens", "");
+  AddInteger(app, "--logprobs", &logprobs_, kLogprobsRange,
+             "with --output json: log-probabilities, and the N best tokens", "");
   AddChoice(app, "--output", &output_, {"text", "json"}, "json: one object at the end");
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   AddSamplingOptions(app, &sampling_options_);
@@ -126,7 +127,8 @@ absl::Status GenerateVerb::Run(const RunContext& context) {
   return Report(RunAll());
 }
 
-// Keeps enough requests with the engine that it never runs dry, and the rest here, where a drain can still hold it back.
+// Keeps enough requests with the engine that it never runs dry, and the rest here, where a drain can still hold it
+// back.
 void GenerateVerb::SubmitMore() {
   size_t running = 0;
   for (size_t i = 0; i < next_; ++i) running += answers_[i].completion.finished() ? 0 : 1;
@@ -159,7 +161,8 @@ absl::Status GenerateVerb::RunAll() {
     }
   }
   for (const Answer& answer : answers_) {
-    if (!answer.completion.rejection().empty()) return UsageError(absl::StrCat("rejected: ", answer.completion.rejection()));
+    if (!answer.completion.rejection().empty())
+      return UsageError(absl::StrCat("rejected: ", answer.completion.rejection()));
   }
   for (const Answer& answer : answers_) {
     if (!answer.completion.finished() || answer.completion.finish_reason() == "cancelled") {
@@ -209,7 +212,10 @@ absl::Status GenerateVerb::Report(absl::Status status) {
     if (absl::Status printed = PrintText(answer, rest); status.ok()) status = printed;
   }
   const RunSummary summary = cluster_->Finish();
-  if (output_ == "json" && summary.ready.has_value() && ExitCodeOf(status) != ExitCode::kUsage) {
+  bool any_ran = false;
+  for (const Answer& answer : answers_)
+    any_ran = any_ran || (answer.submitted && answer.completion.rejection().empty());
+  if (output_ == "json" && summary.ready.has_value() && any_ran) {
     if (absl::Status printed = PrintJson(summary); status.ok()) status = printed;
   }
   PrintStatistics(summary);
@@ -224,6 +230,7 @@ Json GenerateVerb::AnswerJson(const Answer& answer) const {
                {"text", answer.completion.text()},
                {"finish_reason", answer.completion.finish_reason()},
                {"seed", sampling_.seed}};
+  if (!answer.completion.rejection().empty()) json["error"] = answer.completion.rejection();
   if (logprobs_.has_value()) json["logprobs"] = LogprobsJson(answer.completion.tokens());
   return json;
 }

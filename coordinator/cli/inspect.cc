@@ -188,8 +188,9 @@ std::string Text(const Json& json) {
     absl::StrAppendFormat(&text, "%-16s %s\n", label, value);
   };
   line("file", Shown(json["path"]));
-  line("format", absl::StrFormat("GGUF version %s, %s file%s, %.1f MiB", Shown(json["gguf_version"]), Shown(json["shards"]),
-                                 json["shards"] == 1 ? "" : "s", json["file_bytes"].get<double>() / 1048576));
+  line("format",
+       absl::StrFormat("GGUF version %s, %s file%s, %.1f MiB", Shown(json["gguf_version"]), Shown(json["shards"]),
+                       json["shards"] == 1 ? "" : "s", json["file_bytes"].get<double>() / 1048576));
   line("architecture", Shown(json["architecture"]));
   line("name", Shown(json["name"]));
   line("parameters", absl::StrFormat("%s in %s tensors, %.1f MiB, %.2f bits per weight", Shown(json["parameters"]),
@@ -207,10 +208,10 @@ std::string Text(const Json& json) {
   text += TokenizerText(json["tokenizer"]);
   if (!json["sampling"].empty()) line("sampling", CompactJson(json["sampling"]));
   for (const Json& type : json["types"]) {
-    line("type", absl::StrFormat("%-8s %6s tensors %10.1f MiB %6.2f bits per weight%s", Shown(type["type"]),
-                                 Shown(type["tensors"]), type["bytes"].get<double>() / 1048576,
-                                 type["bits_per_weight"].get<double>(),
-                                 type["supported"].get<bool>() ? "" : "  unsupported"));
+    line("type",
+         absl::StrFormat("%-8s %6s tensors %10.1f MiB %6.2f bits per weight%s", Shown(type["type"]),
+                         Shown(type["tensors"]), type["bytes"].get<double>() / 1048576,
+                         type["bits_per_weight"].get<double>(), type["supported"].get<bool>() ? "" : "  unsupported"));
   }
   line("runs here", json["supported"].get<bool>() ? "yes" : absl::StrCat("no: ", Shown(json["unsupported_because"])));
   if (!json.contains("tensor_list")) return text;

@@ -15,7 +15,8 @@ namespace stagecoach {
 
 Json FloatJson(float value) {
   if (!std::isfinite(value)) return nullptr;
-  // The library prints the shortest form of a double. The double nearest to the float's shortest form has that same form.
+  // The library prints the shortest form of a double. The double nearest to the float's shortest form has that same
+  // form.
   char digits[64];
   const std::to_chars_result result = std::to_chars(digits, digits + sizeof(digits) - 1, value);
   *result.ptr = '\0';
@@ -34,9 +35,7 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens) {
 
 std::string CompactJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-std::string PrettyJson(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string PrettyJson(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 absl::Status WriteStdout(absl::string_view text) {
   while (!text.empty()) {

@@ -55,7 +55,8 @@ absl::Status LineReader::status() const {
 void LineReader::Run() {
   std::vector<char> buffer(1 << 16);
   while (true) {
-    pollfd watched[2] = {{.fd = descriptor_, .events = POLLIN, .revents = 0}, {.fd = stop_pipe_[0], .events = POLLIN, .revents = 0}};
+    pollfd watched[2] = {{.fd = descriptor_, .events = POLLIN, .revents = 0},
+                         {.fd = stop_pipe_[0], .events = POLLIN, .revents = 0}};
     if (poll(watched, 2, -1) < 0 && errno != EINTR) return End(absl::InternalError(std::strerror(errno)));
     if (watched[1].revents != 0) return End(absl::OkStatus());
     if (watched[0].revents == 0) continue;

@@ -24,18 +24,19 @@ class LineReader {
     bool too_long = false;  // longer than max_line_bytes; `text` is empty
   };
 
-  // `wake` is called on the reader's thread when there may be something new: a line, the end, an error. The descriptor is not closed.
+  // `wake` is called on the reader's thread when there may be something new: a line, the end, an error. The descriptor
+  // is not closed.
   LineReader(int descriptor, size_t capacity, size_t max_line_bytes, std::function<void()> wake);
   ~LineReader();  // stops reading, also in the middle of a pause
 
   // Any thread.
   std::optional<Line> TryNext();
-  bool finished() const;         // the end was reached (or reading failed), and every line was taken
-  absl::Status status() const;   // why reading failed
+  bool finished() const;        // the end was reached (or reading failed), and every line was taken
+  absl::Status status() const;  // why reading failed
 
  private:
   void Run();
-  bool Push(Line line);          // false: stop
+  bool Push(Line line);  // false: stop
   bool TakeBytes(const char* bytes, size_t count);
   bool EndLine();
   void End(absl::Status status);
@@ -52,11 +53,11 @@ class LineReader {
 
   mutable std::mutex mu_;
   std::condition_variable room_;
-  std::deque<Line> lines_;   // guarded by mu_
-  bool stop_ = false;        // guarded by mu_
-  bool ended_ = false;       // guarded by mu_
-  absl::Status status_;      // guarded by mu_
-  std::thread thread_;       // last: it uses all of the above
+  std::deque<Line> lines_;  // guarded by mu_
+  bool stop_ = false;       // guarded by mu_
+  bool ended_ = false;      // guarded by mu_
+  absl::Status status_;     // guarded by mu_
+  std::thread thread_;      // last: it uses all of the above
 };
 
 }  // namespace stagecoach

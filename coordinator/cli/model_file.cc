@@ -17,7 +17,8 @@ namespace {
 // Says which file it was, unless the message does.
 absl::Status Named(const absl::Status& status, const std::string& path) {
   if (absl::StrContains(status.message(), path)) return WithExitCode(status, ExitCode::kInputFile);
-  return WithExitCode(absl::Status(status.code(), absl::StrCat("'", path, "': ", status.message())), ExitCode::kInputFile);
+  return WithExitCode(absl::Status(status.code(), absl::StrCat("'", path, "': ", status.message())),
+                      ExitCode::kInputFile);
 }
 
 }  // namespace

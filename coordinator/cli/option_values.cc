@@ -18,8 +18,8 @@ namespace {
 // Turns one value to an error message for the user; empty when it is fine.
 using Parse = std::function<absl::Status(const std::string&)>;
 
-CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description, const std::string& type_name,
-                       const std::string& shown_default, Parse parse) {
+CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description,
+                       const std::string& type_name, const std::string& shown_default, Parse parse) {
   // The names are known to the option only, and it does not exist yet when its callback is made.
   auto shown_name = std::make_shared<std::string>();
   CLI::Option* option = app->add_option(
@@ -53,8 +53,8 @@ std::string Expected(IntegerRange range) {
 }
 
 std::string Expected(NumberRange range) {
-  return absl::StrCat("expected ", range.open_min ? "more than " : "", range.min, range.open_min ? " and up to " : " to ",
-                      range.max);
+  return absl::StrCat("expected ", range.open_min ? "more than " : "", range.min,
+                      range.open_min ? " and up to " : " to ", range.max);
 }
 
 }  // namespace
@@ -97,12 +97,10 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   if (digits == 0 || !absl::SimpleAtoi(text.substr(0, digits), &value)) return bad;
   std::string unit = absl::AsciiStrToLower(text.substr(digits));
   if (absl::EndsWith(unit, "ib")) unit.resize(unit.size() - 2);
-  int shift = 0;
-  if (unit == "k") shift = 10;
-  else if (unit == "m") shift = 20;
-  else if (unit == "g") shift = 30;
-  else if (unit == "t") shift = 40;
-  else if (!unit.empty()) return bad;
+  const size_t power =
+      unit.empty() ? 0 : absl::string_view("kmgt").find(unit) + 1;  // 0 as well when it is none of them
+  if (unit.size() > 1 || (power == 0 && !unit.empty())) return bad;
+  const int shift = static_cast<int>(10 * power);
   if (value == 0 || value > (std::numeric_limits<uint64_t>::max() >> 1 >> shift)) return bad;
   return value << shift;
 }
@@ -165,18 +163,18 @@ CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector
                    [out, range](const std::string& text) { return Store(ParseIntegerList(text, range), out); });
 }
 
-CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out, const std::vector<std::string>& choices,
-                       const std::string& description) {
-  return AddParsed(app, names, description, absl::StrJoin(choices, "|"), *out,
-                   [out, choices](const std::string& text) -> absl::Status {
-                     for (const std::string& choice : choices) {
-                       if (text != choice) continue;
-                       *out = text;
-                       return absl::OkStatus();
-                     }
-                     return absl::InvalidArgumentError(
-                         absl::StrCat("'", text, "' is not one of ", absl::StrJoin(choices, ", ")));
-                   });
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out,
+                       const std::vector<std::string>& choices, const std::string& description) {
+  return AddParsed(
+      app, names, description, absl::StrJoin(choices, "|"), *out,
+      [out, choices](const std::string& text) -> absl::Status {
+        for (const std::string& choice : choices) {
+          if (text != choice) continue;
+          *out = text;
+          return absl::OkStatus();
+        }
+        return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not one of ", absl::StrJoin(choices, ", ")));
+      });
 }
 
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
@@ -187,8 +185,8 @@ CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, 
   });
 }
 
-CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out, const std::string& type_name,
-                      const std::string& description) {
+CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out,
+                      const std::string& type_name, const std::string& description) {
   CLI::Option* option = AddParsed(app, names, description, type_name, "", [out](const std::string& text) {
     out->push_back(text);
     return absl::OkStatus();

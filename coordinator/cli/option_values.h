@@ -33,11 +33,11 @@ absl::Status CheckNumber(double value, NumberRange range);
 // The parsers, for tests and for values that do not come from the command line. Messages do not name the option.
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range);  // decimal
 absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range);      // finite
-absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);                      // 1048576, 64K, 512M, 4G, 4GiB; at least 1
+absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);  // 1048576, 64K, 512M, 4G, 4GiB; at least 1
 absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, IntegerRange range);  // 10,9,9
 
-// `names` is CLI11's form: "-n,--predict". `shown_default` appears in the help; empty: none is shown. What is written to `out` only
-// changes when the option is given; `out` outlives the parsing.
+// `names` is CLI11's form: "-n,--predict". `shown_default` appears in the help; empty: none is shown. What is written
+// to `out` only changes when the option is given; `out` outlives the parsing.
 CLI::Option* AddInteger(CLI::App* app, const std::string& names, int64_t* out, IntegerRange range,
                         const std::string& description, const std::string& shown_default);
 CLI::Option* AddInteger(CLI::App* app, const std::string& names, std::optional<int64_t>* out, IntegerRange range,
@@ -53,13 +53,13 @@ CLI::Option* AddBytes(CLI::App* app, const std::string& names, uint64_t* out, co
 CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector<int64_t>* out, IntegerRange range,
                             const std::string& description);
 // The default is what `out` holds.
-CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out, const std::vector<std::string>& choices,
-                       const std::string& description);
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out,
+                       const std::vector<std::string>& choices, const std::string& description);
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description);
 // May be given several times; each adds one value, taken as it stands.
-CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out, const std::string& type_name,
-                      const std::string& description);
+CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out,
+                      const std::string& type_name, const std::string& description);
 
 }  // namespace stagecoach
 

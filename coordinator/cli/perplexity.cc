@@ -32,7 +32,9 @@ class PerplexityVerb : public Verb {
   PerplexityVerb() { cluster_options_.context = 512; }
   const char* name() const override { return "perplexity"; }
   const char* summary() const override { return "measure how well a model predicts a text"; }
-  const char* example() const override { return "coordinator perplexity -m model.gguf -f text.txt --ctx-size 512 --pp 2"; }
+  const char* example() const override {
+    return "coordinator perplexity -m model.gguf -f text.txt --ctx-size 512 --pp 2";
+  }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
 
   void AddOptions(CLI::App* app) override {
@@ -45,7 +47,8 @@ class PerplexityVerb : public Verb {
   absl::Status Run(const RunContext& context) override {
     verbosity_.Apply();
     ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model));
-    if (cluster_options_.context < 4) return UsageError(absl::StrCat("-c: ", cluster_options_.context, " tokens, expected 4 or more"));
+    if (cluster_options_.context < 4)
+      return UsageError(absl::StrCat("-c: ", cluster_options_.context, " tokens, expected 4 or more"));
     ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
     if (cluster_options_.dry_run) {
       absl::StatusOr<std::string> line = DescribeLaunch(launch);
@@ -71,8 +74,8 @@ class PerplexityVerb : public Verb {
 
   FrontModel model_;
   std::unique_ptr<PerplexityWindows> windows_;
-  std::vector<WindowScore> scores_;                      // of the windows submitted so far
-  absl::flat_hash_map<RequestId, int64_t> running_;      // request -> window
+  std::vector<WindowScore> scores_;                  // of the windows submitted so far
+  absl::flat_hash_map<RequestId, int64_t> running_;  // request -> window
   std::unique_ptr<ClusterSession> cluster_;
 };
 
@@ -85,8 +88,8 @@ absl::Status PerplexityVerb::CutWindows() {
   windows_ = std::make_unique<PerplexityWindows>(std::move(tokens), cluster_options_.context,
                                                  vocabulary.add_bos ? vocabulary.bos : kNoToken);
   if (windows_->count() == 0) {
-    return InputFileError(absl::StrCat("'", file_, "' has ", count, " tokens, a window needs ", cluster_options_.context,
-                                       "; use a longer text or a smaller --ctx-size"));
+    return InputFileError(absl::StrCat("'", file_, "' has ", count, " tokens, a window needs ",
+                                       cluster_options_.context, "; use a longer text or a smaller --ctx-size"));
   }
   return absl::OkStatus();
 }
@@ -117,7 +120,8 @@ absl::Status PerplexityVerb::RunAll() {
       for (const auto& [request, window] : running_) cluster_->Cancel(request);
     }
   }
-  const int64_t complete = std::count_if(scores_.begin(), scores_.end(), [](const WindowScore& s) { return s.complete(); });
+  const int64_t complete =
+      std::count_if(scores_.begin(), scores_.end(), [](const WindowScore& s) { return s.complete(); });
   if (complete == windows_->count()) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat("interrupted after ", complete, " of ", windows_->count(), " windows"));
 }
@@ -146,9 +150,9 @@ void PerplexityVerb::DrawProgress() {
   const PerplexityEstimate estimate = EstimatePerplexity(scores_);
   const int64_t done = estimate.tokens / windows_->scored_per_window();
   if (done == 0) return;
-  cluster_->progress().Draw(ProgressText("perplexity", static_cast<double>(done) / static_cast<double>(windows_->count()),
-                                         absl::StrFormat("%d of %d windows, so far %.4f", done, windows_->count(),
-                                                         estimate.perplexity)));
+  cluster_->progress().Draw(
+      ProgressText("perplexity", static_cast<double>(done) / static_cast<double>(windows_->count()),
+                   absl::StrFormat("%d of %d windows, so far %.4f", done, windows_->count(), estimate.perplexity)));
 }
 
 absl::Status PerplexityVerb::Report(absl::Status status) {
@@ -171,9 +175,10 @@ absl::Status PerplexityVerb::Report(absl::Status status) {
                          {"timings", TimingsJson(summary)},
                          {"stages", StagesJson(summary)}});
     } else {
-      text = absl::StrFormat("perplexity   %.4f +/- %.4f\ntokens       %d scored, in the second halves of %d windows of %d\n"
-                             "speed        %.1f tokens/s\n",
-                             estimate.perplexity, estimate.error, estimate.tokens, windows, cluster_options_.context, rate);
+      text = absl::StrFormat(
+          "perplexity   %.4f +/- %.4f\ntokens       %d scored, in the second halves of %d windows of %d\n"
+          "speed        %.1f tokens/s\n",
+          estimate.perplexity, estimate.error, estimate.tokens, windows, cluster_options_.context, rate);
     }
     if (absl::Status printed = WriteStdout(text); status.ok()) status = printed;
   }

@@ -1,9 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_PERPLEXITY_SCORE_H_
 #define STAGECOACH_COORDINATOR_CLI_PERPLEXITY_SCORE_H_
 
-// The arithmetic of llama.cpp's perplexity: the text is cut to windows of `context` tokens that do not overlap, what is left at
-// the end is dropped; in a vocabulary with a BOS token it replaces each window's first one. Of each window the tokens at
-// positions context/2 + 1 to context - 1 are scored: those whose prediction has at least half a window before it.
+// The arithmetic of llama.cpp's perplexity: the text is cut to windows of `context` tokens that do not overlap, what is
+// left at the end is dropped; in a vocabulary with a BOS token it replaces each window's first one. Of each window the
+// tokens at positions context/2 + 1 to context - 1 are scored: those whose prediction has at least half a window before
+// it.
 
 #include <cstdint>
 #include <vector>
@@ -21,8 +22,8 @@ class PerplexityWindows {
   PerplexityWindows(std::vector<TokenId> tokens, int64_t context, TokenId bos);
 
   int64_t count() const { return static_cast<int64_t>(tokens_.size()) / context_; }
-  std::vector<TokenId> Window(int64_t index) const;                       // [context]
-  int64_t first_scored() const { return context_ / 2 + 1; }               // position in a window
+  std::vector<TokenId> Window(int64_t index) const;          // [context]
+  int64_t first_scored() const { return context_ / 2 + 1; }  // position in a window
   int64_t scored_per_window() const { return context_ - first_scored(); }
 
  private:
@@ -37,8 +38,8 @@ class WindowScore {
   // Positions [first, end) are wanted.
   WindowScore(int64_t first, int64_t end);
 
-  // kInternal for a position that was given before or a log-probability that is none (positive or not a number). Positions that
-  // are not wanted are ignored.
+  // kInternal for a position that was given before or a log-probability that is none (positive or not a number).
+  // Positions that are not wanted are ignored.
   absl::Status Add(const TargetLogprobs& scores);
   bool complete() const { return missing_ == 0; }
   absl::Span<const float> logprobs() const { return logprobs_; }

@@ -17,8 +17,8 @@ struct Verbosity {
   bool verbose = false;
   std::string progress = "auto";  // auto: when stderr is a terminal
 
-  void Apply() const;            // sets the log level
-  bool ShowProgress() const;     // never with -q
+  void Apply() const;         // sets the log level
+  bool ShowProgress() const;  // never with -q
 };
 void AddVerbosityOptions(CLI::App* app, Verbosity* verbosity, bool with_progress);
 

@@ -24,7 +24,8 @@ std::string Stripped(std::string text, bool strip_newline) {
 
 void AddPromptOptions(CLI::App* app, PromptInput* input, const std::string& what) {
   AddTexts(app, "-p,--prompt", &input->prompts, "TEXT", what);
-  AddTexts(app, "-f,--file", &input->files, "FILE", absl::StrCat("as -p, from a file; without -p and -f: standard input"));
+  AddTexts(app, "-f,--file", &input->files, "FILE",
+           absl::StrCat("as -p, from a file; without -p and -f: standard input"));
 }
 
 absl::StatusOr<std::string> ReadDescriptor(int descriptor) {

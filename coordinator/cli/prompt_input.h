@@ -19,7 +19,8 @@ struct PromptInput {
 void AddPromptOptions(CLI::App* app, PromptInput* input, const std::string& what);
 
 // The texts of -p, then those of -f; with neither, all of standard input, unless it is a terminal (a usage error).
-// `strip_newline`: one newline at the end of a file or of standard input is left away, as editors and echo put it there.
+// `strip_newline`: one newline at the end of a file or of standard input is left away, as editors and echo put it
+// there.
 absl::StatusOr<std::vector<std::string>> CollectPrompts(const PromptInput& input, bool strip_newline);
 
 // All of a descriptor, to its end.

@@ -29,7 +29,8 @@ std::optional<T> FromFile(const GgufMetadata& metadata, const char* name, Range 
     if constexpr (std::is_same_v<Range, NumberRange>) excluded = range.open_min && value == range.min;
     if (!excluded) return static_cast<T>(value);
   }
-  LogInfo(absl::StrCat("the file's ", key, " is not in its range (", range.min, " to ", range.max, ") and is left out"));
+  LogInfo(
+      absl::StrCat("the file's ", key, " is not in its range (", range.min, " to ", range.max, ") and is left out"));
   return std::nullopt;
 }
 
@@ -43,24 +44,27 @@ void Choose(const std::optional<T>& given, const GgufMetadata& metadata, const c
 
 void AddSamplingOptions(CLI::App* app, SamplingOptions* o) {
   const char* group = "Sampling (defaults: the model file's, else these)";
-  AddNumber(app, "--temp", &o->temperature, kTemperatureRange, "temperature; 0 always takes the most probable token", "0")
+  AddNumber(app, "--temp", &o->temperature, kTemperatureRange, "temperature; 0 always takes the most probable token",
+            "0")
       ->group(group);
   AddInteger(app, "--top-k", &o->top_k, kTopKRange, "only the K most probable tokens; 0: all", "0")->group(group);
   AddNumber(app, "--top-p", &o->top_p, kTopPRange, "only the most probable tokens of this total probability", "1")
       ->group(group);
   AddNumber(app, "--min-p", &o->min_p, kMinPRange, "only tokens of this part of the best one's probability", "0")
       ->group(group);
-  AddNumber(app, "--repeat-penalty", &o->repeat_penalty, kRepeatPenaltyRange, "against tokens of prompt and output; 1: none",
-            "1")
+  AddNumber(app, "--repeat-penalty", &o->repeat_penalty, kRepeatPenaltyRange,
+            "against tokens of prompt and output; 1: none", "1")
       ->group(group);
-  AddInteger(app, "--repeat-last-n", &o->repeat_last_n, kRepeatLastNRange, "tokens the repeat penalty looks at; -1: all",
-             "64")
+  AddInteger(app, "--repeat-last-n", &o->repeat_last_n, kRepeatLastNRange,
+             "tokens the repeat penalty looks at; -1: all", "64")
       ->group(group);
   AddNumber(app, "--presence-penalty", &o->presence_penalty, kPenaltyRange, "against tokens of the output, once", "0")
       ->group(group);
-  AddNumber(app, "--frequency-penalty", &o->frequency_penalty, kPenaltyRange, "against tokens of the output, each time", "0")
+  AddNumber(app, "--frequency-penalty", &o->frequency_penalty, kPenaltyRange, "against tokens of the output, each time",
+            "0")
       ->group(group);
-  AddSeed(app, "--seed", &o->seed, "of the random numbers, the same for every prompt", "drawn and printed")->group(group);
+  AddSeed(app, "--seed", &o->seed, "of the random numbers, the same for every prompt", "drawn and printed")
+      ->group(group);
   app->add_flag("--ignore-eos", o->ignore_eos, "never choose a token that ends the generation")->group(group);
 }
 

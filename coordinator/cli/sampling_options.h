@@ -38,7 +38,8 @@ struct SamplingOptions {
 void AddSamplingOptions(CLI::App* app, SamplingOptions* options);
 
 // The user's values, else those the model's author put into the file (general.sampling.*; a value out of range is
-// left out with a line on stderr), else greedy. A seed that nobody gave is drawn. Without --ignore-eos: see IgnoreEndOfGeneration.
+// left out with a line on stderr), else greedy. A seed that nobody gave is drawn. Without --ignore-eos: see
+// IgnoreEndOfGeneration.
 SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata);
 
 // Makes these tokens impossible.

@@ -82,11 +82,13 @@ std::string StatisticsText(const RunSummary& summary) {
   const RunTotals& t = summary.totals;
   std::string text = absl::StrFormat("prompt       %d tokens", t.prompt_tokens);
   if (t.requests > 1) absl::StrAppendFormat(&text, " in %d requests", t.requests);
-  absl::StrAppendFormat(&text, "\ndecode       %d tokens in %.3f s, %.1f tokens/s\n", t.decode_tokens, t.decode_s, DecodeRate(t));
+  absl::StrAppendFormat(&text, "\ndecode       %d tokens in %.3f s, %.1f tokens/s\n", t.decode_tokens, t.decode_s,
+                        DecodeRate(t));
   absl::StrAppendFormat(&text, "all          %d tokens in %.3f s, %.1f tokens/s (loading before: %.3f s)\n",
                         t.prompt_tokens + t.decode_tokens, t.seconds, TotalRate(t), t.load_s);
   if (t.requests_with_tokens > 0) {
-    absl::StrAppendFormat(&text, "first token  after %.3f s%s\n", t.first_token_s, t.requests_with_tokens > 1 ? " (mean)" : "");
+    absl::StrAppendFormat(&text, "first token  after %.3f s%s\n", t.first_token_s,
+                          t.requests_with_tokens > 1 ? " (mean)" : "");
   }
   absl::StrAppendFormat(&text, "preemptions  %d\n", t.preemptions);
   if (t.relaunches > 0) absl::StrAppendFormat(&text, "relaunches   %d\n", t.relaunches);

@@ -27,10 +27,10 @@ class Verb {
  public:
   virtual ~Verb() = default;
   virtual const char* name() const = 0;
-  virtual const char* summary() const = 0;           // one line of `coordinator help`
-  virtual const char* example() const = 0;           // a command line that works
-  virtual bool hidden() const { return false; }      // left out of the help
-  virtual void AddOptions(CLI::App* app) = 0;        // `app` outlives the verb's run
+  virtual const char* summary() const = 0;             // one line of `coordinator help`
+  virtual const char* example() const = 0;             // a command line that works
+  virtual bool hidden() const { return false; }        // left out of the help
+  virtual void AddOptions(CLI::App* app) = 0;          // `app` outlives the verb's run
   virtual bool NeedsCluster() const { return false; }  // asked after the options are parsed
 
   // Its exit code is ExitCodeOf the returned status; a failure's message is printed by the caller.

@@ -18,7 +18,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string TextOf(const OrderedJson& line) { return line["response"]["body"]["choices"][0]["text"].get<std::string>(); }
+std::string TextOf(const OrderedJson& line) {
+  return line["response"]["body"]["choices"][0]["text"].get<std::string>();
+}
 
 // Lines with different prompts, lengths and sampling; a few are wrong.
 std::string ManyLines(int count) {
@@ -36,10 +38,11 @@ std::string ManyLines(int count) {
 TEST(Batch, AnswersEveryLineAsGenerateDoes) {
   const TempDir directory;
   const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl");
-  WriteFileOrDie(in, BatchInputLine("text", {{"prompt", "In the beginning God created"}, {"max_tokens", 12}, {"logprobs", 2}}) +
-                         BatchInputLine("ids", {{"prompt", {3784, 258, 2149, 390, 2841}}, {"max_tokens", 12}}) +
-                         BatchInputLine("stop", {{"prompt", "In the beginning God created"}, {"stop", {"earth"}}}) +
-                         BatchInputLine("default", {{"prompt", "In the beginning God created"}}));
+  WriteFileOrDie(
+      in, BatchInputLine("text", {{"prompt", "In the beginning God created"}, {"max_tokens", 12}, {"logprobs", 2}}) +
+              BatchInputLine("ids", {{"prompt", {3784, 258, 2149, 390, 2841}}, {"max_tokens", 12}}) +
+              BatchInputLine("stop", {{"prompt", "In the beginning God created"}, {"stop", {"earth"}}}) +
+              BatchInputLine("default", {{"prompt", "In the beginning God created"}}));
   const ProgramResult result = Coordinator(Batch(in, out, {"--pp", "2", "-n", "6"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(result.out, "");
@@ -67,7 +70,8 @@ TEST(Batch, AnsweredToTheEndHasNothingLeftToDo) {
 
 TEST(Batch, KilledAtAnyMomentAndRunAgainAnswersEveryLineOnce) {
   const TempDir directory;
-  const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl"), whole = directory.File("whole.jsonl");
+  const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl"),
+                    whole = directory.File("whole.jsonl");
   WriteFileOrDie(in, ManyLines(40));
   ASSERT_EQ(Coordinator(Batch(in, whole, {"--pp", "2"})).exit_code, 0);
   const Words slow = {"--pp", "2", "--stage-delay-us", "4000", "--max-num-seqs", "3", "-v"};
@@ -129,7 +133,8 @@ TEST(Batch, TakesLinesOfAPipeAsTheyCome) {
   const auto answered = [&](size_t count) {
     for (int i = 0; i < 1200; ++i) {
       std::ifstream file(out);
-      if (static_cast<size_t>(std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n')) >= count) {
+      if (static_cast<size_t>(
+              std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n')) >= count) {
         return true;
       }
       process.WaitForOutput("never printed", 0.05);
@@ -169,7 +174,8 @@ TEST(Batch, InvalidUtf8BecomesTheReplacementCharacter) {
   // Token 0x9f of the byte alphabet alone is no text; a bias makes it the answer.
   const ProgramResult tokens = Coordinator({"tokenize", "-m", DemoModelPath()}, "\xff");
   const std::string id = tokens.out.substr(0, tokens.out.find('\n'));
-  WriteFileOrDie(in, BatchInputLine("a", {{"prompt", "And"}, {"max_tokens", 2}, {"logit_bias", {{id, 1000}}}, {"logprobs", 0}}));
+  WriteFileOrDie(
+      in, BatchInputLine("a", {{"prompt", "And"}, {"max_tokens", 2}, {"logit_bias", {{id, 1000}}}, {"logprobs", 0}}));
   ASSERT_EQ(Coordinator(Batch(in, out)).exit_code, 0);
   std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
   EXPECT_EQ(TextOf(lines["a"]), "\xEF\xBF\xBD\xEF\xBF\xBD");

@@ -2,11 +2,12 @@
 
 #include <signal.h>
 
-#include <cmath>
+#include <algorithm>
 #include <string>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
@@ -29,9 +30,10 @@ TEST(Generate, PrintsTheAnswerAndThenTheStatistics) {
   EXPECT_THAT(result.out, StartsWith(" the heaven and the earth."));
   EXPECT_EQ(result.out.back(), '\n');
   EXPECT_THAT(result.err, HasSubstr("chat template; the prompt is sent raw"));
-  EXPECT_THAT(result.err, AllOf(HasSubstr("prompt       5 tokens"), HasSubstr("decode       24 tokens in"), HasSubstr("first token  after"),
-                                HasSubstr("preemptions  0"), ContainsRegex("bubble +[0-9.]+ % .*floor"),
-                                ContainsRegex("stage +host +layers"), ContainsRegex("\n1 +[^ ]+ +[0-9]-7 ")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("prompt       5 tokens"), HasSubstr("decode       24 tokens in"),
+                                HasSubstr("first token  after"), HasSubstr("preemptions  0"),
+                                ContainsRegex("bubble +[0-9.]+ % .*floor"), ContainsRegex("stage +host +layers"),
+                                ContainsRegex("\n1 +[^ ]+ +[0-9]-7 ")));
 }
 
 TEST(Generate, IsQuietWhenAsked) {
@@ -82,7 +84,8 @@ TEST(Generate, ContinuesAsTheReferenceDoes) {
   SHARED_FILE_OR_SKIP(model, "models/demo-f32.gguf");
   SHARED_FILE_OR_SKIP(reference_path, "models/reference.json");
   const OrderedJson reference = OrderedJson::parse(ReadFileOrDie(reference_path));
-  Words arguments = {"generate", "-m", model, "--kv-type", "f32", "--pp", "2", "-q", "-n", "48", "--output", "json", "--special"};
+  Words arguments = {"generate", "-m", model, "--kv-type", "f32",  "--pp",     "2",
+                     "-q",       "-n", "48",  "--output",  "json", "--special"};
   for (const OrderedJson& prompt : reference["prompts"]) {
     arguments.push_back("-p");
     arguments.push_back(prompt["text"].get<std::string>());
@@ -131,7 +134,8 @@ TEST(Generate, EndsAtTheTokenThatEndsAnAnswer) {
 }
 
 TEST(Generate, GoesOnWhenTheEndIsIgnored) {
-  const ProgramResult result = Coordinator(Generate({"-p", "LIBERTY, n.", "-n", "40", "--ignore-eos", "--output", "json"}));
+  const ProgramResult result =
+      Coordinator(Generate({"-p", "LIBERTY, n.", "-n", "40", "--ignore-eos", "--output", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   const OrderedJson json = OrderedJson::parse(result.out);
   EXPECT_EQ(json["finish_reason"], "length");
@@ -140,7 +144,8 @@ TEST(Generate, GoesOnWhenTheEndIsIgnored) {
 }
 
 TEST(Generate, EndsBeforeAStopStringThatSpansTokens) {
-  const ProgramResult text = Coordinator(Generate({"--pp", "2", "-p", kPrompt, "--stop", "nowhere", "--stop", "earth. And the Sp"}));
+  const ProgramResult text =
+      Coordinator(Generate({"--pp", "2", "-p", kPrompt, "--stop", "nowhere", "--stop", "earth. And the Sp"}));
   EXPECT_EQ(text.exit_code, 0) << text;
   EXPECT_EQ(text.out, " the heaven and the \n");
   const ProgramResult json = Coordinator(Generate({"--pp", "2", "-p", kPrompt, "--stop", "earth", "--output", "json"}));
@@ -169,8 +174,8 @@ TEST(Generate, DrawsTheSameTokensForTheSameSeed) {
 }
 
 TEST(Generate, PrintsTheSeedThatItDrew) {
-  const ProgramResult first = Coordinator(
-      {"generate", "-m", DemoModelPath(), "-p", kPrompt, "-n", "20", "--temp", "1", "--output", "json"});
+  const ProgramResult first =
+      Coordinator({"generate", "-m", DemoModelPath(), "-p", kPrompt, "-n", "20", "--temp", "1", "--output", "json"});
   ASSERT_EQ(first.exit_code, 0) << first;
   const OrderedJson json = OrderedJson::parse(first.out);
   const std::string seed = json["seed"].dump();
@@ -190,7 +195,8 @@ TEST(Generate, RefusesAPromptThatCanNeverFitWithBothNumbers) {
 }
 
 TEST(Generate, EndsAtTheContextsEnd) {
-  const ProgramResult result = Coordinator(Generate({"-p", kPrompt, "-c", "32", "-n", "500", "--ignore-eos", "--output", "json"}));
+  const ProgramResult result =
+      Coordinator(Generate({"-p", kPrompt, "-c", "32", "-n", "500", "--ignore-eos", "--output", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   const OrderedJson json = OrderedJson::parse(result.out);
   EXPECT_EQ(json["finish_reason"], "length");
@@ -199,7 +205,7 @@ TEST(Generate, EndsAtTheContextsEnd) {
 
 TEST(Generate, NamesTheStageThatCannotServe) {
   const ProgramResult result = Coordinator(Generate({"-p", "x", "--kv-cache-memory", "1K"}));
-  EXPECT_EQ(result.exit_code, 3) << result;
+  EXPECT_EQ(result.exit_code, 2) << result;
   EXPECT_THAT(result.err, AllOf(HasSubstr("stage 0"), HasSubstr("--kv-cache-memory")));
   EXPECT_THAT(result.out, IsEmpty());
 }
@@ -215,6 +221,45 @@ TEST(Generate, WritesAStepLog) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 6);
 }
 
+// Two stages work at the same time on two chunks of the same prompt: the log says when.
+TEST(Generate, HasSeveralChunksOfOnePromptInFlight) {
+  const TempDir directory;
+  const std::string path = directory.File("steps.jsonl");
+  std::string prompt;
+  for (int i = 0; i < 600; ++i) prompt += " the";
+  const ProgramResult result =
+      Coordinator(Generate({"--pp", "2", "-p", prompt, "-n", "1", "--prefill-chunk", "150", "--max-num-batched-tokens",
+                            "150", "--stage-delay-us", "30000", "--step-log", path}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  std::vector<OrderedJson> steps;
+  const std::vector<std::string> lines = absl::StrSplit(ReadFileOrDie(path), '\n', absl::SkipEmpty());
+  for (const std::string& line : lines) steps.push_back(OrderedJson::parse(line));
+  ASSERT_GE(steps.size(), 4u);
+  int overlaps = 0;
+  for (size_t i = 0; i + 1 < 4; ++i) {
+    EXPECT_EQ(steps[i]["slices"][0]["sequence"], steps[i + 1]["slices"][0]["sequence"]);
+    EXPECT_LT(steps[i + 1]["submit_us"], steps[i]["confirm_us"]) << "chunk " << i + 1 << " was not sent ahead";
+    if (steps[i + 1]["stages"][0]["start_us"] < steps[i]["stages"][1]["end_us"]) ++overlaps;
+  }
+  EXPECT_EQ(overlaps, 3);
+}
+
+TEST(Generate, DrainsByFinishingWhatRunsAndStartingNothingNew) {
+  Words arguments = {"generate", "-m", DemoModelPath(),  "-n", "30",       "--ignore-eos", "--stage-delay-us",
+                     "10000",    "-v", "--max-num-seqs", "1",  "--output", "json"};
+  for (int i = 0; i < 5; ++i) arguments.insert(arguments.end(), {"-p", kPrompt});
+  Subprocess process(CoordinatorProgram(), arguments);
+  ASSERT_TRUE(process.WaitForOutput("ready after", 60));
+  process.Kill(SIGUSR1);
+  const ProgramResult result = process.Wait(60);
+  EXPECT_EQ(result.exit_code, 130) << result;
+  const OrderedJson results = OrderedJson::parse(result.out)["results"];
+  ASSERT_EQ(results.size(), 5u);
+  EXPECT_EQ(results[0]["tokens"].size(), 30u);
+  EXPECT_EQ(results[1]["finish_reason"], "length") << "it was handed out already";
+  for (int i = 2; i < 5; ++i) EXPECT_EQ(results[i]["tokens"].size(), 0u) << i;
+}
+
 TEST(Generate, ShowsProgressOnStandardErrorWhenAsked) {
   const ProgramResult result =
       Coordinator({"generate", "-m", DemoModelPath(), "-p", kPrompt, "-n", "2", "--progress", "always"});
@@ -224,7 +269,8 @@ TEST(Generate, ShowsProgressOnStandardErrorWhenAsked) {
 }
 
 // 20 ms a step and stage: long enough to be interrupted.
-const Words kSlow = {"generate",  "-m", DemoModelPath(), "--pp", "2", "-p", kPrompt, "-n", "900", "--ignore-eos", "--stage-delay-us", "20000"};
+const Words kSlow = {"generate", "-m",           DemoModelPath(),    "--pp", "2", "-p", kPrompt, "-n",
+                     "900",      "--ignore-eos", "--stage-delay-us", "20000"};
 
 TEST(Generate, StreamsWhileItRunsAndEndsAtTheFirstInterruptWithStatistics) {
   Subprocess process(CoordinatorProgram(), kSlow);
@@ -233,7 +279,8 @@ TEST(Generate, StreamsWhileItRunsAndEndsAtTheFirstInterruptWithStatistics) {
   const ProgramResult result = process.Wait(30);
   EXPECT_EQ(result.exit_code, 130) << result;
   EXPECT_EQ(result.out.back(), '\n');
-  EXPECT_THAT(result.err, AllOf(ContainsRegex("decode +[0-9]+ tokens"), ContainsRegex("stage +host"), HasSubstr("interrupted")));
+  EXPECT_THAT(result.err,
+              AllOf(ContainsRegex("decode +[0-9]+ tokens"), ContainsRegex("stage +host"), HasSubstr("interrupted")));
 }
 
 TEST(Generate, AnInterruptedAnswerIsStillAJsonObject) {
@@ -261,8 +308,8 @@ TEST(Generate, TheSecondInterruptEndsIt) {
 
 TEST(Generate, EndsWhenNobodyReadsItsOutput) {
   const ProgramResult result = RunProgram(
-      "bash", {"-c", "\"$@\" | head -c 10; exit ${PIPESTATUS[0]}", "bash", CoordinatorProgram(), "generate", "-m", DemoModelPath(),
-               "-p", kPrompt, "-n", "900", "--ignore-eos", "--stage-delay-us", "3000"});
+      "bash", {"-c", "\"$@\" | head -c 10; exit ${PIPESTATUS[0]}", "bash", CoordinatorProgram(), "generate", "-m",
+               DemoModelPath(), "-p", kPrompt, "-n", "900", "--ignore-eos", "--stage-delay-us", "3000"});
   EXPECT_EQ(result.exit_code, 3) << result;
   EXPECT_THAT(result.err, HasSubstr("cannot write to standard output"));
 }

@@ -40,8 +40,8 @@ TEST(Perplexity, DoesNotDependOnHowTheWorkIsCut) {
   WriteFileOrDie(directory.File("t.txt"), ReadFileOrDie(text).substr(0, 6000));
   const OrderedJson one = Perplexity(DemoModelPath(), directory.File("t.txt"), {"-c", "128"});
   const OrderedJson other = Perplexity(DemoModelPath(), directory.File("t.txt"),
-                                       {"-c", "128", "--layer-split", "2,6", "--prefill-chunk", "17", "--max-num-seqs", "3",
-                                        "--micro-batches", "3", "--block-size", "16"});
+                                       {"-c", "128", "--layer-split", "2,6", "--prefill-chunk", "17", "--max-num-seqs",
+                                        "3", "--micro-batches", "3", "--block-size", "16"});
   EXPECT_GT(one["windows"].get<int>(), 5);
   EXPECT_EQ(one["perplexity"], other["perplexity"]);
   EXPECT_EQ(one["error"], other["error"]);
@@ -52,8 +52,8 @@ TEST(Perplexity, PrintsItsEstimateAsText) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += "And it came to pass in those days, ";
   WriteFileOrDie(directory.File("t.txt"), text);
-  const ProgramResult result =
-      Coordinator({"perplexity", "-m", DemoModelPath(), "-f", directory.File("t.txt"), "-c", "64", "--progress", "always"});
+  const ProgramResult result = Coordinator(
+      {"perplexity", "-m", DemoModelPath(), "-f", directory.File("t.txt"), "-c", "64", "--progress", "always"});
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, ContainsRegex("perplexity +[0-9.]+ \\+/- [0-9.]+"));
   EXPECT_THAT(result.out, HasSubstr("windows of 64"));

@@ -29,9 +29,11 @@ TEST(Help, IsOnStandardOutputAndEndsWell) {
 TEST(Inspect, DescribesTheDemoModel) {
   const ProgramResult result = Coordinator({"inspect", "-m", DemoModelPath()});
   EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("architecture     qwen3"), HasSubstr("6821120 in 90 tensors"), HasSubstr("layers           8"),
-                                HasSubstr("context          1024"), HasSubstr("vocabulary       4096"), HasSubstr("Q8_0"),
-                                HasSubstr("8.50 bits per weight"), HasSubstr("chat template    yes"), HasSubstr("runs here        yes")));
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("architecture     qwen3"), HasSubstr("6821120 in 90 tensors"), HasSubstr("layers           8"),
+            HasSubstr("context          1024"), HasSubstr("vocabulary       4096"), HasSubstr("Q8_0"),
+            HasSubstr("8.50 bits per weight"), HasSubstr("chat template    yes"), HasSubstr("runs here        yes")));
 }
 
 TEST(Inspect, GivesTheSameAsJsonWithEveryTensor) {
@@ -95,7 +97,8 @@ TEST(Detokenize, GivesBackEveryByteThatWasTokenized) {
   EXPECT_EQ(from_input.exit_code, 0);
   EXPECT_EQ(from_input.out, text);
   Words arguments = {"detokenize", "-m", DemoModelPath()};
-  for (absl::string_view id : absl::StrSplit(tokens.out, absl::ByAnyChar(" \n"), absl::SkipEmpty())) arguments.emplace_back(id);
+  for (absl::string_view id : absl::StrSplit(tokens.out, absl::ByAnyChar(" \n"), absl::SkipEmpty()))
+    arguments.emplace_back(id);
   EXPECT_EQ(Coordinator(arguments).out, text);
 }
 
@@ -107,8 +110,9 @@ TEST(Detokenize, ShowsControlTokensOnlyWhenAsked) {
 TEST(TextVerbs, NeedNoLauncher) {
   // Nothing that could start a job is to be found.
   const std::vector<std::pair<std::string, std::string>> bare = {{"PATH", "/nowhere"}};
-  for (const Words& arguments : {Words{"inspect", "-m", DemoModelPath()}, Words{"tokenize", "-m", DemoModelPath(), "-p", "x"},
-                                 Words{"detokenize", "-m", DemoModelPath(), "5"}}) {
+  for (const Words& arguments :
+       {Words{"inspect", "-m", DemoModelPath()}, Words{"tokenize", "-m", DemoModelPath(), "-p", "x"},
+        Words{"detokenize", "-m", DemoModelPath(), "5"}}) {
     EXPECT_EQ(RunProgram(CoordinatorProgram(), arguments, "", 60, bare).exit_code, 0);
   }
   const ProgramResult generate = RunProgram(CoordinatorProgram(), Generate({"-p", "x"}), "", 60, bare);

@@ -61,10 +61,11 @@ TEST(World, LeavesWithItsExitCodeWhenTheVerbFails) {
 }
 
 TEST(World, NeverLeavesWithZeroBesideStages) {
-  for (const Words& arguments : {Words{"--help"}, Words{"generate", "--help"}, Words{"--version"}, Words{"generate", "--frobnicate"},
-                                 Words{"generate", "-m", DemoModelPath(), "-p", "x", "-n", "0"}, Words{},
-                                 Words{"inspect", "-m", DemoModelPath()}, Words{"tokenize", "-m", DemoModelPath(), "-p", "x"},
-                                 Words{"generate", "-m", DemoModelPath(), "-p", "x", "--dry-run"}}) {
+  for (const Words& arguments :
+       {Words{"--help"}, Words{"generate", "--help"}, Words{"--version"}, Words{"generate", "--frobnicate"},
+        Words{"generate", "-m", DemoModelPath(), "-p", "x", "-n", "0"}, Words{},
+        Words{"inspect", "-m", DemoModelPath()}, Words{"tokenize", "-m", DemoModelPath(), "-p", "x"},
+        Words{"generate", "-m", DemoModelPath(), "-p", "x", "--dry-run"}}) {
     const ProgramResult result = World(arguments, 1);
     EXPECT_EQ(result.exit_code, 2) << result;
     EXPECT_FALSE(result.timed_out);
@@ -102,8 +103,8 @@ TEST(World, WithTheCoordinatorLastEndsInOneMessage) {
 
 TEST(World, PrintsPartialStatisticsWhenItsLauncherIsTold) {
   Subprocess process("mpirun",
-                     WorldArguments({"generate", "-m", DemoModelPath(), "-p", kPrompt, "-n", "900", "--ignore-eos", "-v",
-                                     "--stage-delay-us", "20000"},
+                     WorldArguments({"generate", "-m", DemoModelPath(), "-p", kPrompt, "-n", "900", "--ignore-eos",
+                                     "-v", "--stage-delay-us", "20000"},
                                     2),
                      AllowRoot());
   ASSERT_TRUE(process.WaitForOutput(" the heaven and the earth", 60));
@@ -117,9 +118,10 @@ TEST(World, PrintsPartialStatisticsWhenItsLauncherIsTold) {
 TEST(World, DrainsWhenItsLauncherIsTold) {
   const TempDir directory;
   const std::string out = directory.File("out.jsonl");
-  Subprocess process("mpirun",
-                     WorldArguments({"batch", "-m", DemoModelPath(), "-i", "-", "-o", out, "-v", "--stage-delay-us", "20000"}, 2),
-                     AllowRoot());
+  Subprocess process(
+      "mpirun",
+      WorldArguments({"batch", "-m", DemoModelPath(), "-i", "-", "-o", out, "-v", "--stage-delay-us", "20000"}, 2),
+      AllowRoot());
   process.Write(BatchInputLine("runs", {{"prompt", kPrompt}, {"max_tokens", 30}, {"ignore_eos", true}}));
   ASSERT_TRUE(process.WaitForOutput("ready after", 60));
   usleep(300000);

@@ -31,12 +31,15 @@ std::vector<std::string> Environment(const std::vector<std::pair<std::string, st
     const size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
     bool of_outer_job = name == "PMI_RANK" || name == "PMIX_RANK";
-    for (const char* prefix : {"OMPI_COMM_WORLD", "PMIX_", "PMI_"}) of_outer_job = of_outer_job || absl::StartsWith(name, prefix);
+    for (const char* prefix : {"OMPI_COMM_WORLD", "PMIX_", "PMI_"})
+      of_outer_job = of_outer_job || absl::StartsWith(name, prefix);
     if (!of_outer_job && equals != std::string::npos) variables[name] = text.substr(equals + 1);
   }
   for (const auto& [name, value] : changes) {
-    if (value.empty()) variables.erase(name);
-    else variables[name] = value;
+    if (value.empty())
+      variables.erase(name);
+    else
+      variables[name] = value;
   }
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
@@ -172,8 +175,9 @@ ProgramResult Subprocess::Wait(double timeout_s) {
   return result_;
 }
 
-ProgramResult RunProgram(const std::string& program, const std::vector<std::string>& arguments, const std::string& input,
-                         double timeout_s, const std::vector<std::pair<std::string, std::string>>& environment) {
+ProgramResult RunProgram(const std::string& program, const std::vector<std::string>& arguments,
+                         const std::string& input, double timeout_s,
+                         const std::vector<std::pair<std::string, std::string>>& environment) {
   Subprocess process(program, arguments, environment);
   process.Write(input);
   return process.Wait(timeout_s);

@@ -26,8 +26,8 @@ std::ostream& operator<<(std::ostream& stream, const ProgramResult& result);
 // A running program. Not thread-safe. It is killed, if it still runs, when the object goes.
 class Subprocess {
  public:
-  // `program` is a path or a name that is looked up in PATH. Variables in `environment` are added to this process's own; those with the
-  // value "" are removed. The launcher's variables of an outer job are removed always.
+  // `program` is a path or a name that is looked up in PATH. Variables in `environment` are added to this process's
+  // own; those with the value "" are removed. The launcher's variables of an outer job are removed always.
   Subprocess(const std::string& program, const std::vector<std::string>& arguments,
              const std::vector<std::pair<std::string, std::string>>& environment = {});
   ~Subprocess();
@@ -60,8 +60,9 @@ class Subprocess {
 };
 
 // Start, feed, wait.
-ProgramResult RunProgram(const std::string& program, const std::vector<std::string>& arguments, const std::string& input = "",
-                         double timeout_s = 60, const std::vector<std::pair<std::string, std::string>>& environment = {});
+ProgramResult RunProgram(const std::string& program, const std::vector<std::string>& arguments,
+                         const std::string& input = "", double timeout_s = 60,
+                         const std::vector<std::pair<std::string, std::string>>& environment = {});
 
 }  // namespace stagecoach::testing
 

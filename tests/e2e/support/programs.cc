@@ -20,7 +20,8 @@ ProgramResult Coordinator(const Words& arguments, const std::string& input, doub
 }
 
 Words WorldArguments(const Words& coordinator_arguments, int stages) {
-  Words words = {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-n", "1", CoordinatorProgram()};
+  Words words = {"--oversubscribe",   "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-n", "1",
+                 CoordinatorProgram()};
   Append(coordinator_arguments, &words);
   if (stages > 0) Append({":", "-n", absl::StrCat(stages), StageWorkerProgram()}, &words);
   return words;
@@ -47,7 +48,8 @@ Words Batch(const std::string& in, const std::string& out, const Words& more) {
 }
 
 std::string BatchInputLine(const std::string& custom_id, const OrderedJson& body) {
-  return OrderedJson{{"custom_id", custom_id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() + "\n";
+  return OrderedJson{{"custom_id", custom_id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() +
+         "\n";
 }
 
 std::map<std::string, OrderedJson> ReadBatchOutput(const std::string& path) {
@@ -56,10 +58,10 @@ std::map<std::string, OrderedJson> ReadBatchOutput(const std::string& path) {
   EXPECT_TRUE(text.empty() || text.back() == '\n') << "the last line is torn";
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     OrderedJson json = OrderedJson::parse(line.begin(), line.end());
-    const bool by_number = json["custom_id"].is_null() ||
-                           (json["error"].is_object() && json["error"]["code"] == "duplicate_custom_id");
-    const std::string key = by_number ? absl::StrCat("line ", json["error"]["line"].get<int64_t>())
-                                      : json["custom_id"].get<std::string>();
+    const bool by_number =
+        json["custom_id"].is_null() || (json["error"].is_object() && json["error"]["code"] == "duplicate_custom_id");
+    const std::string key =
+        by_number ? absl::StrCat("line ", json["error"]["line"].get<int64_t>()) : json["custom_id"].get<std::string>();
     EXPECT_TRUE(lines.emplace(key, std::move(json)).second) << "'" << key << "' is answered twice";
   }
   return lines;

@@ -23,11 +23,12 @@ std::string StageWorkerProgram();
 // Runs `coordinator <arguments>`.
 ProgramResult Coordinator(const Words& arguments, const std::string& input = "", double timeout_s = 90);
 
-// Runs `mpirun -n 1 coordinator <arguments> : -n <stages> stage_worker`, in a world that we start instead of the coordinator. The flags
-// are those of an oversubscribed single host; running as root is allowed.
+// Runs `mpirun -n 1 coordinator <arguments> : -n <stages> stage_worker`, in a world that we start instead of the
+// coordinator. The flags are those of an oversubscribed single host; running as root is allowed.
 Words WorldArguments(const Words& coordinator_arguments, int stages);
 std::vector<std::pair<std::string, std::string>> AllowRoot();
-ProgramResult World(const Words& coordinator_arguments, int stages, const std::string& input = "", double timeout_s = 90);
+ProgramResult World(const Words& coordinator_arguments, int stages, const std::string& input = "",
+                    double timeout_s = 90);
 
 // "generate -m <the demo model> -q" and more, for the tests that are not about these.
 Words Generate(const Words& more);
@@ -36,7 +37,8 @@ Words Batch(const std::string& in, const std::string& out, const Words& more = {
 // A line of a batch.
 std::string BatchInputLine(const std::string& custom_id, const OrderedJson& body);
 
-// The lines of an output file, by custom_id; a line without one by "line N". Two lines with one key are a failure of the test.
+// The lines of an output file, by custom_id; a line without one by "line N". Two lines with one key are a failure of
+// the test.
 std::map<std::string, OrderedJson> ReadBatchOutput(const std::string& path);
 
 }  // namespace stagecoach::testing

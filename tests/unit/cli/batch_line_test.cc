@@ -26,7 +26,8 @@ BatchLine ParseBody(const std::string& fields) {
 
 TEST(BatchLine, ReadsAWholeRequest) {
   const BatchLine line = Parse(
-      R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"model":"m","prompt":"Once","max_tokens":7,
+      R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{
+          "model":"m","prompt":"Once","max_tokens":7,
           "temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"presence_penalty":0.25,"frequency_penalty":0.5,
           "repetition_penalty":1.25,"repeat_last_n":-1,"seed":5,"stop":["\n","END"],"logprobs":3,
           "logit_bias":{"17":-100,"4095":2},"ignore_eos":true,"n":1,"best_of":1,"echo":false,"stream":false,"user":"u"}})");
@@ -54,7 +55,8 @@ TEST(BatchLine, ReadsAWholeRequest) {
 }
 
 TEST(BatchLine, UsesTheDefaultsForWhatIsAbsentOrNull) {
-  const BatchLine line = ParseBody(R"("max_tokens":null,"temperature":null,"stop":null,"logprobs":null,"n":null,"stream":null)");
+  const BatchLine line =
+      ParseBody(R"("max_tokens":null,"temperature":null,"stop":null,"logprobs":null,"n":null,"stream":null)");
   ASSERT_FALSE(line.error.has_value()) << line.error->message;
   EXPECT_EQ(line.request.max_new_tokens, 256);
   EXPECT_EQ(line.request.sampling, Defaults().sampling);
@@ -131,7 +133,8 @@ TEST(BatchLine, RefusesWhatItCannotHonour) {
 }
 
 TEST(BatchLine, RefusesPromptsThatAreNotOnePrompt) {
-  for (const char* prompt : {R"([])", R"(["a","b"])", R"([1,"a"])", R"([4096])", R"([-1])", R"(5)", R"([[1,2]])", R"({})"}) {
+  for (const char* prompt :
+       {R"([])", R"(["a","b"])", R"([1,"a"])", R"([4096])", R"([-1])", R"(5)", R"([[1,2]])", R"({})"}) {
     const BatchLine line = Parse(std::string(R"({"custom_id":"a","body":{"prompt":)") + prompt + "}}");
     ASSERT_TRUE(line.error.has_value()) << prompt;
     EXPECT_THAT(line.error->message, HasSubstr("'prompt'")) << prompt;
@@ -142,7 +145,8 @@ TEST(BatchLine, RefusesPromptsThatAreNotOnePrompt) {
 
 TEST(BatchLine, RefusesOtherMethodsAndPlaces) {
   EXPECT_THAT(Parse(R"({"custom_id":"a","method":"GET","body":{"prompt":"x"}})").error->message, HasSubstr("'method'"));
-  EXPECT_THAT(Parse(R"({"custom_id":"a","url":"/v1/chat/completions","body":{"prompt":"x"}})").error->message, HasSubstr("'url'"));
+  EXPECT_THAT(Parse(R"({"custom_id":"a","url":"/v1/chat/completions","body":{"prompt":"x"}})").error->message,
+              HasSubstr("'url'"));
 }
 
 }  // namespace

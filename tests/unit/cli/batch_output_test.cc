@@ -22,7 +22,8 @@ BatchLine Line(int64_t number, const std::string& custom_id) {
 }
 
 std::string Answer(const std::string& custom_id) {
-  return CompactJson({{"id", "batch_req_1"}, {"custom_id", custom_id}, {"response", {{"status_code", 200}}}, {"error", nullptr}});
+  return CompactJson(
+      {{"id", "batch_req_1"}, {"custom_id", custom_id}, {"response", {{"status_code", 200}}}, {"error", nullptr}});
 }
 
 bool Answered(AnsweredLines* lines, int64_t number, const std::string& custom_id) {
@@ -63,7 +64,8 @@ TEST(AnsweredLines, TurnsARepeatedCustomIdToAnErrorOfItsOwn) {
   EXPECT_THAT(BatchErrorJson("1", second)["error"]["message"].get<std::string>(), HasSubstr("line 2: "));
 }
 
-// Killed after the duplicate's error was written and before the first one's answer: the first one still needs its answer.
+// Killed after the duplicate's error was written and before the first one's answer: the first one still needs its
+// answer.
 TEST(AnsweredLines, DoesNotTakeADuplicatesErrorForTheAnswer) {
   BatchLine second = Line(2, "a");
   second.error = BatchError{"duplicate_custom_id", "again"};
@@ -185,7 +187,8 @@ TEST_F(BatchAnswer, GivesLogprobsWithTextOffsets) {
   BatchLine line = Line(1, "a");
   line.request.sampling.logprobs = 2;
   const Completion completion = Complete("the king", {});
-  const Json logprobs = BatchAnswerJson("7", line, "demo", 0, 3, completion, *tokenizer_)["response"]["body"]["choices"][0]["logprobs"];
+  const Json logprobs =
+      BatchAnswerJson("7", line, "demo", 0, 3, completion, *tokenizer_)["response"]["body"]["choices"][0]["logprobs"];
   std::string joined;
   for (size_t i = 0; i < logprobs["tokens"].size(); ++i) {
     EXPECT_EQ(logprobs["text_offset"][i], joined.size());

@@ -43,13 +43,45 @@ TEST(CommandLine, ListsEveryVerbInItsHelpButNotTheHiddenOne) {
 TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
   const Parsed parsed = Parse({"generate", "--help"});
   EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
-  for (const char* text :
-       {"-m,--model", "-n,--predict N=256", "-c,--ctx-size", "the model's context", "-t,--threads", "--pp,--pipeline-parallel-size",
-        "--layer-split", "--max-num-seqs N=8", "--max-num-batched-tokens N=512", "--prefill-chunk N=512", "--policy",
-        "--micro-batches", "--block-size N=32", "--kv-cache-memory", "--kv-type", "--wire-dtype", "--temp", "--top-k", "--top-p",
-        "--min-p", "--repeat-penalty", "--presence-penalty", "--frequency-penalty", "--seed", "--stop", "--ignore-eos",
-        "--special", "--logprobs", "--hostfile", "--mpirun-args", "--dry-run", "--output", "--progress", "-q,--quiet",
-        "-v,--verbose", "--stage-timeout", "--step-log", "--stage-worker", "Example: coordinator generate -m"}) {
+  for (const char* text : {"-m,--model",
+                           "-n,--predict N=256",
+                           "-c,--ctx-size",
+                           "the model's context",
+                           "-t,--threads",
+                           "--pp,--pipeline-parallel-size",
+                           "--layer-split",
+                           "--max-num-seqs N=8",
+                           "--max-num-batched-tokens N=512",
+                           "--prefill-chunk N=512",
+                           "--policy",
+                           "--micro-batches",
+                           "--block-size N=32",
+                           "--kv-cache-memory",
+                           "--kv-type",
+                           "--wire-dtype",
+                           "--temp",
+                           "--top-k",
+                           "--top-p",
+                           "--min-p",
+                           "--repeat-penalty",
+                           "--presence-penalty",
+                           "--frequency-penalty",
+                           "--seed",
+                           "--stop",
+                           "--ignore-eos",
+                           "--special",
+                           "--logprobs",
+                           "--hostfile",
+                           "--mpirun-args",
+                           "--dry-run",
+                           "--output",
+                           "--progress",
+                           "-q,--quiet",
+                           "-v,--verbose",
+                           "--stage-timeout",
+                           "--step-log",
+                           "--stage-worker",
+                           "Example: coordinator generate -m"}) {
     EXPECT_THAT(parsed.output, HasSubstr(text));
   }
   EXPECT_THAT(parsed.output, Not(HasSubstr("--stage-delay-us")));

@@ -38,7 +38,11 @@ TEST(FloatJson, IsNullForWhatJsonCannotHold) {
 }
 
 TEST(JsonOutput, TurnsInvalidUtf8ToTheReplacementCharacter) {
-  EXPECT_EQ(CompactJson({{"text", "a\xff" "b"}}), "{\"text\":\"a\xEF\xBF\xBD" "b\"}");
+  EXPECT_EQ(CompactJson({{"text",
+                          "a\xff"
+                          "b"}}),
+            "{\"text\":\"a\xEF\xBF\xBD"
+            "b\"}");
 }
 
 TEST(JsonOutput, KeepsTheOrderOfKeys) { EXPECT_EQ(CompactJson({{"z", 1}, {"a", 2}}), R"({"z":1,"a":2})"); }

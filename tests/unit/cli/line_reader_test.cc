@@ -29,7 +29,9 @@ class PipedReader {
     close(ends_[0]);
     Close();
   }
-  void Write(const std::string& text) { CHECK_EQ(write(ends_[1], text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+  void Write(const std::string& text) {
+    CHECK_EQ(write(ends_[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
   void Close() {
     if (ends_[1] >= 0) close(ends_[1]);
     ends_[1] = -1;

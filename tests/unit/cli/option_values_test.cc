@@ -55,12 +55,14 @@ TEST(OptionValues, ReadSizesWithTheirUnits) {
   EXPECT_EQ(*ParseBytes("512m"), 512u << 20);
   EXPECT_EQ(*ParseBytes("2GiB"), uint64_t{2} << 30);
   EXPECT_EQ(*ParseBytes("1T"), uint64_t{1} << 40);
-  for (const char* bad : {"", "0", "M", "-1", "1.5G", "1X", "99999999999T", "1 G"}) EXPECT_FALSE(ParseBytes(bad).ok()) << bad;
+  for (const char* bad : {"", "0", "M", "-1", "1.5G", "1X", "99999999999T", "1 G"})
+    EXPECT_FALSE(ParseBytes(bad).ok()) << bad;
 }
 
 TEST(OptionValues, ReadListsOfIntegers) {
   EXPECT_THAT(*ParseIntegerList("10,9,9", {1, 100}), ElementsAre(10, 9, 9));
-  for (const char* bad : {"", "1,", ",1", "1,,2", "1,0", "1;2"}) EXPECT_FALSE(ParseIntegerList(bad, {1, 100}).ok()) << bad;
+  for (const char* bad : {"", "1,", ",1", "1,,2", "1,0", "1;2"})
+    EXPECT_FALSE(ParseIntegerList(bad, {1, 100}).ok()) << bad;
 }
 
 TEST(OptionValues, NameTheOptionTheValueAndTheRange) {

@@ -14,8 +14,16 @@ using ::testing::Not;
 
 RunSummary TwoStages() {
   RunSummary summary;
-  summary.totals = {.requests = 2, .prompt_tokens = 30, .decode_tokens = 102, .requests_with_tokens = 2, .preemptions = 3,
-                    .relaunches = 0, .load_s = 0.5, .seconds = 4, .decode_s = 2, .first_token_s = 0.125};
+  summary.totals = {.requests = 2,
+                    .prompt_tokens = 30,
+                    .decode_tokens = 102,
+                    .requests_with_tokens = 2,
+                    .preemptions = 3,
+                    .relaunches = 0,
+                    .load_s = 0.5,
+                    .seconds = 4,
+                    .decode_s = 2,
+                    .first_token_s = 0.125};
   summary.ready.emplace();
   summary.ready->set_blocks(64);
   summary.job.emplace();
@@ -46,10 +54,13 @@ TEST(Statistics, RatesLeaveOutTheFirstTokensForDecoding) {
 
 TEST(Statistics, TextNamesEverythingARunIsAskedFor) {
   const std::string text = StatisticsText(TwoStages());
-  EXPECT_THAT(text, AllOf(HasSubstr("prompt       30 tokens in 2 requests"), HasSubstr("decode       102 tokens in 2.000 s, 50.0 tokens/s"),
+  EXPECT_THAT(text, AllOf(HasSubstr("prompt       30 tokens in 2 requests"),
+                          HasSubstr("decode       102 tokens in 2.000 s, 50.0 tokens/s"),
                           HasSubstr("first token  after 0.125 s (mean)"), HasSubstr("preemptions  3"),
                           HasSubstr("bubble       25.0 % of the stages' time, floor for this work 12.5 %")));
-  EXPECT_THAT(text, ContainsRegex("stage +host +layers +threads +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
+  EXPECT_THAT(
+      text,
+      ContainsRegex("stage +host +layers +threads +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
   EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +1.000 +0.000 +0.000 +50.0 % +7/64 +42.0"));
   EXPECT_THAT(text, ContainsRegex("1 +beta-with-a-long-name +4-7 +1 +1.500 +0.000 +0.000 +75.0 % +7/64 +42.0"));
   EXPECT_THAT(text, Not(HasSubstr("relaunches")));
