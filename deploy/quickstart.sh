@@ -22,9 +22,11 @@ for argument in "$@"; do
     -m | -m?* | --model | --model=*) has_model=1 ;;
     -p | -p?* | --prompt | --prompt=* | -f | -f?* | --file | --file=*) has_prompt=1 ;;
     -n | -n?* | --predict | --predict=*) has_length=1 ;;
-    --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=*) has_stages=1 ;;
+    --layer-split | --layer-split=* | --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=*) has_stages=1 ;;
   esac
 done
+# Text that is piped in is a prompt too.
+if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then read -t 0 && has_prompt=1; fi
 defaults=()
 [ -n "$has_model" ] || defaults+=(-m "$root/deploy/models/demo-q8_0.gguf")
 [ -n "$has_prompt" ] || defaults+=(-p "In the beginning God created")

@@ -66,6 +66,7 @@ int Main(int argc, char** argv) {
       LogError(status.message());
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(5));
+      LogError(status.message());  // rank 0 is not there to say it
     }
     (*world)->Abort(kExitFailed);
   }

@@ -1,6 +1,8 @@
 #include "stage_worker/stage_loop.h"
 
 #include <chrono>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,19 @@ namespace {
 
 constexpr int kCoordinator = 0;
 constexpr int64_t kHeartbeatUs = 1000000;
+
+// What the system does not give is this rank's own, final error; it must not end the process unheard.
+template <typename Work>
+absl::Status Guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "not enough memory for weights, scratch and frames; lower --max-num-batched-tokens, --max-num-seqs or --micro-batches");
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start the compute threads: ", error.what(), "; lower --threads"));
+  }
+}
 
 // A frame that fails its checks was damaged on the way or is out of step: nothing this rank could repair, but a new job can.
 absl::Status BadFrame(const absl::Status& status) {
@@ -40,9 +55,26 @@ absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& 
 // The coordinator has read this file and found it good, so whatever is wrong with it here is wrong with this host's copy.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::StageAssignment& assignment) {
   absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(assignment.model_path());
-  if (absl::IsInvalidArgument(model.status())) return absl::DataLossError(model.status().message());
+  if (absl::IsInvalidArgument(model.status()) || absl::IsUnavailable(model.status())) {
+    return absl::DataLossError(model.status().message());
+  }
   if (model.ok()) RETURN_IF_ERROR(CheckFingerprints(*(*model)->file, assignment));
   return model;
+}
+
+// An assignment that this rank cannot be in comes from another program than ours.
+absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) {
+  const bool first = a.stage() == 0, last = a.stage() + 1 == a.stages();
+  if (a.stage() + 1 != rank || a.stages() + 1 != ranks || a.owns_embedding() != first || a.owns_head() != last) {
+    return absl::InvalidArgumentError(absl::StrCat("assigned to be stage ", a.stage(), " of ", a.stages(), ", but this is rank ", rank,
+                                                   " of ", ranks, "; do coordinator and stage_worker have one version?"));
+  }
+  constexpr int64_t kMostOpenTokens = int64_t{1} << 31;
+  if (a.in_flight() < 1 || a.in_flight() > 256 || a.context() < 1 || a.max_open_tokens() < a.context() ||
+      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.blocks() < 1 || a.max_rows() < 1 || a.max_slices() < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("assigned limits out of range: ", a.ShortDebugString()));
+  }
+  return ParseWireType(a.wire_type()).status();
 }
 
 absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
@@ -67,6 +99,8 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
 
 StageLoop::StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment)
     : endpoint_(endpoint),
+      rank_(endpoint->rank()),
+      ranks_(endpoint->size()),
       assignment_(assignment),
       is_last_(assignment.stage() + 1 == assignment.stages()),
       name_(StageName(assignment.stage(), HostName())),
@@ -76,25 +110,27 @@ StageLoop::~StageLoop() = default;
 
 absl::Status StageLoop::Run() {
   std::thread computing([this] {
-    compute_status_ = LoadModel();
+    compute_status_ = Guarded([this] { return LoadModel(); });
     if (compute_status_.ok()) {
       loaded_ = true;
-      compute_status_ = ComputeFrames();
+      compute_status_ = Guarded([this] { return ComputeFrames(); });
     }
     outgoing_.End();
     ladder_.Wake();
   });
-  const absl::Status status = Communicate();
+  const absl::Status communicated = Guarded([this] { return Communicate(); });
   incoming_.End();
   computing.join();
-  if (compute_status_.ok()) return status;
-  if (absl::Status reported = Report(compute_status_); !reported.ok()) LogError(reported.message());
-  return compute_status_;
+  const absl::Status failure = compute_status_.ok() ? communicated : compute_status_;
+  if (failure.ok()) return failure;
+  if (absl::Status reported = Report(failure); !reported.ok()) LogError(reported.message());
+  return failure;
 }
 
 // --- computing thread ------------------------------------------------------------------------------------------------
 
 absl::Status StageLoop::LoadModel() {
+  RETURN_IF_ERROR(CheckAssignment(assignment_, rank_, ranks_));
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description, OpenSameModel(assignment_));
   ASSIGN_OR_RETURN(const StageConfig config, ConfigOf(assignment_));
   ASSIGN_OR_RETURN(model_, StageModel::Load(description, config, &counters_));
@@ -129,6 +165,9 @@ absl::StatusOr<bool> StageLoop::ComputeOne(Incoming incoming) {
       DecodeStep(limits_, incoming.frame.bytes(), next_number_, /*expect_hidden=*/assignment_.stage() > 0);
   if (!decoded.ok()) return BadFrame(decoded.status());
   StepFrame step = *std::move(decoded);
+  if (step.times.size() != static_cast<size_t>(assignment_.stage())) {
+    return BadFrame(absl::InvalidArgumentError(absl::StrCat("it has the times of ", step.times.size(), " stages, expected ", assignment_.stage())));
+  }
   ++next_number_;
   const bool shutdown = step.batch.shutdown;
   if (absl::Status taken = model_->Begin(step.batch); !taken.ok()) return BadFrame(taken);
@@ -171,7 +210,7 @@ absl::Status StageLoop::HandOver(StepFrame step, std::shared_ptr<FrameBuffer> bu
   step.hidden = {};
   finish_times(step.times.back());
   RETURN_IF_ERROR(EncodeStep(limits_, step, buffer.get()));
-  outgoing_.Push({Channel::kStep, endpoint_->rank() + 1, std::move(buffer)});
+  outgoing_.Push({Channel::kStep, rank_ + 1, std::move(buffer)});
   ladder_.Wake();
   return absl::OkStatus();
 }
@@ -216,7 +255,7 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
 
 absl::Status StageLoop::AnnounceReady() {
   // One more receive than the window, so that a frame never waits for its buffer.
-  RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kStep, endpoint_->rank() - 1, limits_.MaxStepFrameBytes(), assignment_.in_flight() + 1));
+  RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kStep, rank_ - 1, limits_.MaxStepFrameBytes(), assignment_.in_flight() + 1));
   const size_t frames = assignment_.in_flight() + 1;
   const size_t frame_bytes = is_last_ ? limits_.MaxResultFrameBytes() : limits_.MaxStepFrameBytes();
   pb::StageReady ready;

@@ -57,6 +57,8 @@ class StageLoop {
 
   // Constant after construction.
   Endpoint* const endpoint_;
+  const int rank_;
+  const int ranks_;
   const pb::StageAssignment assignment_;
   const bool is_last_;
   const std::string name_;

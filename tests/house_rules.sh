@@ -48,13 +48,16 @@ forbid '^(common|coordinator|stage_worker)/' 'tests/' 'the product never include
 only_in '^(common/transport/mpi|tests)/' 'mpi\.h' '<mpi.h> lives in common/transport/mpi'
 only_in '^stage_worker/kernels/' '(x86|imm|arm_neon|arm_sve)[a-z]*\.h' 'intrinsics live in stage_worker/kernels'
 only_in '^(stage_worker/weights|common/parallel)/' '(tbb|oneapi)/' '<tbb/...> lives in stage_worker/weights and common/parallel'
-only_in '^coordinator/cli/' 'CLI/' 'the command-line library lives in coordinator/cli'
+only_in '^(coordinator/cli|tests/unit/cli)/' 'CLI/' 'the command-line library lives in coordinator/cli'
 
 while read -r lines file; do
   [ "$file" = total ] && continue
   case $file in */unicode_tables.cc) continue ;; esac  # generated
   [ "$lines" -le 600 ] || violation "$file: $lines lines, at most 600"
 done < <(xargs wc -l <<<"$sources")
+
+placeholders=$(grep -nE '@[A-Z_]+@' README.md)
+[ -z "$placeholders" ] || violation "README.md: a placeholder was left: $placeholders"
 
 for entry in * .[a-z]*; do
   case $entry in

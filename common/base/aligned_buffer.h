@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-
-#include "common/base/check.h"
+#include <new>
 
 namespace stagecoach {
 
@@ -18,9 +17,10 @@ inline constexpr size_t RoundUp(size_t value, size_t multiple) { return (value +
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
+  // Throws std::bad_alloc when there is not enough memory, as operator new does.
   explicit AlignedBuffer(size_t bytes)
       : size_(bytes), data_(static_cast<uint8_t*>(std::aligned_alloc(kBufferAlignment, RoundUp(bytes + 1, kBufferAlignment)))) {
-    CHECK(data_ != nullptr);
+    if (data_ == nullptr) throw std::bad_alloc();
   }
 
   uint8_t* data() { return data_.get(); }

@@ -173,11 +173,12 @@ absl::StatusOr<GgufValue> GgufParser::ParseArray(absl::string_view field) {
     return reader_.Malformed(field, " is an array of element type ", array.element_type,
                              ", expected 0 to 12 and not 9 (arrays of arrays are not supported)");
   }
-  const uint64_t fit = std::min(kMaxArrayElements, reader_.remaining() / element_bytes);
+  const uint64_t fit = std::min(kMaxArrayElements - array_elements_, reader_.remaining() / element_bytes);
   if (count > fit) {
     return reader_.Malformed(field, " is an array of ", count, " elements, at most ", fit, " are possible with ",
                              reader_.remaining(), " bytes left in the file");
   }
+  array_elements_ += count;
   absl::Status status;
   switch (static_cast<GgufValueType>(array.element_type)) {
     case GgufValueType::kU8: status = ParseNumbers<uint8_t, uint64_t>(field, count, array); break;

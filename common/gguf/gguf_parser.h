@@ -55,6 +55,7 @@ class GgufParser {
   absl::Status ParseNumbers(absl::string_view field, uint64_t count, GgufArray& array);
 
   HeaderReader reader_;
+  uint64_t array_elements_ = 0;  // of all arrays so far: decoded they take more memory than in the file
   uint32_t alignment_;
   uint64_t tensor_count_ = 0;
   uint64_t entry_count_ = 0;

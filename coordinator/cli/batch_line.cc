@@ -111,11 +111,14 @@ absl::Status ReadSeed(const Json& value, uint64_t* seed) {
   return absl::OkStatus();
 }
 
+// For a message. What is nested is only named: it may be nested deeper than a stack is long.
+std::string Shown(const Json& value) { return value.is_structured() ? Kind(value) : CompactJson(value); }
+
 // Fields that an OpenAI request may have and that we cannot honour, unless their value asks for nothing.
 absl::StatusOr<bool> ReadNeutralField(const std::string& field, const Json& value) {
   if (field == "n" || field == "best_of") {
     if (value == 1) return true;
-    return Wrong(field, absl::StrCat(CompactJson(value), " answers to a prompt are not supported, expected 1"));
+    return Wrong(field, absl::StrCat(Shown(value), " answers to a prompt are not supported, expected 1"));
   }
   if (field == "echo" || field == "stream") {
     if (value == false) return true;
@@ -165,10 +168,10 @@ absl::Status ReadField(const std::string& field, const Json& value, const BatchD
 
 absl::Status ReadBody(const Json& line, const BatchDefaults& defaults, BatchRequest* request) {
   if (const auto method = line.find("method"); method != line.end() && *method != "POST") {
-    return Wrong("method", absl::StrCat(CompactJson(*method), " is not supported, expected \"POST\""));
+    return Wrong("method", absl::StrCat(Shown(*method), " is not supported, expected \"POST\""));
   }
   if (const auto url = line.find("url"); url != line.end() && *url != "/v1/completions") {
-    return Wrong("url", absl::StrCat(CompactJson(*url), " is not supported, expected \"/v1/completions\""));
+    return Wrong("url", absl::StrCat(Shown(*url), " is not supported, expected \"/v1/completions\""));
   }
   const auto body = line.find("body");
   if (body == line.end() || !body->is_object()) return Wrong("body", "is missing or no object");

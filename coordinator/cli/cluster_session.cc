@@ -57,6 +57,10 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Open(LaunchOptio
   SignalWatch& signals = SignalWatch::Get();
   std::unique_ptr<Session> session;
   if (context.joined) {
+    options.job.set_stages(options.stages);
+    if (!options.hostfile.empty() || !options.mpirun_args.empty() || !options.stage_worker_path.empty()) {
+      return UsageError("--hostfile, --mpirun-args and --stage-worker are for a job that the coordinator launches; here mpirun or srun has");
+    }
     session = Session::Join(context.engine_descriptor, std::move(options.job));
   } else {
     absl::StatusOr<std::unique_ptr<Session>> launched = Session::Launch(std::move(options));
@@ -73,6 +77,16 @@ ClusterSession::ClusterSession(std::unique_ptr<Session> session, bool joined, bo
       signals_(SignalWatch::Get()),
       progress_(show_progress),
       start_us_(MonotonicUs()) {}
+
+void ClusterSession::Cancel(RequestId request) {
+  session_->Cancel(request);
+  // What is still on its way is nobody's answer any more, and not counted.
+  const auto found = running_.find(request);
+  if (found == running_.end()) return;
+  ++totals_.requests;
+  totals_.prompt_tokens += found->second.prompt_tokens;
+  running_.erase(found);
+}
 
 RequestId ClusterSession::Submit(GenerationRequest request) {
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
@@ -169,7 +183,7 @@ RunSummary ClusterSession::Finish() {
     if (job.ok()) {
       summary.job = *std::move(job);
       summary.totals.preemptions = static_cast<int64_t>(summary.job->preemptions());
-      totals_.relaunches = session_->relaunches();
+      summary.totals.relaunches = session_->relaunches();
     } else {
       LogVerbose(absl::StrCat("the job did not end in order: ", job.status().message()));
     }

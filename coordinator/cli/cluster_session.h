@@ -26,7 +26,7 @@ class ClusterSession {
                                                               bool show_progress);
 
   RequestId Submit(GenerationRequest request);
-  void Cancel(RequestId request) { session_->Cancel(request); }
+  void Cancel(RequestId request);
 
   // Waits for the next event: at most a second, and not beyond a signal or SignalWatch::Wake. Errors are final and
   // carry their exit code.

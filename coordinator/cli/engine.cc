@@ -99,6 +99,8 @@ class EngineVerb : public Verb {
     pb::EngineMessage message;
     message.mutable_failed()->set_code(static_cast<int>(status.code()));
     message.mutable_failed()->set_message(std::string(status.message()));
+    // Ranks that did not answer in time, or MPI's own trouble: a new job may do better.
+    message.mutable_failed()->set_lost(absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status));
     if (absl::Status sent = front->Send(message); !sent.ok()) LogVerbose(sent.message());
   }
 

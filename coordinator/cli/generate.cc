@@ -109,8 +109,6 @@ absl::Status GenerateVerb::Prepare() {
     }
     answers_.emplace_back(model_.tokenizer.get(), stops_, std::move(tokens));
   }
-  if (model_.has_chat_template()) LogInfo("the file has a chat template; the prompt is sent raw, without it");
-  if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
   return absl::OkStatus();
 }
 
@@ -123,6 +121,8 @@ absl::Status GenerateVerb::Run(const RunContext& context) {
     if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
     return WriteStdout(*line + "\n");
   }
+  if (model_.has_chat_template()) LogInfo("the file has a chat template; the prompt is sent raw, without it");
+  if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
   ASSIGN_OR_RETURN(cluster_, ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
   return Report(RunAll());
 }
@@ -160,9 +160,9 @@ absl::Status GenerateVerb::RunAll() {
       cancelled = true;
     }
   }
-  for (const Answer& answer : answers_) {
-    if (!answer.completion.rejection().empty())
-      return UsageError(absl::StrCat("rejected: ", answer.completion.rejection()));
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const std::string& rejection = answers_[i].completion.rejection();
+    if (!rejection.empty()) return UsageError(absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " was rejected: ", rejection));
   }
   for (const Answer& answer : answers_) {
     if (!answer.completion.finished() || answer.completion.finish_reason() == "cancelled") {
@@ -212,10 +212,7 @@ absl::Status GenerateVerb::Report(absl::Status status) {
     if (absl::Status printed = PrintText(answer, rest); status.ok()) status = printed;
   }
   const RunSummary summary = cluster_->Finish();
-  bool any_ran = false;
-  for (const Answer& answer : answers_)
-    any_ran = any_ran || (answer.submitted && answer.completion.rejection().empty());
-  if (output_ == "json" && summary.ready.has_value() && any_ran) {
+  if (output_ == "json" && summary.ready.has_value()) {
     if (absl::Status printed = PrintJson(summary); status.ok()) status = printed;
   }
   PrintStatistics(summary);

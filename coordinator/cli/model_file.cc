@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <iterator>
 #include <utility>
 
@@ -64,11 +65,12 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) return InputFileError(absl::StrCat("'", path, "' is a directory"));
   errno = 0;
   std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad() || !in.is_open()) {
+  std::ostringstream text;
+  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();  // of nothing it would be a failure
+  if (!in.is_open() || in.bad() || text.fail()) {
     return InputFileError(absl::StrCat("cannot read '", path, "': ", std::strerror(errno == 0 ? EIO : errno)));
   }
-  return text;
+  return text.str();
 }
 
 }  // namespace stagecoach

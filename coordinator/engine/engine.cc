@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t kAliveUs = 1000000;        // the front hears something at least this often
 constexpr int kIdleWaitMs = 250;             // while idle: heartbeats are read this often
-constexpr int64_t kShutdownUs = 5000000;
 
 pb::RequestFinished::Reason ReasonOf(FinishReason reason) {
   switch (reason) {
@@ -142,7 +141,8 @@ absl::Status Engine::PublishEvent(const SequenceEvent& event) {
   if (preempt_at_output_ > 0 && !event.tokens.empty() && !event.finished.has_value()) {
     const Sequence* sequence = scheduler_.Find(event.sequence);
     if (sequence != nullptr && sequence->output().size() == sequence->spec().output.size() + preempt_at_output_) {
-      RETURN_IF_ERROR(scheduler_.Preempt(event.sequence));
+      const absl::Status preempted = scheduler_.Preempt(event.sequence);
+      if (!absl::IsFailedPrecondition(preempted)) RETURN_IF_ERROR(preempted);  // it may have been preempted just now
     }
   }
   return event.finished.has_value() ? Finish(request, ReasonOf(*event.finished), "") : absl::OkStatus();
@@ -173,18 +173,23 @@ void Engine::Rest() {
     return;
   }
   pollfd descriptor{.fd = front_->descriptor(), .events = POLLIN, .revents = 0};
+  if (front_->WritePending()) descriptor.events |= POLLOUT;
   if (poll(&descriptor, 1, kIdleWaitMs) > 0) ladder_.Progressed();
 }
 
 absl::Status Engine::ShutDownStages() {
   MicroBatch last;
+  last.number = next_number_++;
   last.shutdown = true;
-  RETURN_IF_ERROR(Submit(std::move(last)));
-  const int64_t deadline = MonotonicUs() + kShutdownUs;
+  RETURN_IF_ERROR(pipeline_->Submit(last));
+  in_flight_.push_back({std::move(last), TraceUs()});
   while (!in_flight_.empty()) {
-    if (MonotonicUs() > deadline) return absl::DeadlineExceededError("the stages did not shut down within 5 s");
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, Await());
     if (result.has_value()) {
+      bubble_.Confirmed(*result, MonotonicUs());  // work that a cancel left in flight was work; the shutdown frame is none
+      if (step_log_ != nullptr && in_flight_.size() > 1) {
+        step_log_->Write(in_flight_.front().batch, *result, in_flight_.front().submit_us, TraceUs());
+      }
       in_flight_.pop_front();
     } else {
       ladder_.Wait();

@@ -32,7 +32,7 @@ class Engine {
 
   // After a shutdown request: no more requests are taken; what runs has been cancelled.
   bool shutting_down() const { return shutting_down_; }
-  // Sends the shutdown frame through all stages and waits (at most 5 s) for it to come back.
+  // Sends the shutdown frame through all stages and waits for it to come back, behind whatever is in flight; a lost stage ends the wait.
   absl::Status ShutDownStages();
 
   // For tests: preempt every sequence once, when it has produced this many tokens; 0: never.

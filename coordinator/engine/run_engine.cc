@@ -2,11 +2,14 @@
 
 #include <poll.h>
 
+#include <climits>
 #include <memory>
+#include <new>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -30,6 +33,17 @@ absl::StatusOr<pb::ConfigureJob> AwaitConfiguration(EngineChannel* front) {
     pollfd descriptor{.fd = front->descriptor(), .events = POLLIN, .revents = 0};
     poll(&descriptor, 1, 1000);
   }
+}
+
+// Writes what is queued for the front. It may be slow, or stopped by its user, for long; its end is an error.
+absl::Status FlushTo(EngineChannel* front, absl::Duration most) {
+  const int64_t deadline_us = most == absl::InfiniteDuration() ? INT64_MAX : MonotonicUs() + absl::ToInt64Microseconds(most);
+  while (front->WritePending() && MonotonicUs() < deadline_us) {
+    RETURN_IF_ERROR(front->Flush());
+    pollfd descriptor{.fd = front->descriptor(), .events = POLLOUT, .revents = 0};
+    if (front->WritePending()) poll(&descriptor, 1, 100);
+  }
+  return absl::OkStatus();
 }
 
 // After a relaunch the file must still be what the answers so far came from.
@@ -74,13 +88,15 @@ class Job {
     while (!engine_->shutting_down()) RETURN_IF_ERROR(engine_->Step());
     RETURN_IF_ERROR(engine_->ShutDownStages());
     RETURN_IF_ERROR(front_->Send(StatisticsMessage()));
-    while (front_->WritePending()) RETURN_IF_ERROR(front_->Flush());
-    return absl::OkStatus();
+    return FlushTo(front_, absl::InfiniteDuration());
   }
 
  private:
   absl::Status SetUp() {
-    ASSIGN_OR_RETURN(model_, OpenModel(job_.model_path()));
+    absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(job_.model_path());
+    if (absl::IsUnavailable(model.status())) return absl::DataLossError(model.status().message());  // the file, not a stage
+    RETURN_IF_ERROR(model.status());
+    model_ = *std::move(model);
     RETURN_IF_ERROR(CheckUnchanged(job_, *model_->file));
     ASSIGN_OR_RETURN(const Policy policy, ParsePolicy(job_.policy()));
     std::random_device random;
@@ -92,6 +108,11 @@ class Job {
       ASSIGN_OR_RETURN(step_log_, StepLog::Open(job_.step_log(), job_.step_log_append()));
     }
     const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
+    if (limits.MaxStepFrameBytes() > INT_MAX) {  // MPI counts bytes in int
+      return absl::InvalidArgumentError(absl::StrCat("--max-num-batched-tokens is ", job_.max_num_batched_tokens(), ": a frame of as many rows of ",
+                                                     model_->hyper.hidden, " would have ", limits.MaxStepFrameBytes(),
+                                                     " bytes, at most ", INT_MAX, " can be sent; give less"));
+    }
     ASSIGN_OR_RETURN(pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
                                                      static_cast<int64_t>(job_.stage_timeout_s() * 1e6)));
     engine_ = std::make_unique<Engine>(pipeline_.get(), options, model_->hyper.vocab, front_, step_log_.get());
@@ -184,7 +205,12 @@ class Job {
 }  // namespace
 
 absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* front) {
-  absl::Status status = Job(endpoint, hellos, front).Run();
+  absl::Status status;
+  try {
+    status = Job(endpoint, hellos, front).Run();
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("the coordinator has not enough memory for its frames; lower --max-num-seqs or --ctx-size");
+  }
   if (status.ok()) return status;
   pb::EngineMessage message;
   pb::JobFailed* failed = message.mutable_failed();
@@ -193,8 +219,7 @@ absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos,
   failed->set_message(std::string(status.message()));
   // Best effort: the front may be the one that is gone, and then its end of the socket tells all.
   absl::Status sent = front->Send(message);
-  const int64_t deadline = MonotonicUs() + 1000000;
-  while (sent.ok() && front->WritePending() && MonotonicUs() < deadline) sent = front->Flush();
+  if (sent.ok()) sent = FlushTo(front, absl::Seconds(1));
   if (!sent.ok()) LogVerbose(absl::StrCat("could not tell the front: ", sent.message()));
   return status;
 }

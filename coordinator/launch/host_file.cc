@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <iterator>
 #include <utility>
 
@@ -76,12 +77,13 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, abs
 absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file) {
   errno = 0;
   std::ifstream in(file);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.is_open() || in.bad()) {
+  std::ostringstream text;
+  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();  // of nothing it would be a failure
+  if (!in.is_open() || in.bad() || text.fail()) {
     return absl::NotFoundError(
         absl::StrCat("cannot read host file '", file, "': ", std::strerror(errno != 0 ? errno : EIO)));
   }
-  return ParseHostFile(file, text);
+  return ParseHostFile(file, text.str());
 }
 
 }  // namespace stagecoach

@@ -51,8 +51,9 @@ void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
 }
 
 absl::Status LaunchedSession::Supervise(absl::Duration waited) {
-  if (launcher_ == nullptr || finishing()) return absl::OkStatus();
+  if (launcher_ == nullptr) return absl::OkStatus();
   launcher_->RelayOutput();
+  if (finishing()) return absl::OkStatus();
   if (launcher_->listener() >= 0) {
     if (const std::optional<int> descriptor = launcher_->Accept()) Connect(*descriptor);
   }

@@ -57,7 +57,10 @@ absl::StatusOr<std::optional<SessionEvent>> SessionCore::Next(absl::Duration tim
   absl::Duration waited;
   Wake wake = Wake::kActivity;
   while (true) {
-    if (final_.ok()) final_ = Pump(waited);
+    if (final_.ok()) {
+      const absl::Status pumped = Pump(waited);
+      if (final_.ok()) final_ = pumped;  // a send within it may have failed for good
+    }
     // What was produced before the end is delivered before the end is told.
     if (!events_.empty()) {
       SessionEvent event = std::move(events_.front());
@@ -125,6 +128,7 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
       return absl::OkStatus();
     }
     case pb::EngineMessage::kFinished: {
+      RETURN_IF_ERROR(CheckStillHeld(message.finished()));
       ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordFinished(message.finished()));
       if (event.has_value()) events_.push_back(*std::move(event));
       return absl::OkStatus();
@@ -143,11 +147,24 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
   }
 }
 
+// Only a job that came up with a smaller pool rejects what an earlier one has begun to answer.
+absl::Status SessionCore::CheckStillHeld(const pb::RequestFinished& finished) {
+  if (finished.reason() != pb::RequestFinished::REASON_REJECTED) return absl::OkStatus();
+  for (const RequestId request : journal_.unfinished()) {
+    if (request == finished.request() && journal_.Submission(request).output_size() > 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("after a relaunch the job cannot hold a request that was being answered: ", finished.error()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
   if (job_ready_) return absl::InternalError("the engine said twice that the job is ready");
   if (!first_ready_.has_value()) {
     first_ready_ = ready;
     *job_.mutable_fingerprints() = ready.fingerprints();
+    job_.set_context(ready.context());  // however much memory is free at a relaunch
     job_.set_step_log_append(true);
   } else if (!SameFiles(*first_ready_, ready)) {
     return absl::DataLossError(
@@ -191,7 +208,9 @@ void SessionCore::Connect(int descriptor) {
 
 void SessionCore::Disconnect() {
   channel_.reset();
+  heard_ = false;
   job_ready_ = false;
+  silence_ = absl::ZeroDuration();
 }
 
 void SessionCore::CloseJob() {
@@ -227,7 +246,8 @@ absl::Status SessionCore::AwaitStatistics() {
   const absl::Time deadline = absl::Now() + absl::Seconds(job_.stage_timeout_s()) + kShutdownSlack;
   absl::Duration waited;
   while (absl::Now() < deadline) {
-    const absl::Status pumped = Pump(waited);
+    absl::Status pumped = Pump(waited);
+    if (pumped.ok()) pumped = final_;
     if (statistics_fresh_) return absl::OkStatus();  // even if the connection has ended since
     RETURN_IF_ERROR(pumped);
     const absl::Time start = absl::Now();

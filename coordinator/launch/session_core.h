@@ -68,6 +68,7 @@ class SessionCore : public Session {
   absl::Status Pump(absl::Duration waited);
   absl::Status ReceiveAll();
   absl::Status Handle(const pb::EngineMessage& message);
+  absl::Status CheckStillHeld(const pb::RequestFinished& finished);
   absl::Status HandleReady(const pb::JobReady& ready);
   absl::Status HandleFailed(const pb::JobFailed& failed);
   void SendToEngine(const pb::EngineMessage& message);

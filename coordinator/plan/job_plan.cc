@@ -83,12 +83,32 @@ std::vector<uint64_t> PoolBudgets(const std::vector<pb::Hello>& hellos, const Mo
   return budgets;
 }
 
+// What the user asks of a host must be there beside its weights: all of its stages take it.
+absl::Status CheckGivenPool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model,
+                            const std::vector<pb::StageAssignment>& stages) {
+  std::map<std::string, uint64_t> wanted;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const uint64_t available = hellos[i].available_memory_bytes();
+    const pb::StageAssignment& stage = stages[i];
+    uint64_t& sum = wanted[hellos[i].host()];
+    sum += StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
+    sum += std::min(job.kv_cache_bytes(), available + 1);  // no overflow, whatever was asked for
+    if (sum > available) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("--kv-cache-memory is ", job.kv_cache_bytes(), " bytes a stage; with their weights the stages on ", hellos[i].host(),
+                       " need more than the ", available, " bytes of memory available there; give less"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Sets plan->blocks and plan->context.
 absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model, JobPlan* plan) {
   ASSIGN_OR_RETURN(const int element_bytes, KvElementBytes(job.kv_type()));
   const int64_t wanted_context = job.context() > 0 ? job.context() : model.hyper.context;
   const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
   const uint64_t token_layer_bytes = KvBytesPerTokenLayer(model.hyper, element_bytes);
+  if (job.kv_cache_bytes() > 0) RETURN_IF_ERROR(CheckGivenPool(job, hellos, model, plan->stages));
   const std::vector<uint64_t> budgets = PoolBudgets(hellos, model, plan->stages);
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.
   uint64_t blocks = job.kv_cache_bytes() > 0 ? INT32_MAX : static_cast<uint64_t>(job.max_num_seqs()) * blocks_a_sequence;
@@ -96,10 +116,6 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
     const uint64_t layers = plan->stages[i].last_layer() - plan->stages[i].first_layer();
     const uint64_t block_bytes = layers * job.block_tokens() * token_layer_bytes;
     const uint64_t budget = job.kv_cache_bytes() > 0 ? job.kv_cache_bytes() : budgets[i];
-    if (budget > hellos[i].available_memory_bytes()) {
-      return absl::ResourceExhaustedError(absl::StrCat("--kv-cache-memory is ", budget, " bytes, but stage ", i, " on ", hellos[i].host(),
-                                                       " has ", hellos[i].available_memory_bytes(), " bytes of memory available; give less"));
-    }
     if (budget < block_bytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("stage ", i, " on ", hellos[i].host(), " has ", budget, " bytes for its KV cache, but one block of ",
@@ -156,6 +172,10 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
                                 uint64_t run_id) {
   RETURN_IF_ERROR(CheckOptions(job, model));
   const int stages = static_cast<int>(hellos.size());
+  if (job.stages() > 0 && job.stages() != stages) {
+    return absl::InvalidArgumentError(absl::StrCat("--pp asks for ", job.stages(), " stages, but this world has ", stages,
+                                                   "; start as many stage_workers as --pp says, or leave --pp out"));
+  }
   ASSIGN_OR_RETURN(const std::vector<LayerRange> split, SplitLayers(job, model, stages));
   ASSIGN_OR_RETURN(const std::string isa, CommonIsa(job, hellos));
   const std::map<std::string, int> by_host = StagesByHost(hellos);

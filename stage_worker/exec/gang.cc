@@ -58,10 +58,17 @@ Gang::Gang(int threads, std::vector<int> cpus)
     : threads_(threads), cpus_(std::move(cpus)), spin_(CanSpin(threads, cpus_)) {
   CHECK_GE(threads, 1);
   workers_.reserve(threads - 1);
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { WorkerMain(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { WorkerMain(thread); });
+  } catch (...) {  // std::system_error: the system has no more threads to give
+    Stop();
+    throw;
+  }
 }
 
-Gang::~Gang() {
+Gang::~Gang() { Stop(); }
+
+void Gang::Stop() {
   work_ = nullptr;
   generation_.fetch_add(1);
   generation_.notify_all();

@@ -14,7 +14,7 @@ namespace stagecoach {
 
 class Gang {
  public:
-  // `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or the CPUs to bind to
+  // Throws std::system_error when the threads cannot be started. `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or the CPUs to bind to
   // (thread i to cpus[i % size]; thread 0 binds at its first Run).
   Gang(int threads, std::vector<int> cpus);
   ~Gang();
@@ -35,6 +35,7 @@ class Gang {
   static Part Share(int64_t count, int thread, int threads);
 
  private:
+  void Stop();  // ends and joins the workers that were started
   void WorkerMain(int thread);
 
   const int threads_;

@@ -43,9 +43,10 @@ class PageMemory {
     void* map = map_bytes < bytes ? MAP_FAILED
                                   : mmap(nullptr, map_bytes, PROT_READ | PROT_WRITE,
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const int error = map_bytes < bytes ? ENOMEM : errno;
     if (map == MAP_FAILED) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("cannot allocate ", bytes, " bytes for ", purpose, ": ", std::strerror(ENOMEM)));
+          absl::StrCat("cannot allocate ", bytes, " bytes for ", purpose, ": ", std::strerror(error)));
     }
     memory.map_ = map;
     memory.map_bytes_ = map_bytes;

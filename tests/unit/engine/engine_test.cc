@@ -88,6 +88,24 @@ TEST_F(EngineTest, CancelsOneRequestAndFinishesTheOthersUnchanged) {
   EXPECT_EQ(run->answers[1].Bits(), alone->answers[0].Bits());
 }
 
+TEST_F(EngineTest, WorkThatACancelLeavesInFlightStillCountsForTheBubble) {
+  std::vector<ClusterRequest> requests = {Request(30, 300, 1), Request(30, 300, 2)};
+  requests[0].cancel_after = 40;
+  requests[1].cancel_after = 40;
+  job_.set_stage_delay_us(1000);
+  const auto run = testing::RunCluster(2, job_, requests);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_GT(run->statistics.busy_s(), 0.08);  // 2 sequences over 2 stages, 40 steps of at least 1 ms a stage and sequence
+  EXPECT_GE(run->statistics.bubble() + 1e-9, run->statistics.bubble_floor());
+}
+
+TEST_F(EngineTest, ANumberOfStagesThatTheWorldDoesNotHaveIsRefused) {
+  job_.set_stages(3);
+  const auto run = testing::RunCluster(2, job_, {Request(4, 2)});
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << run.status();
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("--pp asks for 3 stages, but this world has 2"));
+}
+
 TEST_F(EngineTest, RejectsWhatCannotFitWithBothNumbersAndServesTheRest) {
   job_.set_context(64);
   const auto run = testing::RunCluster(1, job_, {Request(65, 4), Request(10, 4), Request(0, 4)});
@@ -229,7 +247,7 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
       {[](pb::ConfigureJob* j) { j->set_policy("random"); }, "prefill-first"},
       {[](pb::ConfigureJob* j) { j->add_layer_split(3); j->add_layer_split(3); }, "4"},
       {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(1); }, "--kv-cache-memory"},
-      {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(uint64_t{1} << 50); }, "memory available"},
+      {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(uint64_t{1} << 50); }, "of memory available there"},
       {[](pb::ConfigureJob* j) { j->set_model_path("/no/such.gguf"); }, "/no/such.gguf"},
   };
   for (const Case& c : cases) {
