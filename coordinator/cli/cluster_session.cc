@@ -128,7 +128,7 @@ void ClusterSession::Count(const SessionEvent& event) {
   if (found == running_.end()) return;
   Running& running = found->second;
   if (!event.tokens.empty()) {
-    const int64_t now = MonotonicUs();
+    const int64_t now = event.at_us;  // when they were there, not when this process came to read them
     totals_.decode_tokens += static_cast<int64_t>(event.tokens.size());
     if (first_token_us_ == 0) first_token_us_ = now;
     last_token_us_ = now;

@@ -134,6 +134,7 @@ absl::Status Engine::PublishEvent(const SequenceEvent& event) {
     pb::EngineMessage message;
     pb::TokenDelta* delta = message.mutable_tokens();
     delta->set_request(request);
+    delta->set_at_us(MonotonicUs());
     for (const SampledToken& token : event.tokens) *delta->add_tokens() = ToProto(token);
     for (const TargetLogprobs& scores : event.scores) *delta->add_scores() = ToProto(scores);
     RETURN_IF_ERROR(Say(message));

@@ -4,8 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
@@ -19,6 +24,24 @@ constexpr absl::Duration kMostPerWait = absl::Seconds(1);
 // mpirun names the rank that died and ends about 20 ms after its death; how long to wait for that on a busy machine.
 constexpr absl::Duration kLastWords = absl::Seconds(2);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
+// mpirun starts the ranks of a host within milliseconds of each other; a rank that is missing after this long has ended.
+constexpr absl::Duration kAllRanksStarted = absl::Seconds(3);
+constexpr char kHasEnded[] = " has ended";
+
+// The ranks of this host that have entered MPI_Init, by the shared-memory segments that Open MPI makes there:
+// vader_segment.<host>.<user>.<job>.<rank>.
+std::set<int> RanksInMpi(const std::vector<std::string>& directories) {
+  std::set<int> ranks;
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+      const std::string name = entry.path().filename().string();
+      int rank = 0;
+      if (absl::StartsWith(name, "vader_segment.") && absl::SimpleAtoi(name.substr(name.rfind('.') + 1), &rank)) ranks.insert(rank);
+    }
+  }
+  return ranks;
+}
 
 }  // namespace
 
@@ -64,9 +87,12 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited) {
   }
   if (!heard()) {
     starting_ += std::min(waited, kMostPerWait);
-    if (starting_ < startup_timeout_) return absl::OkStatus();
-    return Lose(
-        absl::StrCat("the job did not come up within ", absl::FormatDuration(startup_timeout_), DescribeRanks()));
+    const bool late = starting_ >= startup_timeout_;
+    // A rank that ends in order before MPI_Init leaves the others waiting in it for ever; mpirun does not mind.
+    if (!late && (starting_ < kAllRanksStarted || !absl::StrContains(DescribeRanks(), kHasEnded))) return absl::OkStatus();
+    const absl::Duration after = std::min(starting_, startup_timeout_);
+    return Lose(absl::StrCat("the job did not come up within ", absl::FormatDuration(absl::Trunc(after, absl::Milliseconds(100))),
+                             DescribeRanks()));
   }
   if (silence() < silence_timeout_) return absl::OkStatus();
   return Lose(absl::StrCat(RankName(0), " was silent for ",
@@ -131,16 +157,20 @@ std::string LaunchedSession::DescribeRanks() const {
   const std::vector<SessionProcess> processes = launcher_->Processes();
   std::vector<std::string> remarks;
   std::vector<bool> seen(static_cast<size_t>(plan_.stages) + 1, false);
+  const std::set<int> in_mpi = RanksInMpi(launcher_->directories());
   bool any_rank = false;
   for (const SessionProcess& process : processes) {
     if (process.rank < 0 || process.rank > plan_.stages) continue;
     any_rank = true;
     seen[static_cast<size_t>(process.rank)] = true;
-    if (process.state == 'T')
+    if (process.state == 'T') {
       remarks.push_back(absl::StrCat(RankName(process.rank), " is stopped (pid ", process.pid, ")"));
+    } else if (!heard() && plan_.hosts.empty() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
+      remarks.push_back(absl::StrCat(RankName(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
+    }
   }
   for (int rank = 0; rank <= plan_.stages && any_rank && plan_.hosts.empty(); ++rank) {
-    if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(RankName(rank), " has ended"));
+    if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(RankName(rank), kHasEnded));
   }
   return remarks.empty() ? "" : absl::StrCat("; on this host: ", absl::StrJoin(remarks, ", "));
 }

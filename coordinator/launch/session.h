@@ -47,6 +47,7 @@ struct GenerationRequest {
 
 struct SessionEvent {
   RequestId request = 0;
+  int64_t at_us = 0;                   // MonotonicUs() of the arrival of tokens or scores at the engine
   std::vector<SampledToken> tokens;    // new ones, in order, each exactly once
   std::vector<TargetLogprobs> scores;  // the rows that score_from asks for, each exactly once, in order
   std::optional<pb::RequestFinished> finished;

@@ -70,6 +70,24 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
   }
 }
 
+TEST(Resources, AShortageOfMemoryOrThreadsIsOneFinalErrorThatSaysWhatToLower) {
+  struct Case {
+    const char* limit_kib;
+    const char* option;
+    const char* value;
+    const char* text;
+  };
+  for (const Case& c : {Case{"2500000", "--max-num-batched-tokens", "65536", "lower --max-num-batched-tokens"},
+                        Case{"4000000", "--threads", "1000", "lower --threads"}}) {
+    const ProgramResult result = testing::RunProgram(
+        "sh", {"-c", "ulimit -v $0; exec \"$@\"", c.limit_kib, STAGECOACH_COORDINATOR, "generate", "-m", testing::DemoModelPath(), "-p", "x",
+               "-n", "4", "--micro-batches", "64", c.option, c.value});
+    EXPECT_EQ(result.exit_code, 2) << result;
+    EXPECT_NE(result.err.find(c.text), std::string::npos) << result;
+    EXPECT_EQ(result.err.find("launching it again"), std::string::npos) << result;
+  }
+}
+
 class IdleJob : public ::testing::Test {
  protected:
   // A batch whose input pipe pauses: the job is up and has nothing to do.

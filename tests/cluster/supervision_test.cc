@@ -225,10 +225,20 @@ TEST_F(SupervisionTest, AStageThatNeverReachesMpiIsALossAndThreeOfThemEndTheRun)
   ASSERT_FALSE(testing::AwaitDescendants(front->pid(), "sleep 600", 2, 30).empty());
   Remember(front->pid());
   const ProgramResult result = front->Wait(60);
-  EXPECT_TRUE(result.exit_code == 5 || result.exit_code == 4) << result;
-  EXPECT_TRUE(result.out.empty() || result.out == "\n") << result;
-  EXPECT_THAT(result.err, HasSubstr("2"));
+  EXPECT_EQ(result.exit_code, 5) << result;
+  EXPECT_TRUE(result.out.empty()) << result;
+  EXPECT_THAT(result.err, HasSubstr("rank 1 (stage 0) has not reached MPI_Init"));
+  EXPECT_THAT(result.err, HasSubstr("rank 2 (stage 1) has not reached MPI_Init"));
   std::filesystem::remove(idle);
+  ExpectNothingLeft();
+}
+
+TEST_F(SupervisionTest, AStageThatEndsBeforeMpiIsNoticedLongBeforeTheStartUpTimeout) {
+  auto front = Start({"--stage-worker", "/bin/true"});
+  const ProgramResult result = front->Wait(50);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 5) << result;
+  EXPECT_THAT(result.err, HasSubstr("rank 1 (stage 0) has ended"));
   ExpectNothingLeft();
 }
 

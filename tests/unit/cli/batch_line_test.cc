@@ -132,6 +132,13 @@ TEST(BatchLine, RefusesWhatItCannotHonour) {
   }
 }
 
+TEST(BatchLine, NamesADeeplyNestedValueWithoutDescendingIntoIt) {
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  const BatchLine line = ParseBatchLine(1, R"({"custom_id":"a","body":{"prompt":"x","n":)" + deep + "}}", Defaults());
+  ASSERT_TRUE(line.error.has_value());
+  EXPECT_THAT(line.error->message, HasSubstr("'n'"));
+}
+
 TEST(BatchLine, RefusesPromptsThatAreNotOnePrompt) {
   for (const char* prompt :
        {R"([])", R"(["a","b"])", R"([1,"a"])", R"([4096])", R"([-1])", R"(5)", R"([[1,2]])", R"({})"}) {
