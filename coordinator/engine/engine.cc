@@ -57,7 +57,7 @@ Engine::Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t voca
 absl::Status Engine::Step() {
   RETURN_IF_ERROR(TakeMessages());
   while (std::optional<MicroBatch> batch = scheduler_.Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
-  ASSIGN_OR_RETURN(const std::optional<StepResult> result, Await());
+  ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
   if (result.has_value()) return Publish(*result);
   Rest();
   if (MonotonicUs() - last_said_us_ < kAliveUs) return front_->Flush();
@@ -112,8 +112,6 @@ absl::Status Engine::Submit(MicroBatch batch) {
   ladder_.Progressed();
   return absl::OkStatus();
 }
-
-absl::StatusOr<std::optional<StepResult>> Engine::Await() { return pipeline_->Poll(); }
 
 absl::Status Engine::Publish(const StepResult& result) {
   ladder_.Progressed();
@@ -185,7 +183,7 @@ absl::Status Engine::ShutDownStages() {
   RETURN_IF_ERROR(pipeline_->Submit(last));
   in_flight_.push_back({std::move(last), TraceUs()});
   while (!in_flight_.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<StepResult> result, Await());
+    ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
     if (result.has_value()) {
       bubble_.Confirmed(*result, MonotonicUs());  // work that a cancel left in flight was work; the shutdown frame is none
       if (step_log_ != nullptr && in_flight_.size() > 1) {

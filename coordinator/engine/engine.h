@@ -51,7 +51,6 @@ class Engine {
   absl::Status TakeRequest(const pb::SubmitRequest& request);
   absl::Status CancelRequest(RequestId request);
   absl::Status Submit(MicroBatch batch);
-  absl::StatusOr<std::optional<StepResult>> Await();
   absl::Status Publish(const StepResult& result);
   absl::Status PublishEvent(const SequenceEvent& event);
   absl::Status Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error);

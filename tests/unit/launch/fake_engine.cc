@@ -50,6 +50,7 @@ class FakeEngine {
       _exit(Number("exit"));
     }
     while (misbehave_ && Has("never")) pause();
+    if (Has("slow_relaunch") && launch_ > 1) usleep(1000 * static_cast<useconds_t>(Number("slow_relaunch")));
     absl::StatusOr<int> descriptor = ConnectLocal(socket_);
     if (!descriptor.ok()) _exit(3);
     channel_ = std::make_unique<EngineChannel>(*descriptor);
@@ -117,7 +118,11 @@ class FakeEngine {
 
   void Handle(const pb::EngineMessage& message) {
     if (message.has_configure()) Configure(message.configure());
-    if (message.has_submit()) requests_.push_back({message.submit(), message.submit().output_size()});
+    if (message.has_submit() && Has("reject_resumed") && message.submit().output_size() > 0) {
+      SendFinished(message.submit().request(), pb::RequestFinished::REASON_REJECTED);
+    } else if (message.has_submit()) {
+      requests_.push_back({message.submit(), message.submit().output_size()});
+    }
     if (message.has_cancel()) Finish(message.cancel().request(), pb::RequestFinished::REASON_CANCELLED);
     if (message.has_shutdown()) {
       pb::EngineMessage out;

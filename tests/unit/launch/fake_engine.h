@@ -14,6 +14,8 @@
 //   gap=1             leave the second token out
 //   exit=C            print a line and exit with C at once, before connecting
 //   never=1           never connect
+//   slow_relaunch=MS  from the second launch on, wait so long before connecting
+//   reject_resumed=1  reject every request that comes with output
 //   children=1        start two processes that ignore SIGTERM, one of them an orphan
 //   changed=1         report another fingerprint from the second launch on
 //   failed=final|lost report JobFailed in place of JobReady
