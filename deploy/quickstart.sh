@@ -13,7 +13,7 @@ install_missing_packages
     echo "Building in $root/build; this takes a few minutes the first time." >&2
     cmake --preset release >&2
   fi
-  cmake --build --preset release --target coordinator stage_worker 2>&1 | { grep -v 'no work to do' >&2 || true; }
+  cmake --build --preset release --target coordinator stage_worker 2>&1 | { grep -vE 'no work to do|Re-checking globbed' >&2 || true; }
 )
 
 has_model= has_prompt= has_length= has_stages=
