@@ -110,6 +110,7 @@ void DequantizeRow(TensorType type, const uint8_t* row, int64_t elements, float*
     case TensorType::kQ8_0:
       for (int64_t i = 0; i < elements; i += kQ8Elements, row += kQ8Bytes) DequantizeQ8Block(row, out + i);
       return;
+    default: CHECK(false);
   }
 }
 
@@ -128,6 +129,7 @@ void QuantizeRow(TensorType type, const float* in, int64_t elements, uint8_t* ro
     case TensorType::kQ8_0:
       for (int64_t i = 0; i < elements; i += kQ8Elements, row += kQ8Bytes) QuantizeQ8Block(in + i, row);
       return;
+    default: CHECK(false);
   }
 }
 

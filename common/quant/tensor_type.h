@@ -9,36 +9,77 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace stagecoach {
 
-// GGUF's own ids.
-enum class TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8, kBF16 = 30 };
+// GGUF's own ids; 142 is PrismML's. Above 0xffff are ids of ours, which no file holds: layouts that other programs write
+// under an id of GGUF's, told apart when a file is opened.
+enum class TensorType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
+  kBF16 = 30,
+  kTQ1_0 = 34,
+  kTQ2_0 = 35,
+  kMXFP4 = 39,
+  kQ1_0 = 41,
+  kQ2_0 = 42,            // 64 weights: scale, then codes
+  kPQ2_0 = 142,          // 128 weights: scale, then codes; also PrismML's older files with id 42
+  kQ2_0_Oxi = 0x1002a,   // 128 weights: codes, then scale, code 3 is 0: OxiBonsai's files with id 42
+};
+
+// Every supported type, in the order people know: floats first, then by bits.
+absl::Span<const TensorType> SupportedTypes();
 
 struct TensorTypeInfo {
   uint32_t id;
-  const char* name;        // "Q8_0"
-  uint32_t block_elements; // elements a block
-  uint32_t block_bytes;    // bytes a block
-  bool supported;          // whether kernels for it exist
+  const char* name;         // "Q8_0"
+  uint32_t block_elements;  // elements a block
+  uint32_t block_bytes;     // bytes a block
+  bool supported;           // whether kernels for it exist
 };
 
-// The entry of a GGUF type id: known types have one even when no kernel computes with them yet, so that a file can be
-// described and its sizes checked. nullptr for an unknown or removed id.
+// The entry of a type id: known types have one even when no kernel computes with them, so that a file can be described
+// and its sizes checked. nullptr for an unknown or removed id.
 const TensorTypeInfo* FindTensorType(uint32_t id);
 const TensorTypeInfo& GetTensorType(TensorType type);  // of a supported type
 
-// "F32, F16, BF16, Q8_0": for messages.
+// "F32, F16, BF16, Q8_0, ...": for messages.
 std::string SupportedTensorTypes();
+
+// The supported type of this name, in any case ("q4_k"). kInvalidArgument with the list for another name.
+absl::StatusOr<TensorType> ParseTensorType(absl::string_view name);
 
 // Bytes of `elements` elements of a row; elements must be a multiple of the block size (checked by the reader).
 size_t RowBytes(TensorType type, int64_t elements);
 
-// Decodes `elements` elements of one row to float: the definition of the type's values (GGUF specification).
+// Decodes `elements` elements of one row to float: the definition of the type's values (GGUF specification). Types with
+// a scale of several parts multiply these first (d * sub-scale, dmin * sub-minimum, each rounded to float), then
+// scale * code, then add or subtract the minimum: no fused operations.
 void DequantizeRow(TensorType type, const uint8_t* row, int64_t elements, float* out);
 
-// Encodes a row; for tests and tools. Q8_0: scale max|x| / 127 as fp16, values rounded half away from zero.
+// Whether QuantizeRow can encode the type: F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K, Q1_0.
+bool CanQuantize(TensorType type);
+
+// Encodes a row of finite floats; the bytes of Q8_0 and Q4_0 are those of llama.cpp. Not for a type that !CanQuantize.
 void QuantizeRow(TensorType type, const float* in, int64_t elements, uint8_t* row);
+
+// Fills a row with random valid blocks: any code, scales such that the values have a root mean square of about
+// `magnitude` and none is larger than about 16 times that. The same bytes for the same arguments on every machine.
+// For tests and for models without weights. Any supported type.
+void FillRandomRow(TensorType type, int64_t elements, uint64_t seed, float magnitude, uint8_t* row);
 
 // IEEE half and bfloat16, rounded to nearest even; all values including infinities and NaN.
 float HalfToFloat(uint16_t bits);

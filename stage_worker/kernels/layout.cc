@@ -86,6 +86,7 @@ void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_
       case TensorType::kF16:
       case TensorType::kBF16: PackPairs(row, lane, cols, panel); break;
       case TensorType::kQ8_0: PackQ8(row, lane, cols, panel); break;
+      default: CHECK(false);
     }
   }
 }

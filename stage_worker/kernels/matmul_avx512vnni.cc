@@ -136,6 +136,7 @@ void MatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int colum
     case TensorType::kF16: return MatmulByTiles(kF16Tiles, weights, in, columns, out, out_stride);
     case TensorType::kBF16: return MatmulByTiles(kBF16Tiles, weights, in, columns, out, out_stride);
     case TensorType::kQ8_0: return MatmulByTiles(kQ8Tiles, weights, in, columns, out, out_stride);
+    default: __builtin_unreachable();
   }
 }
 

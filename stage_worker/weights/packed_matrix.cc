@@ -46,6 +46,7 @@ void PackedMatrix::UnpackRow(int64_t row, float* out) const {
     case TensorType::kQ8_0:
       UnpackQ80(panel, lane, cols, out);
       return;
+    default: break;
   }
   CHECK(false);
 }
