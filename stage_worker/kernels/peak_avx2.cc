@@ -1,0 +1,58 @@
+// The peaks of AVX2 with FMA.
+
+#include <immintrin.h>
+
+#include "stage_worker/kernels/peak_loops.h"
+
+namespace stagecoach {
+namespace {
+
+// Independent sums: more than latency times instructions a cycle. The empty asm keeps them from being found equal.
+constexpr int kChains = 10;
+
+}  // namespace
+
+uint64_t PeakReadAvx2(const uint8_t* data, size_t bytes) {
+  __m256i sums[8] = {};
+  for (size_t i = 0; i < bytes; i += 256) {
+    for (int j = 0; j < 8; ++j) {
+      sums[j] = _mm256_add_epi64(sums[j], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + i + 32 * j)));
+    }
+  }
+  for (int j = 1; j < 8; ++j) sums[0] = _mm256_add_epi64(sums[0], sums[j]);
+  alignas(32) uint64_t lanes[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums[0]);
+  return lanes[0] + lanes[1] + lanes[2] + lanes[3];
+}
+
+// Bytes to 16-bit pairs, to 32-bit fours, to the sums.
+double PeakInt8Avx2(int64_t rounds) {
+  __m256i sums[kChains] = {};
+  const __m256i weights = _mm256_set1_epi8(3), inputs = _mm256_set1_epi8(-2);
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 10
+    for (__m256i& sum : sums) {
+      __m256i pairs = _mm256_maddubs_epi16(weights, inputs);
+      asm volatile("" : "+x"(pairs));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+      asm volatile("" : "+x"(sum));
+    }
+  }
+  return static_cast<double>(rounds) * kChains * 64;
+}
+
+double PeakF32Avx2(int64_t rounds) {
+  __m256 sums[kChains] = {};
+  const __m256 a = _mm256_set1_ps(1.0001f), b = _mm256_set1_ps(0.5f);
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 10
+    for (__m256& sum : sums) {
+      sum = _mm256_fmadd_ps(sum, b, a);
+      asm volatile("" : "+x"(sum));
+    }
+  }
+  return static_cast<double>(rounds) * kChains * 16;
+}
+
+}  // namespace stagecoach
