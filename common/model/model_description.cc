@@ -193,8 +193,23 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::share
   return std::shared_ptr<const ModelDescription>(std::move(model));
 }
 
-int64_t KvBytesPerTokenLayer(const HyperParameters& hyper, int bytes_per_element) {
-  return 2 * hyper.kv_width() * bytes_per_element;
+const char kKvTypeNames[] = "f32, f16, bf16, q8_0";
+
+absl::StatusOr<int64_t> KvBytesPerTokenLayer(const HyperParameters& hyper, absl::string_view kv_type) {
+  constexpr int64_t kGroup = 32, kGroupBytes = 4 + 32;  // of q8_0
+  const int64_t elements = 2 * hyper.kv_width();
+  if (kv_type == "f32") return elements * 4;
+  if (kv_type == "f16" || kv_type == "bf16") return elements * 2;
+  if (kv_type != "q8_0") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kv-type is '", kv_type, "', expected one of: ", kKvTypeNames));
+  }
+  if (hyper.head_dim % kGroup != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--kv-type is q8_0, which keeps one scale per ", kGroup,
+                                                   " dimensions of a head, but this model's heads have ",
+                                                   hyper.head_dim, "; use f16, bf16 or f32"));
+  }
+  return elements / kGroup * kGroupBytes;
 }
 
 }  // namespace stagecoach

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/gguf/gguf_file.h"
 #include "common/model/hyper_parameters.h"
 
@@ -63,8 +64,12 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::str
 // Describes an already opened file.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::shared_ptr<const GgufFile> file);
 
-// Bytes of one token's K and V in one layer.
-int64_t KvBytesPerTokenLayer(const HyperParameters& hyper, int bytes_per_element);
+// The types in which K and V can be stored: "f32, f16, bf16, q8_0".
+extern const char kKvTypeNames[];
+
+// Bytes of one token's K and V in one layer when they are stored as kv_type; q8_0 keeps a float scale for each 32 int8.
+// kInvalidArgument for an unknown type, and for q8_0 when the head size is no multiple of 32.
+absl::StatusOr<int64_t> KvBytesPerTokenLayer(const HyperParameters& hyper, absl::string_view kv_type);
 
 }  // namespace stagecoach
 

@@ -75,7 +75,8 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
   AddBytes(app, "--kv-cache-memory", &o->kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
            "min(what --max-num-seqs x -c needs, half of the available memory less weights)")
       ->group(group);
-  AddChoice(app, "--kv-type", &o->kv_type, {"f32", "f16", "bf16"}, "type of the stored keys and values")->group(group);
+  AddChoice(app, "--kv-type", &o->kv_type, {"f32", "f16", "bf16", "q8_0"}, "type of the stored keys and values")
+      ->group(group);
   AddChoice(app, "--wire-dtype", &o->wire_type, {"f32", "bf16"}, "type of hidden states between stages")->group(group);
   AddText(app, "--step-log", &o->step_log, "FILE", "write one JSON line per micro-batch")->group(group);
   AddInteger(app, "--stage-delay-us", &o->stage_delay_us, {0, 10000000}, "", "0")->group("");  // for tests of timing

@@ -154,7 +154,7 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
     json["head_dim"] = hyper.head_dim;
     json["vocabulary"] = hyper.vocab;
     json["tied_embedding"] = (*model)->tied();
-    json["kv_bytes_per_token_f16"] = hyper.layers * KvBytesPerTokenLayer(hyper, 2);
+    json["kv_bytes_per_token_f16"] = hyper.layers * KvBytesPerTokenLayer(hyper, "f16").value();
   }
   json["types"] = TypesJson(*file);
   json["tokenizer"] = TokenizerJson(*file);

@@ -22,12 +22,6 @@ absl::Status CheckRange(const char* flag, int64_t value, int64_t low, int64_t hi
   return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, ", expected ", low, " to ", high));
 }
 
-absl::StatusOr<int> KvElementBytes(const std::string& type) {
-  if (type == "f32") return 4;
-  if (type == "f16" || type == "bf16") return 2;
-  return absl::InvalidArgumentError(absl::StrCat("--kv-type is '", type, "', expected f32, f16 or bf16"));
-}
-
 absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& model) {
   RETURN_IF_ERROR(CheckRange("--max-num-seqs", job.max_num_seqs(), 1, 4096));
   RETURN_IF_ERROR(CheckRange("--max-num-batched-tokens", job.max_num_batched_tokens(), 1, 65536));
@@ -104,10 +98,9 @@ absl::Status CheckGivenPool(const pb::ConfigureJob& job, const std::vector<pb::H
 
 // Sets plan->blocks and plan->context.
 absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model, JobPlan* plan) {
-  ASSIGN_OR_RETURN(const int element_bytes, KvElementBytes(job.kv_type()));
+  ASSIGN_OR_RETURN(const uint64_t token_layer_bytes, KvBytesPerTokenLayer(model.hyper, job.kv_type()));
   const int64_t wanted_context = job.context() > 0 ? job.context() : model.hyper.context;
   const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
-  const uint64_t token_layer_bytes = KvBytesPerTokenLayer(model.hyper, element_bytes);
   if (job.kv_cache_bytes() > 0) RETURN_IF_ERROR(CheckGivenPool(job, hellos, model, plan->stages));
   const std::vector<uint64_t> budgets = PoolBudgets(hellos, model, plan->stages);
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.

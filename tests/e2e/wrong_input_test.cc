@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCommand{"UnknownProgress", WithOption({"--progress", "often"}), 2,
                      "'often' is not one of auto, always, never"},
         WrongCommand{"UnknownPolicy", WithOption({"--policy", "fair"}), 2, "'fair' is not one of prefill-first"},
-        WrongCommand{"UnknownKvType", WithOption({"--kv-type", "q8_0"}), 2, "'q8_0' is not one of f32, f16, bf16"},
+        WrongCommand{"UnknownKvType", WithOption({"--kv-type", "q4_0"}), 2, "'q4_0' is not one of f32, f16, bf16, q8_0"},
         WrongCommand{"UnknownWireType", WithOption({"--wire-dtype", "f16"}), 2, "'f16' is not one of f32, bf16"},
         WrongCommand{"BlockSizeOdd", WithOption({"--block-size", "17"}), 2, "17 is not a multiple of 16"},
         WrongCommand{"BlockSizeZero", WithOption({"--block-size", "0"}), 2, "--block-size: 0 is out of range"},

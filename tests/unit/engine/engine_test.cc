@@ -243,7 +243,7 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
       {[](pb::ConfigureJob* j) { j->set_max_num_seqs(0); }, "--max-num-seqs is 0"},
       {[](pb::ConfigureJob* j) { j->set_prefill_chunk(-1); }, "--prefill-chunk is -1"},
       {[](pb::ConfigureJob* j) { j->set_context(4096); }, "trained for 1024"},
-      {[](pb::ConfigureJob* j) { j->set_kv_type("q3"); }, "expected f32, f16 or bf16"},
+      {[](pb::ConfigureJob* j) { j->set_kv_type("q3"); }, "expected one of: f32, f16, bf16, q8_0"},
       {[](pb::ConfigureJob* j) { j->set_policy("random"); }, "prefill-first"},
       {[](pb::ConfigureJob* j) { j->add_layer_split(3); j->add_layer_split(3); }, "4"},
       {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(1); }, "--kv-cache-memory"},

@@ -51,7 +51,20 @@ TEST(ModelDescription, DescribesTheDemoModel) {
   EXPECT_NE(layer.attn_k_norm, nullptr);
   EXPECT_EQ(layer.All().size(), 11u);
   EXPECT_EQ((*model)->StageTensors(0, 8, true, true).size(), 90u);
-  EXPECT_EQ(KvBytesPerTokenLayer((*model)->hyper, 2), 2 * 2 * 64 * 2);
+}
+
+TEST(ModelDescription, KvBytesOfATokenFollowTheStoredType) {
+  HyperParameters hyper;
+  hyper.kv_heads = 2;
+  hyper.head_dim = 64;
+  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "f32").value(), 2 * 2 * 64 * 4);
+  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "f16").value(), 2 * 2 * 64 * 2);
+  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "bf16").value(), 2 * 2 * 64 * 2);
+  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "q8_0").value(), 2 * 2 * 2 * 36);
+  EXPECT_THAT(std::string(KvBytesPerTokenLayer(hyper, "q3").status().message()),
+              HasSubstr("expected one of: f32, f16, bf16, q8_0"));
+  hyper.head_dim = 80;
+  EXPECT_THAT(std::string(KvBytesPerTokenLayer(hyper, "q8_0").status().message()), HasSubstr("heads have 80"));
 }
 
 TEST(ModelDescription, FindsEveryTensorOfEveryForm) {
