@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -206,10 +207,10 @@ TEST_F(WrongModelFile, NoArchitecture) {
 }
 
 TEST_F(WrongModelFile, TensorTypeWithoutKernels) {
-  SHARED_FILE_OR_SKIP(model, "models/quantized/demo-q6_k.gguf");
-  const ProgramResult result = Coordinator({"generate", "-m", model, "-p", "x"});
-  EXPECT_EQ(result.exit_code, 3) << result;
-  EXPECT_THAT(result.err, HasSubstr("supported types are F32, F16, BF16, Q8_0"));
+  GgufWriter writer = TinyModel({});
+  constexpr uint32_t kNvfp4 = 40;  // 36 bytes for 64 weights
+  writer.SetTensor("blk.0.ffn_up.weight", {64, 96}, kNvfp4, std::string(96 * 36, '\0'));
+  ExpectCannotRun(writer, "supported types are F32, F16, BF16, Q8_0");
 }
 
 TEST_F(WrongModelFile, VocabularyWithoutWeights) {

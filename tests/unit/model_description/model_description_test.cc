@@ -196,11 +196,11 @@ TEST(WrongTensor, ANormOfAQuantisedTypeIsRefused) {
 
 TEST(WrongTensor, AnUnsupportedTypeIsRefusedWithTheListOfSupportedOnes) {
   GgufWriter writer = TinyModel({});
-  writer.SetTensor("blk.0.ffn_up.weight", {64, 96}, 2, std::string(64 / 32 * 18 * 96, '\0'));
+  writer.SetTensor("blk.0.ffn_up.weight", {64, 96}, 40, std::string(64 / 64 * 36 * 96, '\0'));
   const auto model = Describe(writer);
   EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(model.status().message()),
-              HasSubstr("'blk.0.ffn_up.weight' has type Q4_0; supported types are F32, F16, BF16, Q8_0"));
+              HasSubstr("'blk.0.ffn_up.weight' has type NVFP4; supported types are F32, F16, BF16, Q8_0"));
 }
 
 TEST(WrongTensor, ATensorThatNothingUsesIsRefusedUnlessItIsKnownToBeIdle) {

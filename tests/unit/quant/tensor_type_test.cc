@@ -121,8 +121,22 @@ TEST(TensorType, BlocksHaveTheSizesOfTheSpecification) {
   EXPECT_STREQ(FindTensorType(12)->name, "Q4_K");
   EXPECT_EQ(FindTensorType(12)->block_bytes, 144u);
   EXPECT_EQ(FindTensorType(41)->block_elements, 128u);
-  EXPECT_FALSE(FindTensorType(12)->supported);
-  EXPECT_EQ(SupportedTensorTypes(), "F32, F16, BF16, Q8_0");
+  EXPECT_FALSE(FindTensorType(16)->supported);
+}
+
+TEST(TensorType, MessagesListEverySupportedTypeFloatsFirst) {
+  EXPECT_EQ(SupportedTensorTypes(),
+            "F32, F16, BF16, Q8_0, Q6_K, Q5_0, Q5_1, Q5_K, Q4_0, Q4_1, Q4_K, IQ4_NL, IQ4_XS, MXFP4, Q3_K, Q2_K, Q2_0, "
+            "PQ2_0, Q2_0_OXI, TQ2_0, TQ1_0, Q1_0");
+  for (TensorType type : SupportedTypes()) EXPECT_TRUE(GetTensorType(type).supported);
+}
+
+TEST(TensorType, AnUnknownNameIsRefusedWithTheList) {
+  for (const char* name : {"", "Q9_9", "IQ2_XXS", "Q8_0 "}) {
+    const auto type = ParseTensorType(name);
+    ASSERT_EQ(type.status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(type.status().message()), ::testing::HasSubstr("F32, F16, BF16, Q8_0, Q6_K"));
+  }
 }
 
 TEST(TensorType, RowBytesCountWholeBlocks) {
