@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/dummy_model.h"
 #include "common/gguf/file_io.h"
 #include "common/gguf/gguf_shards.h"
 
@@ -32,6 +33,7 @@ GgufFile::~GgufFile() {
 }
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+  if (IsDummyModelPath(path)) return OpenDummy(path);
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
   if (path.empty() || error) return absl::NotFoundError(absl::StrCat("cannot open '", path, "': not a path"));
@@ -59,6 +61,20 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
   return file;
 }
 
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenDummy(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<const DummyModel> model, DummyModel::Create(path));
+  std::unique_ptr<GgufFile> file(new GgufFile);
+  file->path_ = model->path();
+  file->version_ = model->header().version;
+  file->metadata_ = model->header().metadata;
+  file->tensors_ = model->header().tensors;
+  for (size_t i = 0; i < file->tensors_.size(); ++i) file->tensor_index_.emplace(file->tensors_[i].name, i);
+  file->shard_paths_.push_back(file->path_);
+  file->fingerprints_.push_back(model->fingerprint());
+  file->dummy_ = std::move(model);
+  return file;
+}
+
 const GgufTensor* GgufFile::FindTensor(absl::string_view name) const {
   const auto found = tensor_index_.find(name);
   return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
@@ -66,7 +82,12 @@ const GgufTensor* GgufFile::FindTensor(absl::string_view name) const {
 
 absl::Status GgufFile::Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
   CHECK(offset <= tensor.bytes && out.size() <= tensor.bytes - offset);
-  RETURN_IF_ERROR(ReadFully(descriptors_[tensor.shard], shard_paths_[tensor.shard], tensor.file_offset + offset, out));
+  if (dummy_ != nullptr) {
+    dummy_->Read(tensor, offset, out);
+  } else {
+    const int shard = tensor.shard;
+    RETURN_IF_ERROR(ReadFully(descriptors_[shard], shard_paths_[shard], tensor.file_offset + offset, out));
+  }
   counter_->bytes.fetch_add(out.size(), std::memory_order_relaxed);
   return absl::OkStatus();
 }

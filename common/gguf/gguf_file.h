@@ -60,6 +60,7 @@ class GgufMetadata {
   const std::string& path() const { return path_; }
 
  private:
+  friend class DummyModel;
   friend class GgufParser;
   std::string path_;
   std::vector<std::pair<std::string, GgufValue>> entries_;
@@ -86,8 +87,10 @@ struct FileFingerprint {
   friend bool operator==(const FileFingerprint&, const FileFingerprint&) = default;
 };
 
+class DummyModel;
+
 // A model: one file, or all shards of one (named <prefix>-00001-of-0000N.gguf; any of them may be given, the first holds the
-// metadata). Immutable and thread-safe once opened; Read may be called from many threads.
+// metadata), or no file at all (dummy_model.h). Immutable and thread-safe once opened; Read may be called from many threads.
 class GgufFile {
  public:
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
@@ -95,7 +98,7 @@ class GgufFile {
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  const std::string& path() const { return path_; }  // of the first shard, as an absolute path
+  const std::string& path() const { return path_; }  // of the first shard, as an absolute path; dummy://...
   int version() const { return version_; }
   const GgufMetadata& metadata() const { return metadata_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // of all shards, in file order
@@ -111,6 +114,9 @@ class GgufFile {
  private:
   struct Counter;
   GgufFile();
+  static absl::StatusOr<std::unique_ptr<GgufFile>> OpenDummy(const std::string& path);
+
+  std::unique_ptr<const DummyModel> dummy_;  // in place of descriptors
   std::string path_;
   int version_ = 0;
   GgufMetadata metadata_;

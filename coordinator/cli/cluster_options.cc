@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/gguf/dummy_model.h"
 #include "coordinator/cli/exit_codes.h"
 #include "coordinator/cli/option_values.h"
 
@@ -126,7 +127,7 @@ absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& 
 }
 
 void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
-  job->set_model_path(Absolute(o.model));
+  job->set_model_path(IsDummyModelPath(o.model) ? o.model : Absolute(o.model));
   for (int64_t layers : o.layer_split) job->add_layer_split(layers);
   job->set_context(o.context);
   job->set_threads(static_cast<int32_t>(o.threads));

@@ -49,6 +49,10 @@ absl::Status ReadModel(const GgufMetadata& metadata, Vocabulary* vocabulary) {
     vocabulary->model = Vocabulary::Model::kSentencePiece;
     return absl::OkStatus();
   }
+  if (model == "no_vocab") {
+    return absl::UnimplementedError(absl::StrCat("'", metadata.path(), "' has no tokenizer in it (key '", kModelKey,
+                                                 "' is 'no_vocab'), so that it can neither take nor give text"));
+  }
   if (model != "gpt2") {
     return absl::UnimplementedError(
         absl::StrCat(metadata.path(), ": tokenizer model '", model, "' (key '", kModelKey,

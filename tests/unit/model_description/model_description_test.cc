@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
+#include "common/gguf/dummy_model.h"
+#include "common/gguf/model_shapes.h"
 #include "common/model/footprint.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -51,6 +53,18 @@ TEST(ModelDescription, DescribesTheDemoModel) {
   EXPECT_NE(layer.attn_k_norm, nullptr);
   EXPECT_EQ(layer.All().size(), 11u);
   EXPECT_EQ((*model)->StageTensors(0, 8, true, true).size(), 90u);
+}
+
+TEST(ModelDescription, DescribesAModelWithoutWeightsOfEveryShape) {
+  for (const ModelShape& shape : ModelShapes()) {
+    if (shape.experts > 0) continue;
+    const auto model = OpenModel(DummyModelPath(shape.name, "q8_0"));
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->hyper.layers, shape.layers);
+    EXPECT_EQ((*model)->hyper.vocab, shape.vocab);
+    EXPECT_EQ((*model)->hyper.q_width(), shape.heads * shape.head_dim);
+    EXPECT_EQ((*model)->tied(), shape.tied);
+  }
 }
 
 TEST(ModelDescription, KvBytesOfATokenFollowTheStoredType) {

@@ -1,0 +1,284 @@
+#include "common/gguf/dummy_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/check.h"
+#include "common/base/counter_rng.h"
+#include "common/base/status_macros.h"
+#include "common/gguf/gguf_value_type.h"
+#include "common/gguf/model_shapes.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr absl::string_view kScheme = "dummy://";
+constexpr absl::string_view kMixedType = "q4_k_m";
+constexpr size_t kBankBytes = size_t{2} << 20;  // stays in a cache, and holds thousands of different rows
+
+uint64_t Fnv1a(absl::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
+  return hash;
+}
+
+// What the weights are stored as.
+struct WeightType {
+  TensorType type = TensorType::kF32;
+  bool mixed = false;  // Q4_K_M
+};
+
+// general.file_type, where there is a number for it.
+struct FileType {
+  TensorType type;
+  uint32_t number;
+};
+constexpr uint32_t kMixedFileType = 15;
+constexpr FileType kFileTypes[] = {
+    {TensorType::kF32, 0},   {TensorType::kF16, 1},     {TensorType::kQ4_0, 2},    {TensorType::kQ4_1, 3},
+    {TensorType::kQ8_0, 7},  {TensorType::kQ5_0, 8},    {TensorType::kQ5_1, 9},    {TensorType::kQ2_K, 10},
+    {TensorType::kQ3_K, 12}, {TensorType::kQ4_K, 14},   {TensorType::kQ5_K, 17},   {TensorType::kQ6_K, 18},
+    {TensorType::kIQ4_NL, 25}, {TensorType::kIQ4_XS, 30}, {TensorType::kBF16, 32}, {TensorType::kTQ1_0, 36},
+    {TensorType::kTQ2_0, 37}, {TensorType::kQ1_0, 40},  {TensorType::kQ2_0, 41},
+};
+
+absl::StatusOr<const ModelShape*> FindShape(absl::string_view name) {
+  for (const ModelShape& shape : ModelShapes()) {
+    if (name != shape.name) continue;
+    if (shape.experts == 0) return &shape;
+    return absl::UnimplementedError(absl::StrCat("mixture-of-experts models are not supported, and '", name, "' has ",
+                                                 shape.experts, " experts; shapes are ", DummyModelShapes()));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no shape is called '", name, "'; shapes are ", DummyModelShapes(),
+                                                 "; types are ", DummyModelTypes()));
+}
+
+absl::StatusOr<WeightType> FindType(absl::string_view name) {
+  if (name == kMixedType) return WeightType{TensorType::kQ4_K, true};
+  const absl::StatusOr<TensorType> type = ParseTensorType(name);
+  if (type.ok()) return WeightType{*type, false};
+  return absl::InvalidArgumentError(absl::StrCat("no type is called '", name, "'; types are ", DummyModelTypes(),
+                                                 "; shapes are ", DummyModelShapes()));
+}
+
+// The layers whose attn_v and ffn_down llama.cpp's Q4_K_M stores in Q6_K: the first and the last eighth, and every
+// third between them.
+bool HasMoreBits(int64_t layer, int64_t layers) {
+  return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
+}
+
+}  // namespace
+
+bool IsDummyModelPath(absl::string_view path) { return absl::StartsWith(path, kScheme); }
+
+std::string DummyModelPath(absl::string_view shape, absl::string_view type) {
+  return absl::AsciiStrToLower(absl::StrCat(kScheme, shape, "/", type));
+}
+
+std::string DummyModelShapes() {
+  std::string names;
+  for (const ModelShape& shape : ModelShapes()) {
+    if (shape.experts == 0) absl::StrAppend(&names, names.empty() ? "" : ", ", shape.name);
+  }
+  return names;
+}
+
+std::string DummyModelTypes() {
+  std::string names;
+  for (TensorType type : SupportedTypes()) {
+    absl::StrAppend(&names, absl::AsciiStrToLower(GetTensorType(type).name), ", ");
+  }
+  return absl::StrCat(names, kMixedType);
+}
+
+// Random blocks: any run of whole blocks is a valid row.
+struct DummyModel::Bank {
+  Bank(TensorType type, int64_t cols) : type(type), cols(cols), row_bytes(RowBytes(type, cols)) {}
+
+  const std::vector<uint8_t>& Bytes() const {
+    std::call_once(made, [this] {
+      const TensorTypeInfo& info = GetTensorType(type);
+      const int64_t blocks = static_cast<int64_t>(std::max(kBankBytes, 8 * row_bytes) / info.block_bytes);
+      bytes.resize(static_cast<size_t>(blocks) * info.block_bytes);
+      FillRandomRow(type, blocks * info.block_elements, MixBits(static_cast<uint64_t>(cols)),
+                    1.0f / std::sqrt(static_cast<float>(cols)), bytes.data());
+    });
+    return bytes;
+  }
+
+  const TensorType type;
+  const int64_t cols;
+  const size_t row_bytes;
+  mutable std::once_flag made;
+  mutable std::vector<uint8_t> bytes;  // made by the first reader
+};
+
+// Writes the header of a shape's file.
+class DummyModel::Builder {
+ public:
+  Builder(const ModelShape& shape, WeightType type, DummyModel* model)
+      : shape_(shape), type_(type), model_(*model), header_(model->header_) {}
+
+  void Build() {
+    header_.version = 3;
+    header_.header_hash = Fnv1a(model_.path_);
+    header_.metadata.path_ = model_.path_;
+    AddMetadata();
+    Matrix("token_embd.weight", shape_.hidden, shape_.vocab, shape_.tied);
+    for (int64_t layer = 0; layer < shape_.layers; ++layer) AddLayer(layer);
+    Vector("output_norm.weight", shape_.hidden);
+    if (!shape_.tied) Matrix("output.weight", shape_.hidden, shape_.vocab, true);
+  }
+
+ private:
+  void Set(const std::string& key, GgufValue value) {
+    header_.metadata.index_.emplace(key, header_.metadata.entries_.size());
+    header_.metadata.entries_.emplace_back(key, std::move(value));
+  }
+  void SetNumber(const char* name, int64_t value) {
+    Set(absl::StrCat(shape_.architecture, ".", name), static_cast<uint64_t>(value));
+  }
+
+  void AddMetadata() {
+    Set("general.architecture", std::string(shape_.architecture));
+    Set("general.name", absl::StrCat(shape_.name, " (random weights)"));
+    for (const FileType& file_type : kFileTypes) {
+      if (file_type.type != type_.type) continue;
+      Set("general.file_type", uint64_t{type_.mixed ? kMixedFileType : file_type.number});
+    }
+    SetNumber("block_count", shape_.layers);
+    SetNumber("context_length", shape_.context);
+    SetNumber("embedding_length", shape_.hidden);
+    SetNumber("feed_forward_length", shape_.ffn);
+    SetNumber("attention.head_count", shape_.heads);
+    SetNumber("attention.head_count_kv", shape_.kv_heads);
+    SetNumber("attention.key_length", shape_.head_dim);
+    SetNumber("attention.value_length", shape_.head_dim);
+    SetNumber("vocab_size", shape_.vocab);
+    Set(absl::StrCat(shape_.architecture, ".rope.freq_base"), shape_.freq_base);
+    Set(absl::StrCat(shape_.architecture, ".attention.layer_norm_rms_epsilon"), shape_.rms_eps);
+    Set("tokenizer.ggml.model", std::string("no_vocab"));
+  }
+
+  void AddLayer(int64_t layer) {
+    const std::string prefix = absl::StrCat("blk.", layer, ".");
+    const int64_t q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim;
+    const bool more_bits = HasMoreBits(layer, shape_.layers);
+    Vector(prefix + "attn_norm.weight", shape_.hidden);
+    Matrix(prefix + "attn_q.weight", shape_.hidden, q);
+    Matrix(prefix + "attn_k.weight", shape_.hidden, kv);
+    Matrix(prefix + "attn_v.weight", shape_.hidden, kv, more_bits);
+    if (shape_.qkv_bias) {
+      Vector(prefix + "attn_q.bias", q);
+      Vector(prefix + "attn_k.bias", kv);
+      Vector(prefix + "attn_v.bias", kv);
+    }
+    if (shape_.qk_norm) {
+      Vector(prefix + "attn_q_norm.weight", shape_.head_dim);
+      Vector(prefix + "attn_k_norm.weight", shape_.head_dim);
+    }
+    Matrix(prefix + "attn_output.weight", q, shape_.hidden);
+    Vector(prefix + "ffn_norm.weight", shape_.hidden);
+    Matrix(prefix + "ffn_gate.weight", shape_.hidden, shape_.ffn);
+    Matrix(prefix + "ffn_up.weight", shape_.hidden, shape_.ffn);
+    Matrix(prefix + "ffn_down.weight", shape_.ffn, shape_.hidden, more_bits);
+  }
+
+  void Vector(const std::string& name, int64_t size) { Add(name, {size}, TensorType::kF32); }
+
+  void Matrix(const std::string& name, int64_t cols, int64_t rows, bool more_bits = false) {
+    TensorType type = type_.mixed && more_bits ? TensorType::kQ6_K : type_.type;
+    if (cols % GetTensorType(type).block_elements != 0) type = TensorType::kQ8_0;
+    Add(name, {cols, rows}, type);
+    for (const auto& bank : model_.banks_) {
+      if (bank->type == type && bank->cols == cols) return;
+    }
+    model_.banks_.push_back(std::make_unique<Bank>(type, cols));
+  }
+
+  void Add(const std::string& name, std::vector<int64_t> dims, TensorType type) {
+    GgufTensor tensor;
+    tensor.name = name;
+    tensor.dims = std::move(dims);
+    tensor.type_id = static_cast<uint32_t>(type);
+    tensor.bytes = RowBytes(type, tensor.cols()) * static_cast<uint64_t>(tensor.rows());
+    tensor.file_offset = next_offset_;
+    next_offset_ += RoundUp(tensor.bytes, kGgufDefaultAlignment);
+    header_.tensors.push_back(std::move(tensor));
+  }
+
+  const ModelShape& shape_;
+  const WeightType type_;
+  DummyModel& model_;
+  GgufHeader& header_;
+  uint64_t next_offset_ = 0;
+};
+
+DummyModel::DummyModel() = default;
+DummyModel::~DummyModel() = default;
+
+absl::StatusOr<std::unique_ptr<DummyModel>> DummyModel::Create(const std::string& path) {
+  CHECK(IsDummyModelPath(path));
+  std::unique_ptr<DummyModel> model(new DummyModel);
+  model->path_ = absl::AsciiStrToLower(path);
+  const std::vector<absl::string_view> parts = absl::StrSplit(absl::StripPrefix(model->path_, kScheme), '/');
+  if (parts.size() != 2) {
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "': expected ", kScheme, "<shape>/<type>; shapes are ",
+                                                   DummyModelShapes(), "; types are ", DummyModelTypes()));
+  }
+  const absl::StatusOr<const ModelShape*> shape = FindShape(parts[0]);
+  const absl::StatusOr<WeightType> type = FindType(parts[1]);
+  for (const absl::Status& status : {shape.status(), type.status()}) {
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("'", path, "': ", status.message()));
+  }
+  Builder(**shape, *type, model.get()).Build();
+  return model;
+}
+
+FileFingerprint DummyModel::fingerprint() const {
+  FileFingerprint fingerprint;
+  for (const GgufTensor& tensor : header_.tensors) fingerprint.size_bytes += tensor.bytes;
+  fingerprint.header_hash = header_.header_hash;
+  return fingerprint;
+}
+
+const DummyModel::Bank& DummyModel::BankOf(const GgufTensor& tensor) const {
+  for (const auto& bank : banks_) {
+    if (static_cast<uint32_t>(bank->type) == tensor.type_id && bank->cols == tensor.cols()) return *bank;
+  }
+  CHECK(false);
+}
+
+void DummyModel::Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
+  if (tensor.dims.size() == 1) {  // F32
+    const float value = absl::EndsWith(tensor.name, "norm.weight") ? 1.0f : 0.0f;
+    uint8_t bytes[sizeof(value)];
+    std::memcpy(bytes, &value, sizeof(value));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = bytes[(offset + i) % sizeof(value)];
+    return;
+  }
+  const Bank& bank = BankOf(tensor);
+  const std::vector<uint8_t>& bytes = bank.Bytes();
+  const size_t block_bytes = GetTensorType(bank.type).block_bytes;
+  const uint64_t starts = (bytes.size() - bank.row_bytes) / block_bytes + 1;
+  const uint64_t seed = Fnv1a(tensor.name);
+  for (size_t done = 0; done < out.size();) {
+    const uint64_t row = (offset + done) / bank.row_bytes;
+    const size_t within = (offset + done) % bank.row_bytes;
+    const size_t part = std::min(bank.row_bytes - within, out.size() - done);
+    const size_t start = MixBits(seed + row * 0x9e3779b97f4a7c15ull) % starts * block_bytes;
+    std::memcpy(out.data() + done, bytes.data() + start + within, part);
+    done += part;
+  }
+}
+
+}  // namespace stagecoach

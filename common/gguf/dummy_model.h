@@ -1,0 +1,60 @@
+#ifndef STAGECOACH_COMMON_GGUF_DUMMY_MODEL_H_
+#define STAGECOACH_COMMON_GGUF_DUMMY_MODEL_H_
+
+// Models without weights: "dummy://<shape>/<type>", such as dummy://qwen3-0.6b/q4_0, stands wherever the path of a
+// model file does. Its header says what a real file of that shape would, but has no tokenizer; its tensors are random
+// valid blocks that are made when they are read. So anyone can measure a machine, along the very path a file takes.
+//
+// Types are those of SupportedTypes and Q4_K_M: Q4_K, and Q6_K where llama.cpp's mix of that name has it. Vectors are
+// F32. A matrix whose rows do not fill the blocks of the type is Q8_0.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/gguf/gguf_file.h"
+#include "common/gguf/gguf_parser.h"
+
+namespace stagecoach {
+
+// Whether `path` names a model without weights; it is then no path of the file system and must stay as it is.
+bool IsDummyModelPath(absl::string_view path);
+std::string DummyModelPath(absl::string_view shape, absl::string_view type);
+
+std::string DummyModelShapes();  // "tiny, qwen2.5-0.5b, ...": for messages
+std::string DummyModelTypes();   // "f32, f16, ..., q4_k_m"
+
+// One such model: immutable and thread-safe.
+class DummyModel {
+ public:
+  // An unknown shape or type is kInvalidArgument, with the lists; a shape that cannot run is kUnimplemented.
+  static absl::StatusOr<std::unique_ptr<DummyModel>> Create(const std::string& path);
+  ~DummyModel();
+
+  const std::string& path() const { return path_; }  // in lower case
+  const GgufHeader& header() const { return header_; }
+  FileFingerprint fingerprint() const;  // the same everywhere and at all times
+
+  // Fills `out` with the tensor's bytes from `offset` on, always the same ones. Matrices have values with a root mean
+  // square of 1 / sqrt(row length), so that what goes in and what comes out of a product are of one size; norms are 1,
+  // biases 0. At the speed of copying memory: rows are windows of a few MiB of random blocks.
+  void Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
+
+ private:
+  class Builder;
+  struct Bank;
+  DummyModel();
+  const Bank& BankOf(const GgufTensor& tensor) const;
+
+  std::string path_;
+  GgufHeader header_;
+  std::vector<std::unique_ptr<Bank>> banks_;  // one for each type and row length of a matrix
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_GGUF_DUMMY_MODEL_H_
