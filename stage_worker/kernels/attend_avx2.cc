@@ -166,6 +166,7 @@ void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, con
     case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, limits, columns, state);
     case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, limits, columns, state);
     case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, limits, columns, state);
+    case KvType::kQ8_0: return kScalarKernels.attend(span, q, q_stride, limits, columns, state);
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace stagecoach {
 
-void MatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+void FloatMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                 AttentionState state);
 

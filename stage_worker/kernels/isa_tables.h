@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/panel_layout.h"
 
 namespace stagecoach {
 
@@ -18,6 +19,26 @@ extern const Kernels kAvx512VnniKernels;
 
 // The pack_panel of every table: one layout for all instruction sets.
 void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel);
+
+// Scalar kernels that every table may use.
+void RoundRow(const float* x, int64_t cols, uint16_t* out);
+void MergeAttention(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+
+// One row of an integer type into its lane of a zeroed panel.
+void PackIntegerRow(TensorType type, const uint8_t* row, int lane, int64_t cols, uint8_t* panel);
+
+// A block of 32 columns of one lane: codes without their bias, and scale and minimum of each half (the same for both
+// where groups have 32 columns; no minima: untouched).
+struct UnpackedBlock {
+  int32_t codes[kCodeBlock];
+  float scales[2];
+  float minima[2];
+};
+void UnpackBlock(const IntegerLayout& layout, const PanelSections& sections, const uint8_t* panel, int64_t block,
+                 int lane, UnpackedBlock* out);
+
+// One weight of a panel of a float type.
+float PanelFloat(TensorType type, const uint8_t* panel, int64_t column, int lane);
 
 // The pairwise tree over 16 lanes: 0+8, 1+9, ..; then 4, 2 and 1 apart.
 float TreeSum(const float lanes[16]);

@@ -6,12 +6,8 @@
 // explicit fused multiply-adds, our own exp and log. Nothing here allocates, locks or fails; arguments are trusted
 // (validated at load).
 //
-// Weights are packed at load into panels of 16 output rows, in the order the dot instruction eats them. Rows beyond the
-// matrix are zero. A panel of the types (K columns; one layout for all instruction sets):
-//   F32          K x 16 float                   [k][lane]
-//   F16, BF16    K/2 x 16 x 2 uint16            [k/2][lane][k%2]
-//   Q8_0         K/32 blocks: 16 fp16 scales, then 8 groups x 16 rows x 4 uint8, each the file's int8 + 128
-// Sizes: as in the file (row counts rounded up to 16).
+// Weights are packed at load into panels of 16 output rows, in the order the dot instruction eats them: panel_layout.h.
+// Sizes: as in the file to within 8 % (row counts rounded up to 16).
 
 #include <cstddef>
 #include <cstdint>
@@ -27,26 +23,35 @@ inline constexpr int kPanelRows = 16;          // output rows of a panel = lanes
 inline constexpr int kActivationGroup = 32;    // activations that share one scale
 inline constexpr int kTilePositions = 16;      // positions of a K or V tile
 inline constexpr int kAttentionGranule = 256;  // absolute positions whose softmax partials are merged in order
+inline constexpr int kKvGroup = 32;            // dimensions of a Q8_0 K or V that share a scale
 
-enum class KvType { kF32, kF16, kBF16 };
-absl::StatusOr<KvType> ParseKvType(absl::string_view name);  // "f32", "f16", "bf16"
+enum class KvType { kF32, kF16, kBF16, kQ8_0 };
+absl::StatusOr<KvType> ParseKvType(absl::string_view name);  // "f32", "f16", "bf16", "q8_0"
 const char* KvTypeName(KvType type);
-size_t KvTypeBytes(KvType type);
 
-// How a matrix type wants its input: float rows, or rows quantised to int8.
-enum class ActivationKind { kFloat, kInt8 };
-ActivationKind ActivationKindFor(TensorType weights);
+// Bytes of a K or V tile of kTilePositions positions. F32, F16, BF16: K is [H][16 positions], V is [16 positions][H].
+// Q8_0 (H a multiple of kKvGroup): [H/32][16 positions] float scales first, then int8 codes in the same order.
+size_t KvTileBytes(KvType type, int64_t head_dim);
 
-size_t PanelBytes(TensorType type, int64_t cols);
+// How a matrix wants its input: float rows, rows quantised to int8, or rows rounded to bfloat16.
+enum class ActivationKind { kFloat, kInt8, kBf16 };
+
+size_t PanelBytes(TensorType type, int64_t cols);  // a multiple of 64
+
+// Decodes one row of a panel to float [cols], with the same values as DequantizeRow of the file's bytes.
+void UnpackPanelRow(TensorType type, const uint8_t* panel, int64_t cols, int lane, float* out);
 
 // Activations of `rows` input vectors. Float form: x. Int8 form: q = round_to_even(x / scale), scale = max|x| / 127
-// over 32 (0, and all q 0, where that is no normal float), sum = the sum of the 32 q.
+// over 32 (0, and all q 0, where that is no normal float); starts and half_starts = -128 * the sum of the 32 (16) q,
+// where the accumulator of weights that carry a bias of 128 starts. Bfloat16 form: x rounded to nearest even.
 struct Activations {
   const float* x = nullptr;  // [rows, x_stride]
   int64_t x_stride = 0;
-  const int8_t* q = nullptr;      // [rows, cols]; 64-byte aligned rows are not required
-  const float* scales = nullptr;  // [rows, cols / 32]
-  const int32_t* sums = nullptr;  // [rows, cols / 32]
+  const int8_t* q = nullptr;             // [rows, cols]; 64-byte aligned rows are not required
+  const float* scales = nullptr;         // [rows, cols / 32]
+  const int32_t* starts = nullptr;       // [rows, cols / 32]
+  const int32_t* half_starts = nullptr;  // [rows, cols / 16]
+  const uint16_t* bf16 = nullptr;        // [rows, cols]
 };
 
 // A packed matrix, or a run of its panels.
@@ -54,7 +59,7 @@ struct PanelSpan {
   TensorType type = TensorType::kF32;
   const uint8_t* data = nullptr;  // 64-byte aligned
   int64_t panels = 0;
-  int64_t cols = 0;  // K; a multiple of 32 for Q8_0, even for F16 and BF16
+  int64_t cols = 0;  // K; a multiple of the type's block, even for F16 and BF16
 };
 
 // K and V of up to kAttentionGranule consecutive absolute positions of one sequence and one KV head. A K tile is [H][16
@@ -76,17 +81,30 @@ struct AttentionState {
 };
 
 struct Kernels {
-  const char* isa;  // "scalar", "avx2", "avx512-vnni"
+  const char* isa;  // "scalar", "avx2", "avx512", "avx512-vnni", "avx512-bf16", "neon-dotprod", "neon-i8mm"
+
+  // Whether BF16 matrices multiply bfloat16 activations (a dot instruction of pairs) instead of float ones.
+  bool bf16_dot;
 
   // Packs up to 16 rows of a file tensor (row_stride bytes apart) into one panel.
   void (*pack_panel)(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols,
                      uint8_t* panel);
 
-  void (*quantize_row)(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* sums);
+  // x [cols] to the int8 form of Activations; cols is a multiple of 32. The output of a part of a row is that part of
+  // the row's output, so threads can share a row at multiples of 32.
+  void (*quantize_row)(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts);
+
+  // x [cols] rounded to bfloat16, to nearest even; every NaN becomes a quiet one.
+  void (*round_row)(const float* x, int64_t cols, uint16_t* out);
 
   // out[c * out_stride + 16 * p + lane] = dot(row 16 p + lane of the span, activation row c), for all panels p of the
-  // span and c in [0, columns). The order of each sum: F32/F16/BF16: acc = fma(w[k], x[k], acc) for k ascending from 0.
-  // Q8_0, per 32-block b ascending: s = exact integer sum of w * q; acc = fma(float(s), w_scale[b] * x_scale[b], acc).
+  // span and c in [0, columns). The order of each sum:
+  // F32, F16, BF16: acc = fma(w[k], x[k], acc) for k ascending from 0.
+  // BF16 with bf16_dot: pairs of k ascending, as the instruction adds them; within columns * 2^-24 * sum |w x| of that.
+  // Integer types, per block of 32 columns ascending: where the type has minima, first
+  //   acc = fma(min[g], float(sum of q in g) * x_scale, acc) for each group g of the block; then
+  //   acc = fma(float(s), w_scale[g] * x_scale, acc), s = exact integer sum of code * q, for each group g.
+  // A group is the block, or each 16 of it for Q2_K, Q3_K and Q6_K. Codes, scales and minima: panel_layout.h.
   void (*matmul)(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 
   // out = x * rsqrt(mean(x^2) + eps) * weight. The sum of squares runs in double over 16 lanes (element i in lane i %
@@ -104,22 +122,32 @@ struct Kernels {
   // b) becomes fma(a, cos, -(b * sin)), fma(b, cos, a * sin).
   void (*rope)(float* head, const float* cos, const float* sin, int head_dim, bool halves);
 
-  // Writes one position's K and V of one KV head into its tiles, at lane `position % 16`.
-  void (*store_kv)(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile,
-                   uint8_t* v_tile);
+  // Writes one position's K or V of one KV head into its tile, at lane `position % 16`. Q8_0: per 32 dimensions, scale =
+  // max|x| / 127 (0, and all codes 0, where that is no normal float), code = round_to_even(x / scale).
+  void (*store_k)(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
+  void (*store_v)(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
 
   // Folds one granule into the running state, for `columns` queries [columns, q_stride] (already scaled by 1 /
   // sqrt(H)). Column c sees the first limits[c] positions of the span (0: none, its state is untouched). The order:
-  // score = fma over H ascending; granule maximum; p = exp(score - granule maximum); granule sum: 16 lanes (position %
-  // 16) ascending, then the pairwise tree; granule acc[d] = fma(p, v[d], acc[d]) over positions ascending; then merged
-  // into the state with both factors exp(old max - new max), exp(granule max - new max): value = fma(value, old factor,
-  // granule value * granule factor).
+  // score = fma(k[d], q[d], score) over d ascending; Q8_0: per 32 dimensions part = fma(float(code), q[d], part) from 0,
+  // then score = fma(scale, part, score). Granule maximum; p = exp(score - granule maximum); granule sum: 16 lanes
+  // (position % 16) ascending, then the pairwise tree; granule acc[d] = fma(p, v[d], acc[d]) over positions ascending,
+  // Q8_0: fma(p * scale, float(code), acc[d]); then merged into the state as merge_attention does.
   void (*attend)(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                  AttentionState state);
+
+  // Merges a later granule, itself a state that started from nothing, into the running state: with m = max(old max,
+  // granule max) and the factors exp(old max - m) and exp(granule max - m), value = fma(value, old factor, granule
+  // value * granule factor) for the sum and every acc. A granule that saw nothing (max -inf) changes nothing. Folding a
+  // granule with attend gives the same bits as attending it from nothing and merging it.
+  void (*merge_attention)(const AttentionState& granule, int columns, int head_dim, AttentionState state);
 
   // log(sum(exp(x - max))) + max, the sum in double over 16 lanes as in rms_norm. n >= 1; x finite or -inf.
   float (*log_sum_exp)(const float* x, int64_t n);
 };
+
+// The input that a matrix of this type takes from these kernels.
+ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights);
 
 // The kernels of this name, or the best this machine has for "auto" or "". kInvalidArgument (with the list) for an
 // unknown name, kFailedPrecondition when this CPU lacks it.

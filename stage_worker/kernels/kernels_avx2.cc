@@ -11,7 +11,14 @@ namespace {
 constexpr int kLanes = 8;
 constexpr int kSumLanes = 16;  // lanes of every sum over a row
 
-void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* sums) {
+int32_t ReduceAdd(__m256i sum) {
+  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts,
+                     int32_t* half_starts) {
   const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
     const float* in = x + b * kActivationGroup;
@@ -21,11 +28,9 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
     const float quotient = ReduceMax(largest) / 127.0f;
     const float scale = quotient < FLT_MIN ? 0.0f : quotient;
     __m256i values[4];
-    __m256i sum = _mm256_setzero_si256();
     for (int i = 0; i < 4; ++i) {
       values[i] = _mm256_cvtps_epi32(_mm256_div_ps(_mm256_loadu_ps(in + i * kLanes), _mm256_set1_ps(scale)));
       if (scale == 0.0f) values[i] = _mm256_setzero_si256();
-      sum = _mm256_add_epi32(sum, values[i]);
     }
     // The packs work within 128 bits; the permutation puts the fours back in order.
     const __m256i low = _mm256_packs_epi32(values[0], values[1]);
@@ -33,9 +38,9 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
     const __m256i bytes =
         _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * kActivationGroup), bytes);
-    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-    sums[b] = _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+    half_starts[2 * b] = -128 * ReduceAdd(_mm256_add_epi32(values[0], values[1]));
+    half_starts[2 * b + 1] = -128 * ReduceAdd(_mm256_add_epi32(values[2], values[3]));
+    starts[b] = half_starts[2 * b] + half_starts[2 * b + 1];
     scales[b] = scale;
   }
 }
@@ -122,26 +127,41 @@ __m128i ToKv8(KvType type, __m256 x) {
   return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
 }
 
-void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile, uint8_t* v_tile) {
+// Up to 8 floats as `count` elements of the stored type.
+void ToStored(KvType type, const float* x, int count, uint8_t* out) {
+  float all[kLanes] = {};
+  std::memcpy(all, x, count * sizeof(float));
+  if (type == KvType::kF32) {
+    std::memcpy(out, all, sizeof(all));
+  } else {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), ToKv8(type, _mm256_loadu_ps(all)));
+  }
+}
+
+void StoreK(KvType type, const float* k, int head_dim, int lane, uint8_t* tile) {
   const int64_t size = type == KvType::kF32 ? 4 : 2;
-  uint8_t* v_row = v_tile + lane * head_dim * size;
   for (int d = 0; d < head_dim; d += kLanes) {
     const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
-    float k8[kLanes] = {}, v8[kLanes] = {};
-    std::memcpy(k8, k + d, count * sizeof(float));
-    std::memcpy(v8, v + d, count * sizeof(float));
-    uint8_t column[kLanes * 4], row[kLanes * 4];
-    if (type == KvType::kF32) {
-      std::memcpy(column, k8, sizeof(k8));
-      std::memcpy(row, v8, sizeof(v8));
-    } else {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(column), ToKv8(type, _mm256_loadu_ps(k8)));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(row), ToKv8(type, _mm256_loadu_ps(v8)));
-    }
+    uint8_t column[kLanes * 4];
+    ToStored(type, k + d, count, column);
     for (int i = 0; i < count; ++i)
-      std::memcpy(k_tile + ((d + i) * kTilePositions + lane) * size, column + i * size, size);
-    std::memcpy(v_row + d * size, row, count * size);
+      std::memcpy(tile + ((d + i) * kTilePositions + lane) * size, column + i * size, size);
   }
+}
+
+void StoreV(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
+    uint8_t row[kLanes * 4];
+    ToStored(type, v + d, count, row);
+    std::memcpy(tile + (static_cast<int64_t>(lane) * head_dim + d) * size, row, count * size);
+  }
+}
+
+void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+  const bool is_float = FindIntegerLayout(weights.type) == nullptr;
+  (is_float ? FloatMatmulAvx2 : kScalarKernels.matmul)(weights, in, columns, out, out_stride);
 }
 
 float LogSumExp(const float* x, int64_t n) {
@@ -170,15 +190,19 @@ float LogSumExp(const float* x, int64_t n) {
 
 const Kernels kAvx2Kernels = {
     .isa = "avx2",
+    .bf16_dot = false,
     .pack_panel = PackPanel,
     .quantize_row = QuantizeRowInt8,
-    .matmul = MatmulAvx2,
+    .round_row = RoundRow,
+    .matmul = Matmul,
     .rms_norm = RmsNorm,
     .swiglu = Swiglu,
     .add = Add,
     .rope = Rope,
-    .store_kv = StoreKv,
+    .store_k = StoreK,
+    .store_v = StoreV,
     .attend = AttendAvx2,
+    .merge_attention = MergeAttention,
     .log_sum_exp = LogSumExp,
 };
 

@@ -1,19 +1,22 @@
-// The packed layouts, and the names of what kernels work on.
+// Packing into panels, and the names of what kernels work on. One layout for all instruction sets.
 
 #include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/panel_layout.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int kQ8Block = 32;
-constexpr size_t kQ8FileBlockBytes = 2 + kQ8Block;
-constexpr size_t kQ8PanelBlockBytes = kPanelRows * kQ8FileBlockBytes;
+template <TensorType kType>
+constexpr IntegerLayout kLayout = LayoutOf(kType);
+
+constexpr size_t Aligned(size_t bytes) { return (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes; }
 
 // F32: [k][lane]
 void PackF32(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
@@ -26,38 +29,13 @@ void PackPairs(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
     std::memcpy(panel + (pair * kPanelRows + lane) * 4, row + pair * 4, 4);
 }
 
-// Q8_0: blocks of 16 scales, then [group of 4][lane][4], biased by 128 so that the dot instruction can take them as
-// unsigned.
-void PackQ8(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
-  for (int64_t block = 0; block < cols / kQ8Block; ++block) {
-    const uint8_t* in = row + block * kQ8FileBlockBytes;
-    uint8_t* out = panel + block * kQ8PanelBlockBytes;
-    std::memcpy(out + lane * 2, in, 2);
-    for (int group = 0; group < kQ8Block / 4; ++group) {
-      uint32_t four;
-      std::memcpy(&four, in + 2 + group * 4, 4);
-      four ^= 0x80808080u;  // int8 + 128
-      std::memcpy(out + 2 * kPanelRows + (group * kPanelRows + lane) * 4, &four, 4);
-    }
-  }
-}
-
-// Rows beyond the matrix: the values are zero, which for Q8_0 is a zero scale and the biased byte 128.
-void ClearPanel(TensorType type, int64_t cols, uint8_t* panel) {
-  std::memset(panel, 0, PanelBytes(type, cols));
-  if (type != TensorType::kQ8_0) return;
-  for (int64_t block = 0; block < cols / kQ8Block; ++block) {
-    std::memset(panel + block * kQ8PanelBlockBytes + 2 * kPanelRows, 0x80, kPanelRows * kQ8Block);
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<KvType> ParseKvType(absl::string_view name) {
-  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     if (name == KvTypeName(type)) return type;
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown KV type '", name, "', expected one of: f32, f16, bf16"));
+  return absl::InvalidArgumentError(absl::StrCat("unknown KV type '", name, "', expected one of: f32, f16, bf16, q8_0"));
 }
 
 const char* KvTypeName(KvType type) {
@@ -65,28 +43,82 @@ const char* KvTypeName(KvType type) {
     case KvType::kF32: return "f32";
     case KvType::kF16: return "f16";
     case KvType::kBF16: return "bf16";
+    case KvType::kQ8_0: return "q8_0";
   }
   return "?";
 }
 
-size_t KvTypeBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
-
-ActivationKind ActivationKindFor(TensorType weights) {
-  return weights == TensorType::kQ8_0 ? ActivationKind::kInt8 : ActivationKind::kFloat;
+size_t KvTileBytes(KvType type, int64_t head_dim) {
+  const size_t elements = static_cast<size_t>(head_dim) * kTilePositions;
+  switch (type) {
+    case KvType::kF32: return elements * 4;
+    case KvType::kF16:
+    case KvType::kBF16: return elements * 2;
+    case KvType::kQ8_0: return elements / 32 * (4 + 32);
+  }
+  return 0;
 }
 
-size_t PanelBytes(TensorType type, int64_t cols) { return kPanelRows * RowBytes(type, cols); }
+ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights) {
+  if (FindIntegerLayout(weights) != nullptr) return ActivationKind::kInt8;
+  return weights == TensorType::kBF16 && kernels.bf16_dot ? ActivationKind::kBf16 : ActivationKind::kFloat;
+}
+
+const IntegerLayout* FindIntegerLayout(TensorType type) {
+  switch (type) {
+    case TensorType::kF32:
+    case TensorType::kF16:
+    case TensorType::kBF16: return nullptr;
+    case TensorType::kQ4_0: return &kLayout<TensorType::kQ4_0>;
+    case TensorType::kQ4_1: return &kLayout<TensorType::kQ4_1>;
+    case TensorType::kQ5_0: return &kLayout<TensorType::kQ5_0>;
+    case TensorType::kQ5_1: return &kLayout<TensorType::kQ5_1>;
+    case TensorType::kQ8_0: return &kLayout<TensorType::kQ8_0>;
+    case TensorType::kQ2_K: return &kLayout<TensorType::kQ2_K>;
+    case TensorType::kQ3_K: return &kLayout<TensorType::kQ3_K>;
+    case TensorType::kQ4_K: return &kLayout<TensorType::kQ4_K>;
+    case TensorType::kQ5_K: return &kLayout<TensorType::kQ5_K>;
+    case TensorType::kQ6_K: return &kLayout<TensorType::kQ6_K>;
+    case TensorType::kIQ4_NL: return &kLayout<TensorType::kIQ4_NL>;
+    case TensorType::kIQ4_XS: return &kLayout<TensorType::kIQ4_XS>;
+    case TensorType::kTQ1_0: return &kLayout<TensorType::kTQ1_0>;
+    case TensorType::kTQ2_0: return &kLayout<TensorType::kTQ2_0>;
+    case TensorType::kMXFP4: return &kLayout<TensorType::kMXFP4>;
+    case TensorType::kQ1_0: return &kLayout<TensorType::kQ1_0>;
+    case TensorType::kQ2_0: return &kLayout<TensorType::kQ2_0>;
+    case TensorType::kPQ2_0: return &kLayout<TensorType::kPQ2_0>;
+    case TensorType::kQ2_0_Oxi: return &kLayout<TensorType::kQ2_0_Oxi>;
+  }
+  CHECK(false);
+}
+
+PanelSections SectionsOf(TensorType type, int64_t cols) {
+  const IntegerLayout& layout = *FindIntegerLayout(type);
+  const size_t columns = static_cast<size_t>(cols);
+  PanelSections sections;
+  sections.sub_scales = Aligned(columns / layout.scale_columns * layout.scale_bytes);
+  sections.codes = sections.sub_scales + Aligned(columns / kCodeBlock * layout.sub_scale_bytes);
+  const size_t vectors = layout.codes == CodeFormat::kTrits ? columns / kTritsColumns * kTritsVectors
+                                                            : columns / kCodeBlock * layout.vectors;
+  sections.bytes = sections.codes + vectors * kVectorBytes;
+  return sections;
+}
+
+size_t PanelBytes(TensorType type, int64_t cols) {
+  if (FindIntegerLayout(type) == nullptr) return Aligned(kPanelRows * RowBytes(type, cols));
+  return SectionsOf(type, cols).bytes;
+}
 
 void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel) {
-  if (row_count < kPanelRows) ClearPanel(type, cols, panel);
+  // Rows beyond the matrix have zero scales.
+  std::memset(panel, 0, PanelBytes(type, cols));
   for (int lane = 0; lane < row_count; ++lane) {
     const uint8_t* row = rows + lane * row_stride;
     switch (type) {
       case TensorType::kF32: PackF32(row, lane, cols, panel); break;
       case TensorType::kF16:
       case TensorType::kBF16: PackPairs(row, lane, cols, panel); break;
-      case TensorType::kQ8_0: PackQ8(row, lane, cols, panel); break;
-      default: CHECK(false);
+      default: PackIntegerRow(type, row, lane, cols, panel);
     }
   }
 }

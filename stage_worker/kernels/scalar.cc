@@ -44,12 +44,21 @@ MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, floa
   return factors;
 }
 
+float PanelFloat(TensorType type, const uint8_t* panel, int64_t column, int lane) {
+  if (type == TensorType::kF32) {
+    float value;
+    std::memcpy(&value, panel + (column * kPanelRows + lane) * 4, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, panel + ((column / 2 * kPanelRows + lane) * 2 + column % 2) * 2, sizeof(bits));
+  return type == TensorType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
+}
+
 namespace {
 
 constexpr int kLanes = kPanelRows;
 constexpr int kScalarColumns = 8;  // columns that share the decoding of a weight
-constexpr int kQ8Block = 32;
-constexpr int64_t kQ8BlockBytes = kPanelRows * (2 + kQ8Block);
 
 float LoadFloat(const uint8_t* p) {
   float value;
@@ -63,24 +72,12 @@ uint16_t LoadU16(const uint8_t* p) {
   return value;
 }
 
-// The 16 weights of column k of a panel.
-void DecodeWeights(TensorType type, const uint8_t* panel, int64_t k, float* w) {
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (type == TensorType::kF32) {
-      w[lane] = LoadFloat(panel + (k * kLanes + lane) * 4);
-    } else {
-      const uint16_t bits = LoadU16(panel + ((k / 2 * kLanes + lane) * 2 + k % 2) * 2);
-      w[lane] = type == TensorType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
-    }
-  }
-}
-
 void FloatTile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns,
                float* out, int64_t out_stride) {
   float acc[kScalarColumns][kLanes] = {};
   for (int64_t k = 0; k < weights.cols; ++k) {
     float w[kLanes];
-    DecodeWeights(weights.type, panel, k, w);
+    for (int lane = 0; lane < kLanes; ++lane) w[lane] = PanelFloat(weights.type, panel, k, lane);
     for (int c = 0; c < columns; ++c) {
       const float x = in.x[(column + c) * in.x_stride + k];
       for (int lane = 0; lane < kLanes; ++lane) acc[c][lane] = std::fma(w[lane], x, acc[c][lane]);
@@ -89,25 +86,37 @@ void FloatTile(const PanelSpan& weights, const uint8_t* panel, const Activations
   for (int c = 0; c < columns; ++c) std::memcpy(out + c * out_stride, acc[c], sizeof(acc[c]));
 }
 
-void Q8Tile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns, float* out,
-            int64_t out_stride) {
+// The minimum's part and the code's part of one block of 32, in one lane and column.
+float AddBlock(const IntegerLayout& layout, const UnpackedBlock& block, const int8_t* q, float x_scale, float acc) {
+  const int groups = layout.halves ? 2 : 1, size = kCodeBlock / groups;
+  if (layout.minima) {
+    for (int g = 0; g < groups; ++g) {
+      int32_t sum = 0;
+      for (int k = 0; k < size; ++k) sum += q[g * size + k];
+      acc = std::fma(block.minima[g], static_cast<float>(sum) * x_scale, acc);
+    }
+  }
+  for (int g = 0; g < groups; ++g) {
+    int32_t dot = 0;
+    for (int k = 0; k < size; ++k) dot += block.codes[g * size + k] * q[g * size + k];
+    acc = std::fma(static_cast<float>(dot), block.scales[g] * x_scale, acc);
+  }
+  return acc;
+}
+
+void IntegerTile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns,
+                 float* out, int64_t out_stride) {
+  const IntegerLayout& layout = *FindIntegerLayout(weights.type);
+  const PanelSections sections = SectionsOf(weights.type, weights.cols);
   float acc[kScalarColumns][kLanes] = {};
-  const int64_t blocks = weights.cols / kQ8Block;
+  const int64_t blocks = weights.cols / kCodeBlock;
   for (int64_t b = 0; b < blocks; ++b) {
-    const uint8_t* block = panel + b * kQ8BlockBytes;
-    const uint8_t* groups = block + 2 * kLanes;
-    for (int c = 0; c < columns; ++c) {
-      const int8_t* q = in.q + (column + c) * weights.cols + b * kQ8Block;
-      const float x_scale = in.scales[(column + c) * blocks + b];
-      int32_t sums[kLanes] = {};
-      for (int k = 0; k < kQ8Block; ++k) {
-        for (int lane = 0; lane < kLanes; ++lane) {
-          sums[lane] += (groups[(k / 4 * kLanes + lane) * 4 + k % 4] - 128) * q[k];
-        }
-      }
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const float scale = HalfToFloat(LoadU16(block + 2 * lane)) * x_scale;
-        acc[c][lane] = std::fma(static_cast<float>(sums[lane]), scale, acc[c][lane]);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      UnpackedBlock block;
+      UnpackBlock(layout, sections, panel, b, lane, &block);
+      for (int c = 0; c < columns; ++c) {
+        const int8_t* q = in.q + (column + c) * weights.cols + b * kCodeBlock;
+        acc[c][lane] = AddBlock(layout, block, q, in.scales[(column + c) * blocks + b], acc[c][lane]);
       }
     }
   }
@@ -121,29 +130,31 @@ void Matmul(const PanelSpan& weights, const Activations& in, int columns, float*
     for (int column = 0; column < columns; column += kScalarColumns) {
       const int count = columns - column < kScalarColumns ? columns - column : kScalarColumns;
       float* tile = out + column * out_stride + p * kPanelRows;
-      const auto body = weights.type == TensorType::kQ8_0 ? Q8Tile : FloatTile;
+      const auto body = FindIntegerLayout(weights.type) != nullptr ? IntegerTile : FloatTile;
       body(weights, panel, in, column, count, tile, out_stride);
     }
   }
 }
 
-void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* sums) {
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts) {
   for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
     const float* in = x + b * kActivationGroup;
     float largest = 0.0f;
     for (int i = 0; i < kActivationGroup; ++i) largest = std::fabs(in[i]) > largest ? std::fabs(in[i]) : largest;
     // A scale that is not a normal number has lost bits and could give values beyond 127: such a group is zero.
     const float scale = largest / 127.0f < FLT_MIN ? 0.0f : largest / 127.0f;
-    int32_t sum = 0;
+    int32_t sums[2] = {};
     for (int i = 0; i < kActivationGroup; ++i) {
       // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the low bits.
       const float shifted = (scale == 0.0f ? 0.0f : in[i] / scale) + 12582912.0f;
       const int8_t value = static_cast<int8_t>(std::bit_cast<uint32_t>(shifted) & 0xffu);
       q[b * kActivationGroup + i] = value;
-      sum += value;
+      sums[i / 16] += value;
     }
     scales[b] = scale;
-    sums[b] = sum;
+    starts[b] = -128 * (sums[0] + sums[1]);
+    half_starts[2 * b] = -128 * sums[0];
+    half_starts[2 * b + 1] = -128 * sums[1];
   }
 }
 
@@ -188,9 +199,12 @@ float LoadElement(KvType type, const uint8_t* tile, int64_t index) {
   return type == KvType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
 }
 
-void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile, uint8_t* v_tile) {
-  for (int d = 0; d < head_dim; ++d) StoreElement(type, k[d], d * kTilePositions + lane, k_tile);
-  for (int d = 0; d < head_dim; ++d) StoreElement(type, v[d], lane * head_dim + d, v_tile);
+void StoreK(KvType type, const float* k, int head_dim, int lane, uint8_t* tile) {
+  for (int d = 0; d < head_dim; ++d) StoreElement(type, k[d], d * kTilePositions + lane, tile);
+}
+
+void StoreV(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
+  for (int d = 0; d < head_dim; ++d) StoreElement(type, v[d], lane * head_dim + d, tile);
 }
 
 void AttendColumn(const AttentionSpan& span, const float* q, int limit, float* max, float* sum, float* acc) {
@@ -242,17 +256,35 @@ float LogSumExp(const float* x, int64_t n) {
 
 }  // namespace
 
+void RoundRow(const float* x, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; ++i) out[i] = FloatToBf16(x[i]);
+}
+
+void MergeAttention(const AttentionState& granule, int columns, int head_dim, AttentionState state) {
+  for (int c = 0; c < columns; ++c) {
+    if (granule.max[c] == -std::numeric_limits<float>::infinity()) continue;
+    const MergeFactors factors = MergeGranule(granule.max[c], granule.sum[c], state.max + c, state.sum + c);
+    for (int64_t d = int64_t{c} * head_dim; d < int64_t{c + 1} * head_dim; ++d) {
+      state.acc[d] = std::fma(state.acc[d], factors.old_factor, granule.acc[d] * factors.new_factor);
+    }
+  }
+}
+
 const Kernels kScalarKernels = {
     .isa = "scalar",
+    .bf16_dot = false,
     .pack_panel = PackPanel,
     .quantize_row = QuantizeRowInt8,
+    .round_row = RoundRow,
     .matmul = Matmul,
     .rms_norm = RmsNorm,
     .swiglu = Swiglu,
     .add = Add,
     .rope = Rope,
-    .store_kv = StoreKv,
+    .store_k = StoreK,
+    .store_v = StoreV,
     .attend = Attend,
+    .merge_attention = MergeAttention,
     .log_sum_exp = LogSumExp,
 };
 

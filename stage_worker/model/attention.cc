@@ -99,8 +99,10 @@ void StoreKv(int64_t layer, int64_t row, int64_t kv_head, const float* k, const 
   const BlockId block = at.blocks[at.position / block_tokens];
   const int32_t offset = static_cast<int32_t>(at.position % block_tokens);
   const int32_t tile = offset / kTilePositions;
-  step.kernels.store_kv(step.pool.shape().type, k, v, static_cast<int>(step.hyper.head_dim), offset % kTilePositions,
-                        step.pool.KTile(layer, block, kv_head, tile), step.pool.VTile(layer, block, kv_head, tile));
+  const KvType type = step.pool.shape().type;
+  const int head_dim = static_cast<int>(step.hyper.head_dim), lane = offset % kTilePositions;
+  step.kernels.store_k(type, k, head_dim, lane, step.pool.KTile(layer, block, kv_head, tile));
+  step.kernels.store_v(type, v, head_dim, lane, step.pool.VTile(layer, block, kv_head, tile));
 }
 
 }  // namespace

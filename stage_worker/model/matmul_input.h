@@ -19,7 +19,7 @@ class MatmulInput {
   MatmulInput(int64_t max_rows, int64_t max_cols);
 
   // Whether any of these matrices takes int8 input.
-  static bool WantsInt8(std::initializer_list<const PackedMatrix*> matrices);
+  static bool WantsInt8(const Kernels& kernels, std::initializer_list<const PackedMatrix*> matrices);
 
   // Quantises rows [part.begin, part.end) of x [rows, x_stride]; `cols` of each, a multiple of 32.
   void Quantize(const Kernels& kernels, const float* x, int64_t x_stride, int64_t cols, Gang::Part part);
@@ -27,12 +27,13 @@ class MatmulInput {
   // Both forms of all rows; the int8 form is meaningful after Quantize of the same x.
   Activations View(const float* x, int64_t x_stride) const;
 
-  size_t bytes() const { return q_.size() + scales_.size() + sums_.size(); }
+  size_t bytes() const { return q_.size() + scales_.size() + starts_.size() + half_starts_.size(); }
 
  private:
   AlignedBuffer q_;       // int8 [rows, cols]
   AlignedBuffer scales_;  // float [rows, cols / 32]
-  AlignedBuffer sums_;    // int32 [rows, cols / 32]
+  AlignedBuffer starts_;       // int32 [rows, cols / 32]
+  AlignedBuffer half_starts_;  // int32 [rows, cols / 16]
 };
 
 }  // namespace stagecoach

@@ -35,7 +35,7 @@ void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, si
     kernels_.rms_norm(hidden + rows[static_cast<size_t>(i)] * width, weights_.output_norm.data(), width, hyper_.rms_eps,
                       normed + i * width);
   }
-  if (MatmulInput::WantsInt8({&weights_.output})) input_.Quantize(kernels_, normed, width, width, part);
+  if (MatmulInput::WantsInt8(kernels_, {&weights_.output})) input_.Quantize(kernels_, normed, width, width, part);
   worker.Barrier();
   Project(kernels_, weights_.output, weights_.output_bias, input_.View(normed, width), count,
           worker.Share(weights_.output.panels()), logits_.as<float>(), stride);

@@ -20,7 +20,7 @@ void Normalize(const float* x, const std::vector<float>& norm, std::initializer_
     step.kernels.rms_norm(x + row * hidden, norm.data(), hidden, step.hyper.rms_eps,
                           scratch.normed.as<float>() + row * scratch.hidden_stride);
   }
-  if (!MatmulInput::WantsInt8(readers)) return;
+  if (!MatmulInput::WantsInt8(step.kernels, readers)) return;
   scratch.input.Quantize(step.kernels, scratch.normed.as<float>(), scratch.hidden_stride, hidden, part);
 }
 
@@ -30,7 +30,7 @@ void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, c
                    const StepContext& step, const Worker& worker, float* x) {
   StepScratch& scratch = step.scratch;
   const int64_t rows = step.plan.row_count(), hidden = step.hyper.hidden, stride = scratch.hidden_stride;
-  if (MatmulInput::WantsInt8({&matrix})) {
+  if (MatmulInput::WantsInt8(step.kernels, {&matrix})) {
     scratch.input.Quantize(step.kernels, in, in_stride, matrix.cols, worker.Share(rows));
     worker.Barrier();
   }

@@ -1,7 +1,7 @@
-#ifndef STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_
-#define STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_
+#ifndef STAGECOACH_STAGE_WORKER_KERNELS_AVX512_H_
+#define STAGECOACH_STAGE_WORKER_KERNELS_AVX512_H_
 
-// What the *_avx512vnni.cc units share; included by nothing else. The small functions are static: each unit keeps its
+// What the *_avx512*.cc units share; included by nothing else. The small functions are static: each unit keeps its
 // own copy.
 
 // g++ 12 finds the deliberately undefined registers of its own header uninitialised.
@@ -17,8 +17,9 @@
 
 namespace stagecoach {
 
-void MatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
-void AttendAvx512Vnni(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+// The matmul of the float types, and of the integer types with and without the dot instruction.
+void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                       AttentionState state);
 
 [[maybe_unused]] static inline __m256i Load256(const void* p) {
@@ -53,4 +54,4 @@ void AttendAvx512Vnni(const AttentionSpan& span, const float* q, int64_t q_strid
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_STAGE_WORKER_KERNELS_AVX512VNNI_H_
+#endif  // STAGECOACH_STAGE_WORKER_KERNELS_AVX512_H_

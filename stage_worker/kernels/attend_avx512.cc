@@ -1,6 +1,6 @@
 // Attention over one granule with AVX-512: scores of 16 positions a vector, values of 16 dimensions a vector.
 
-#include "stage_worker/kernels/avx512vnni.h"
+#include "stage_worker/kernels/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
@@ -152,12 +152,13 @@ constexpr AttendTiles kTiles = {8,
 
 }  // namespace
 
-void AttendAvx512Vnni(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                       AttentionState state) {
   switch (span.type) {
     case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, limits, columns, state);
     case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, limits, columns, state);
     case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, limits, columns, state);
+    case KvType::kQ8_0: return kScalarKernels.attend(span, q, q_stride, limits, columns, state);
   }
 }
 

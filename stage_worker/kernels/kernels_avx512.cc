@@ -1,8 +1,8 @@
-// The table for AVX-512 VNNI, and its functions over single rows.
+// The tables of the AVX-512 sets, and their functions over single rows.
 
 #include <cfloat>
 
-#include "stage_worker/kernels/avx512vnni.h"
+#include "stage_worker/kernels/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kLanes = 16;
 
-void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* sums) {
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts,
+                     int32_t* half_starts) {
   for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
     const __m512 low = _mm512_loadu_ps(x + b * kActivationGroup);
     const __m512 high = _mm512_loadu_ps(x + b * kActivationGroup + kLanes);
@@ -24,7 +25,9 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(q_low));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + kLanes), _mm512_cvtepi32_epi8(q_high));
     scales[b] = scale;
-    sums[b] = _mm512_reduce_add_epi32(_mm512_add_epi32(q_low, q_high));
+    half_starts[2 * b] = -128 * _mm512_reduce_add_epi32(q_low);
+    half_starts[2 * b + 1] = -128 * _mm512_reduce_add_epi32(q_high);
+    starts[b] = half_starts[2 * b] + half_starts[2 * b + 1];
   }
 }
 
@@ -111,25 +114,40 @@ __m256i ToKv16(KvType type, __m512 x) {
       _mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)), 16));
 }
 
-void StoreKv(KvType type, const float* k, const float* v, int head_dim, int lane, uint8_t* k_tile, uint8_t* v_tile) {
+void StoreK(KvType type, const float* k, int head_dim, int lane, uint8_t* tile) {
   const int64_t size = type == KvType::kF32 ? 4 : 2;
-  uint8_t* v_row = v_tile + lane * head_dim * size;
   for (int d = 0; d < head_dim; d += kLanes) {
     const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
-    const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
-    const __m512 k16 = _mm512_maskz_loadu_ps(mask, k + d);
-    const __m512 v16 = _mm512_maskz_loadu_ps(mask, v + d);
+    const __m512 k16 = _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), k + d);
     uint8_t column[kLanes * 4];
     if (type == KvType::kF32) {
       _mm512_storeu_ps(column, k16);
-      _mm512_mask_storeu_ps(v_row + d * size, mask, v16);
-      for (int i = 0; i < count; ++i) std::memcpy(k_tile + ((d + i) * kLanes + lane) * size, column + i * 4, 4);
+      for (int i = 0; i < count; ++i) std::memcpy(tile + ((d + i) * kLanes + lane) * size, column + i * 4, 4);
     } else {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(column), ToKv16(type, k16));
-      _mm256_mask_storeu_epi16(v_row + d * size, mask, ToKv16(type, v16));
-      for (int i = 0; i < count; ++i) std::memcpy(k_tile + ((d + i) * kLanes + lane) * size, column + i * 2, 2);
+      for (int i = 0; i < count; ++i) std::memcpy(tile + ((d + i) * kLanes + lane) * size, column + i * 2, 2);
     }
   }
+}
+
+void StoreV(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  uint8_t* row = tile + lane * head_dim * size;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
+    const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+    const __m512 v16 = _mm512_maskz_loadu_ps(mask, v + d);
+    if (type == KvType::kF32) {
+      _mm512_mask_storeu_ps(row + d * size, mask, v16);
+    } else {
+      _mm256_mask_storeu_epi16(row + d * size, mask, ToKv16(type, v16));
+    }
+  }
+}
+
+void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+  const bool is_float = FindIntegerLayout(weights.type) == nullptr;
+  (is_float ? FloatMatmulAvx512 : kScalarKernels.matmul)(weights, in, columns, out, out_stride);
 }
 
 float LogSumExp(const float* x, int64_t n) {
@@ -157,15 +175,19 @@ float LogSumExp(const float* x, int64_t n) {
 
 const Kernels kAvx512VnniKernels = {
     .isa = "avx512-vnni",
+    .bf16_dot = false,
     .pack_panel = PackPanel,
     .quantize_row = QuantizeRowInt8,
-    .matmul = MatmulAvx512Vnni,
+    .round_row = RoundRow,
+    .matmul = Matmul,
     .rms_norm = RmsNorm,
     .swiglu = Swiglu,
     .add = Add,
     .rope = Rope,
-    .store_kv = StoreKv,
-    .attend = AttendAvx512Vnni,
+    .store_k = StoreK,
+    .store_v = StoreV,
+    .attend = AttendAvx512,
+    .merge_attention = MergeAttention,
     .log_sum_exp = LogSumExp,
 };
 

@@ -1,57 +1,10 @@
-// Matrix tiles with AVX2 and FMA: two vectors are the 16 rows of a panel.
+// Matrix tiles of the float types with AVX2 and FMA: two vectors are the 16 rows of a panel.
 
 #include "stage_worker/kernels/avx2.h"
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr int kQ8Block = 32;
-constexpr int64_t kQ8ScaleBytes = 2 * kPanelRows;
-constexpr int64_t kQ8BlockBytes = kPanelRows * (2 + kQ8Block);
-
-// One panel times C columns. The 8-bit product takes an unsigned and a signed factor: |w| and x with the sign of w. Its
-// sums of two reach at most 2 * 128 * 127 and fit in 16 bits (with the biased weights they would not).
-template <int C>
-void Q8Tile(const MatmulTile& tile) {
-  const int64_t blocks = tile.cols / kQ8Block;
-  const int64_t cols = tile.cols;
-  const int8_t* q = tile.in->q + tile.column * cols;
-  const float* scales = tile.in->scales + tile.column * blocks;
-  const uint8_t* block = tile.panels;
-  const __m256i ones = _mm256_set1_epi16(1);
-  __m256 acc[C][2];
-  for (int c = 0; c < C; ++c) acc[c][0] = acc[c][1] = _mm256_setzero_ps();
-  for (int64_t b = 0; b < blocks; ++b, block += kQ8BlockBytes, q += kQ8Block, ++scales) {
-    __m256i dot[C][2];
-    for (int c = 0; c < C; ++c) dot[c][0] = dot[c][1] = _mm256_setzero_si256();
-    for (int g = 0; g < kQ8Block / 4; ++g) {
-      for (int half = 0; half < 2; ++half) {
-        const __m256i biased = Load256(block + kQ8ScaleBytes + 64 * g + 32 * half);
-        const __m256i w = _mm256_xor_si256(biased, _mm256_set1_epi8(static_cast<char>(0x80)));
-        const __m256i magnitude = _mm256_abs_epi8(w);
-        for (int c = 0; c < C; ++c) {
-          int32_t four;
-          std::memcpy(&four, q + c * cols + 4 * g, sizeof(four));
-          const __m256i x = _mm256_sign_epi8(_mm256_set1_epi32(four), w);
-          const __m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, x), ones);
-          dot[c][half] = _mm256_add_epi32(dot[c][half], sums);
-        }
-      }
-    }
-    for (int half = 0; half < 2; ++half) {
-      const __m256 w_scale = _mm256_cvtph_ps(Load128(block + 16 * half));
-      for (int c = 0; c < C; ++c) {
-        const __m256 scale = _mm256_mul_ps(w_scale, _mm256_set1_ps(scales[c * blocks]));
-        acc[c][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c][half]), scale, acc[c][half]);
-      }
-    }
-  }
-  for (int c = 0; c < C; ++c) {
-    _mm256_storeu_ps(tile.out + c * tile.out_stride, acc[c][0]);
-    _mm256_storeu_ps(tile.out + c * tile.out_stride + 8, acc[c][1]);
-  }
-}
 
 // Eight rows of a pair of F16 or BF16 columns.
 template <TensorType kType>
@@ -125,23 +78,18 @@ constexpr MatmulTiles FloatTiles() {
           {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
 }
 
-constexpr MatmulTiles kQ8Tiles = {4,
-                                  {0, 1, 1, 1, 1},
-                                  {nullptr, Q8Tile<1>, Q8Tile<2>, Q8Tile<3>, Q8Tile<4>},
-                                  {nullptr, Q8Tile<1>, Q8Tile<2>, Q8Tile<3>, Q8Tile<4>}};
 constexpr MatmulTiles kF32Tiles = FloatTiles<TensorType::kF32>();
 constexpr MatmulTiles kF16Tiles = FloatTiles<TensorType::kF16>();
 constexpr MatmulTiles kBF16Tiles = FloatTiles<TensorType::kBF16>();
 
 }  // namespace
 
-void MatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+void FloatMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   switch (weights.type) {
     case TensorType::kF32: return MatmulByTiles(kF32Tiles, weights, in, columns, out, out_stride);
     case TensorType::kF16: return MatmulByTiles(kF16Tiles, weights, in, columns, out, out_stride);
     case TensorType::kBF16: return MatmulByTiles(kBF16Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kQ8_0: return MatmulByTiles(kQ8Tiles, weights, in, columns, out, out_stride);
-    default: __builtin_unreachable();
+    default: __builtin_unreachable();  // integer types have units of their own
   }
 }
 

@@ -1,56 +1,10 @@
-// Matrix tiles with AVX-512 VNNI: one vector is the 16 rows of a panel.
+// Matrix tiles of the float types with AVX-512: one vector is the 16 rows of a panel.
 
-#include "stage_worker/kernels/avx512vnni.h"
+#include "stage_worker/kernels/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr int kQ8Block = 32;
-constexpr int64_t kQ8ScaleBytes = 2 * kPanelRows;
-constexpr int64_t kQ8BlockBytes = kPanelRows * (2 + kQ8Block);
-
-// P panels times C columns. The accumulator of a block starts at -128 * sum(q), which takes the bias off the weights.
-template <int P, int C>
-void Q8Tile(const MatmulTile& tile) {
-  const int64_t blocks = tile.cols / kQ8Block;
-  const int64_t cols = tile.cols;
-  const int8_t* q = tile.in->q + tile.column * cols;
-  const float* scales = tile.in->scales + tile.column * blocks;
-  const int32_t* sums = tile.in->sums + tile.column * blocks;
-  const uint8_t* panel = tile.panels;
-  const int64_t panel_bytes = tile.panel_bytes;
-  __m512 acc[P][C];
-  for (int p = 0; p < P; ++p) {
-    for (int c = 0; c < C; ++c) acc[p][c] = _mm512_setzero_ps();
-  }
-  for (int64_t b = 0; b < blocks; ++b, panel += kQ8BlockBytes, q += kQ8Block, ++scales, ++sums) {
-    __m512i dot[P][C];
-    for (int c = 0; c < C; ++c) {
-      const __m512i sum = _mm512_slli_epi32(_mm512_set1_epi32(sums[c * blocks]), 7);
-      for (int p = 0; p < P; ++p) dot[p][c] = _mm512_sub_epi32(_mm512_setzero_si512(), sum);
-    }
-#pragma GCC unroll 8
-    for (int g = 0; g < kQ8Block / 4; ++g) {
-      __m512i w[P];
-      for (int p = 0; p < P; ++p) w[p] = _mm512_loadu_si512(panel + p * panel_bytes + kQ8ScaleBytes + 64 * g);
-      for (int c = 0; c < C; ++c) {
-        const __m512i x = Broadcast4(q + c * cols + 4 * g);
-        for (int p = 0; p < P; ++p) dot[p][c] = _mm512_dpbusd_epi32(dot[p][c], w[p], x);
-      }
-    }
-    for (int p = 0; p < P; ++p) {
-      const __m512 w_scale = _mm512_cvtph_ps(Load256(panel + p * panel_bytes));
-      for (int c = 0; c < C; ++c) {
-        const __m512 scale = _mm512_mul_ps(w_scale, _mm512_set1_ps(scales[c * blocks]));
-        acc[p][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][c]), scale, acc[p][c]);
-      }
-    }
-  }
-  for (int c = 0; c < C; ++c) {
-    for (int p = 0; p < P; ++p) _mm512_storeu_ps(tile.out + c * tile.out_stride + p * kPanelRows, acc[p][c]);
-  }
-}
 
 // The two rows of a pair of F16 or BF16 columns.
 template <TensorType kType>
@@ -120,23 +74,18 @@ constexpr MatmulTiles FloatTiles() {
            FloatTile<kType, 1, 5>, FloatTile<kType, 1, 6>}};
 }
 
-constexpr MatmulTiles kQ8Tiles = {4,
-                                  {0, 4, 2, 2, 2},
-                                  {nullptr, Q8Tile<4, 1>, Q8Tile<2, 2>, Q8Tile<2, 3>, Q8Tile<2, 4>},
-                                  {nullptr, Q8Tile<1, 1>, Q8Tile<1, 2>, Q8Tile<1, 3>, Q8Tile<1, 4>}};
 constexpr MatmulTiles kF32Tiles = FloatTiles<TensorType::kF32>();
 constexpr MatmulTiles kF16Tiles = FloatTiles<TensorType::kF16>();
 constexpr MatmulTiles kBF16Tiles = FloatTiles<TensorType::kBF16>();
 
 }  // namespace
 
-void MatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   switch (weights.type) {
     case TensorType::kF32: return MatmulByTiles(kF32Tiles, weights, in, columns, out, out_stride);
     case TensorType::kF16: return MatmulByTiles(kF16Tiles, weights, in, columns, out, out_stride);
     case TensorType::kBF16: return MatmulByTiles(kBF16Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kQ8_0: return MatmulByTiles(kQ8Tiles, weights, in, columns, out, out_stride);
-    default: __builtin_unreachable();
+    default: __builtin_unreachable();  // integer types have units of their own
   }
 }
 
