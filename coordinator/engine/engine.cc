@@ -115,16 +115,17 @@ absl::Status Engine::Submit(MicroBatch batch) {
 
 absl::Status Engine::Publish(const StepResult& result) {
   ladder_.Progressed();
-  bubble_.Confirmed(result, MonotonicUs());
+  const int64_t arrived_us = MonotonicUs();  // the same for all that the result brings
+  bubble_.Confirmed(result, arrived_us);
   if (in_flight_.empty()) return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
   if (step_log_ != nullptr) step_log_->Write(in_flight_.front().batch, result, in_flight_.front().submit_us, TraceUs());
   in_flight_.pop_front();
   ASSIGN_OR_RETURN(const std::vector<SequenceEvent> events, scheduler_.Confirm(result));
-  for (const SequenceEvent& event : events) RETURN_IF_ERROR(PublishEvent(event));
+  for (const SequenceEvent& event : events) RETURN_IF_ERROR(PublishEvent(event, arrived_us));
   return absl::OkStatus();
 }
 
-absl::Status Engine::PublishEvent(const SequenceEvent& event) {
+absl::Status Engine::PublishEvent(const SequenceEvent& event, int64_t arrived_us) {
   const auto entry = request_of_.find(event.sequence);
   if (entry == request_of_.end()) return absl::OkStatus();  // cancelled
   const RequestId request = entry->second;
@@ -132,7 +133,7 @@ absl::Status Engine::PublishEvent(const SequenceEvent& event) {
     pb::EngineMessage message;
     pb::TokenDelta* delta = message.mutable_tokens();
     delta->set_request(request);
-    delta->set_at_us(MonotonicUs());
+    delta->set_at_us(arrived_us);
     for (const SampledToken& token : event.tokens) *delta->add_tokens() = ToProto(token);
     for (const TargetLogprobs& scores : event.scores) *delta->add_scores() = ToProto(scores);
     RETURN_IF_ERROR(Say(message));

@@ -52,7 +52,7 @@ class Engine {
   absl::Status CancelRequest(RequestId request);
   absl::Status Submit(MicroBatch batch);
   absl::Status Publish(const StepResult& result);
-  absl::Status PublishEvent(const SequenceEvent& event);
+  absl::Status PublishEvent(const SequenceEvent& event, int64_t arrived_us);
   absl::Status Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error);
   absl::Status Say(const pb::EngineMessage& message);
   void Rest();  // nothing happened: wait a moment
