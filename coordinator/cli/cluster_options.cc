@@ -21,8 +21,11 @@ namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
+constexpr char kClusterGroup[] = "Model and cluster";
+constexpr char kBatchingGroup[] = "Batching and KV cache";
+
 void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help) {
-  const char* group = "Model and cluster";
+  const char* group = kClusterGroup;
   AddInteger(app, "-c,--ctx-size", &o->context, {1, kMaxInt32}, context_help,
              o->context > 0 ? absl::StrCat(o->context) : "min(the model's context, what the pool holds)")
       ->group(group);
@@ -35,6 +38,10 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
   AddInteger(app, "-t,--threads", &o->threads, {1, 1024}, "compute threads per stage",
              "allowed cores / stages of the host")
       ->group(group);
+}
+
+void AddPlaces(CLI::App* app, ClusterOptions* o) {
+  const char* group = kClusterGroup;
   AddText(app, "--hostfile", &o->hostfile, "FILE",
           "hosts and their slots in Open MPI's form; stages take slots in order")
       ->group(group);
@@ -55,10 +62,7 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
 }
 
 void AddScheduling(CLI::App* app, ClusterOptions* o) {
-  const char* group = "Batching and KV cache";
-  AddInteger(app, "--max-num-seqs", &o->max_num_seqs, {1, 4096}, "sequences that run at once",
-             absl::StrCat(o->max_num_seqs))
-      ->group(group);
+  const char* group = kBatchingGroup;
   AddInteger(app, "--max-num-batched-tokens", &o->max_num_batched_tokens, {1, 65536}, "token rows of a micro-batch",
              absl::StrCat(o->max_num_batched_tokens))
       ->group(group);
@@ -156,6 +160,15 @@ void AddModelOption(CLI::App* app, std::string* model) {
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help) {
   AddModelOption(app, &options->model);
   AddShape(app, options, context_help);
+  AddPlaces(app, options);
+  AddInteger(app, "--max-num-seqs", &options->max_num_seqs, {1, 4096}, "sequences that run at once",
+             absl::StrCat(options->max_num_seqs))
+      ->group(kBatchingGroup);
+  AddScheduling(app, options);
+}
+
+void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
+  AddPlaces(app, options);
   AddScheduling(app, options);
 }
 

@@ -48,6 +48,9 @@ void AddModelOption(CLI::App* app, std::string* model);
 // Everything above. `context_help` describes -c/--ctx-size, whose default is what options->context holds.
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
 
+// Those of them that many runs can share: all but the model, -c, --pp, --layer-split, -t and --max-num-seqs.
+void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options);
+
 // The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
 // absolute. The job's fingerprints stay empty.
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
