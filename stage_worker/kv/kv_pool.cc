@@ -16,19 +16,24 @@ absl::StatusOr<KvPool> KvPool::Create(const KvPoolShape& shape) {
         shape.kv_heads, " heads of ", shape.head_dim,
         ": expected at least 1 of each, an even head width and a block size that is a multiple of ", kTilePositions));
   }
+  if (shape.type == KvType::kQ8_0 && shape.head_dim % kKvGroup != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the KV type q8_0 keeps one scale per ", kKvGroup,
+                                                   " dimensions, but this model's heads have ", shape.head_dim,
+                                                   "; use f16, bf16 or f32"));
+  }
   KvPool pool;
   pool.shape_ = shape;
   pool.tiles_ = static_cast<size_t>(shape.block_tokens / kTilePositions);
-  uint64_t bytes = KvTypeBytes(shape.type);
-  const int64_t factors[] = {kTilePositions, shape.head_dim, static_cast<int64_t>(pool.tiles_) * 2,
-                             shape.kv_heads, shape.blocks,   shape.layers};
+  uint64_t bytes = KvTileBytes(shape.type, kKvGroup) / kKvGroup;  // of one dimension: at most 64
+  const int64_t factors[] = {shape.head_dim, static_cast<int64_t>(pool.tiles_) * 2, shape.kv_heads, shape.blocks,
+                             shape.layers};
   for (const int64_t factor : factors) {
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(factor), &bytes)) {
       return absl::InvalidArgumentError(absl::StrCat("the size of a KV pool of ", shape.layers, " layers and ",
                                                      shape.blocks, " blocks overflows; lower the number of blocks"));
     }
   }
-  pool.tile_bytes_ = KvTypeBytes(shape.type) * kTilePositions * shape.head_dim;
+  pool.tile_bytes_ = KvTileBytes(shape.type, shape.head_dim);
   ASSIGN_OR_RETURN(pool.memory_, PageMemory::Allocate(bytes, "the KV pool"));
   return pool;
 }

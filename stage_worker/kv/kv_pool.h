@@ -28,11 +28,10 @@ struct KvPoolShape {
 class KvPool {
  public:
   // kInvalidArgument for a shape out of range (block_tokens not a multiple of 16, a count below 1, a size that
-  // overflows), kResourceExhausted when the system has no such address range.
+  // overflows, heads that the type cannot store), kResourceExhausted when the system has no such address range.
   static absl::StatusOr<KvPool> Create(const KvPoolShape& shape);
 
-  // Tile `tile` (positions [16 tile, 16 tile + 16) of the block) of one KV head: K is [head_dim][16], V is
-  // [16][head_dim].
+  // Tile `tile` (positions [16 tile, 16 tile + 16) of the block) of one KV head; its layout: KvTileBytes.
   uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
     return memory_.data() + HeadOffset(layer, block, kv_head) + tile * tile_bytes_;
   }
