@@ -26,19 +26,40 @@ int64_t GgufTensor::rows() const {
   return rows;
 }
 
+namespace {
+
+// All shards are written by one program, so that they agree on the layout.
+absl::Status SetQ2Layouts(Q2Layout wanted, std::vector<GgufShard>* shards) {
+  std::vector<Q2Tensor> tensors;
+  for (size_t i = 0; i < shards->size(); ++i) {
+    for (const Q2Tensor& q2 : (*shards)[i].header.q2_tensors) {
+      q2.tensor->shard = static_cast<int>(i);
+      tensors.push_back(q2);
+    }
+  }
+  const auto read = [shards](const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) {
+    const GgufShard& shard = (*shards)[static_cast<size_t>(tensor.shard)];
+    return ReadFully(shard.descriptor.get(), shard.path, tensor.file_offset + offset, out);
+  };
+  return SetQ2Layout(wanted, (*shards)[0].header.metadata, tensors, read);
+}
+
+}  // namespace
+
 GgufFile::GgufFile() : counter_(std::make_unique<Counter>()) {}
 
 GgufFile::~GgufFile() {
   for (int descriptor : descriptors_) close(descriptor);
 }
 
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path, const GgufOpenOptions& options) {
   if (IsDummyModelPath(path)) return OpenDummy(path);
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
   if (path.empty() || error) return absl::NotFoundError(absl::StrCat("cannot open '", path, "': not a path"));
   ASSIGN_OR_RETURN(std::vector<GgufShard> shards, OpenGgufShards(absolute.string()));
 
+  RETURN_IF_ERROR(SetQ2Layouts(options.q2_layout, &shards));
   std::unique_ptr<GgufFile> file(new GgufFile);
   file->path_ = shards[0].path;
   file->version_ = shards[0].header.version;

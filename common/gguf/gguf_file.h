@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/gguf/q2_layout.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
@@ -70,7 +71,7 @@ class GgufMetadata {
 struct GgufTensor {
   std::string name;
   std::vector<int64_t> dims;  // as stored: dims[0] is the contiguous one, the row length; 1 to 4 of them, each >= 1
-  uint32_t type_id = 0;       // a known GGUF type, possibly one we have no kernels for
+  uint32_t type_id = 0;       // a known TensorType, possibly one we have no kernels for; for id 42 the layout found
   int shard = 0;              // which file of the model holds it
   uint64_t file_offset = 0;   // absolute, within that file
   uint64_t bytes = 0;
@@ -87,13 +88,17 @@ struct FileFingerprint {
   friend bool operator==(const FileFingerprint&, const FileFingerprint&) = default;
 };
 
+struct GgufOpenOptions {
+  Q2Layout q2_layout = Q2Layout::kAuto;  // of tensors that the file gives the type id 42 (q2_layout.h)
+};
+
 class DummyModel;
 
 // A model: one file, or all shards of one (named <prefix>-00001-of-0000N.gguf; any of them may be given, the first holds the
 // metadata), or no file at all (dummy_model.h). Immutable and thread-safe once opened; Read may be called from many threads.
 class GgufFile {
  public:
-  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path, const GgufOpenOptions& options = {});
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/header_reader.h"
+#include "common/gguf/q2_layout.h"
 
 namespace stagecoach {
 
@@ -21,6 +22,7 @@ struct GgufHeader {
   int version = 0;
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;  // with absolute offsets; the shard number is the caller's to set
+  std::vector<Q2Tensor> q2_tensors;  // those of type id 42, whose layout and size are still to be found; into `tensors`
   uint64_t header_hash = 0;         // of all bytes before the tensor data
 };
 
@@ -47,7 +49,7 @@ class GgufParser {
   absl::Status ParseDims(const std::string& field, GgufTensor& tensor);
   absl::Status SetBytes(const std::string& field, GgufTensor& tensor);
   absl::Status PlaceTensors();
-  absl::Status CheckOverlaps() const;
+  absl::Status CheckOverlaps();  // and notes the room that tensors of type id 42 have
 
   template <typename Stored, typename Wide>
   absl::StatusOr<GgufValue> ParseNumber(absl::string_view field);

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_parser.h"
+#include "common/gguf/q2_layout.h"
 #include "common/gguf/utf8_name.h"
 
 namespace stagecoach {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint64_t kMaxNameBytes = 255;
 constexpr uint32_t kMaxRank = 4;
+constexpr uint32_t kLastFileTypeId = 0xffff;  // above are ids of ours, which no file holds
 
 }  // namespace
 
@@ -72,7 +74,7 @@ absl::Status GgufParser::ParseDims(const std::string& field, GgufTensor& tensor)
 
 absl::Status GgufParser::SetBytes(const std::string& field, GgufTensor& tensor) {
   const TensorTypeInfo* type = FindTensorType(tensor.type_id);
-  if (type == nullptr) {
+  if (type == nullptr || type->id > kLastFileTypeId) {
     return absl::UnimplementedError(absl::StrCat("'", reader_.path(), "': ", field, " has type id ", tensor.type_id,
                                                  ", which is unknown or was removed from GGUF; supported types are ",
                                                  SupportedTensorTypes()));
@@ -83,6 +85,10 @@ absl::Status GgufParser::SetBytes(const std::string& field, GgufTensor& tensor) 
   }
   const uint64_t blocks =
       static_cast<uint64_t>(tensor.cols()) / type->block_elements * static_cast<uint64_t>(tensor.rows());
+  if (tensor.type_id == kQ2TypeId) {  // the layout is found when all files of the model are open
+    tensor.bytes = SmallestQ2Bytes(tensor.cols(), tensor.rows());
+    if (tensor.bytes <= reader_.file_bytes()) return absl::OkStatus();
+  }
   if (__builtin_mul_overflow(blocks, uint64_t{type->block_bytes}, &tensor.bytes) ||
       tensor.bytes > reader_.file_bytes()) {
     return reader_.Malformed(field, " has ", blocks, " blocks of ", type->block_bytes, " bytes, but the file has only ",
@@ -109,19 +115,21 @@ absl::Status GgufParser::PlaceTensors() {
   return CheckOverlaps();
 }
 
-absl::Status GgufParser::CheckOverlaps() const {
-  std::vector<const GgufTensor*> by_offset;
+absl::Status GgufParser::CheckOverlaps() {
+  std::vector<GgufTensor*> by_offset;
   by_offset.reserve(header_.tensors.size());
-  for (const GgufTensor& tensor : header_.tensors) by_offset.push_back(&tensor);
+  for (GgufTensor& tensor : header_.tensors) by_offset.push_back(&tensor);
   std::sort(by_offset.begin(), by_offset.end(),
             [](const GgufTensor* a, const GgufTensor* b) { return a->file_offset < b->file_offset; });
-  for (size_t i = 1; i < by_offset.size(); ++i) {
-    const GgufTensor& before = *by_offset[i - 1];
-    const GgufTensor& after = *by_offset[i];
-    if (before.file_offset + before.bytes > after.file_offset) {
-      return reader_.Malformed("tensor '", after.name, "' starts at file offset ", after.file_offset, ", but tensor '",
+  for (size_t i = 0; i < by_offset.size(); ++i) {
+    const GgufTensor& before = *by_offset[i];
+    const bool last = i + 1 == by_offset.size();
+    const uint64_t end = last ? reader_.file_bytes() : by_offset[i + 1]->file_offset;
+    if (before.file_offset + before.bytes > end) {  // not for the last: PlaceTensors has checked it
+      return reader_.Malformed("tensor '", by_offset[i + 1]->name, "' starts at file offset ", end, ", but tensor '",
                                before.name, "' ends only at ", before.file_offset + before.bytes);
     }
+    if (before.type_id == kQ2TypeId) header_.q2_tensors.push_back({by_offset[i], end - before.file_offset, alignment_});
   }
   return absl::OkStatus();
 }

@@ -94,7 +94,7 @@ std::string GgufWriter::Serialize(absl::Span<const Entry> entries, absl::Span<co
     Append(tensor.name, out);
     Append(static_cast<uint32_t>(tensor.dims.size()), out);
     for (int64_t size : tensor.dims) Append(size, out);
-    Append(tensor.type_id, out);
+    Append(tensor.type_id & 0xffff, out);  // an id of ours is written as the one it stands for in files
     Append(offset, out);
     offset += RoundUp(tensor.bytes.size(), alignment_);
   }

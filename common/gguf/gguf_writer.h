@@ -33,7 +33,8 @@ class GgufWriter {
   void Remove(const std::string& key);  // absent: nothing happens
 
   // Adds a tensor, or replaces the one of that name. dims[0] is the row length; `bytes` is its data and has the size
-  // that dims and type imply (checked). The type id may be any known one.
+  // that dims and type imply (checked). The type id may be any known one; those
+  // above 0xffff are written as what other programs give them (kQ2_0_Oxi as 42).
   void SetTensor(const std::string& name, const std::vector<int64_t>& dims, uint32_t type_id, std::string bytes);
   void RemoveTensor(const std::string& name);
 

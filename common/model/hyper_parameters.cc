@@ -108,14 +108,18 @@ absl::StatusOr<const Architecture*> ReadArchitecture(const GgufMetadata& metadat
                                                "'; supported architectures are ", SupportedArchitectures()));
 }
 
-// What would change the forward pass in a way we do not compute.
-absl::Status RefuseUnsupported(const KeyReader& keys, int64_t context) {
-  for (const auto& [key, value] : keys.metadata().entries()) {
+absl::Status RefuseFoldedWeights(const GgufMetadata& metadata) {
+  for (const auto& [key, value] : metadata.entries()) {
     if (!absl::StartsWith(key, "prism.hadamard.")) continue;
     return absl::UnimplementedError(
-        absl::StrCat("'", keys.metadata().path(), "': key '", key, "' says that weights are folded with a Hadamard ",
+        absl::StrCat("'", metadata.path(), "': key '", key, "' says that weights are folded with a Hadamard ",
                      "transform, which is not implemented; without it the model would answer with noise"));
   }
+  return absl::OkStatus();
+}
+
+// What would change the forward pass in a way we do not compute.
+absl::Status RefuseUnsupported(const KeyReader& keys, int64_t context) {
   ASSIGN_OR_RETURN(const int64_t experts, keys.Int("expert_count", 0, kMaxHeads, 0));
   if (experts > 0)
     return keys.Unsupported("expert_count", "is ", experts, ", expected 0: mixture-of-experts is not supported");
@@ -221,6 +225,7 @@ absl::Status ReadVocabulary(const GgufFile& file, const KeyReader& keys, HyperPa
 absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file) {
   HyperParameters hyper;
   KeyReader keys(file.metadata());
+  RETURN_IF_ERROR(RefuseFoldedWeights(file.metadata()));
   ASSIGN_OR_RETURN(const Architecture* architecture, ReadArchitecture(file.metadata()));
   hyper.architecture = architecture->name;
   hyper.traits = architecture->traits;

@@ -165,8 +165,9 @@ std::vector<const GgufTensor*> ModelDescription::StageTensors(int64_t first_laye
   return tensors;
 }
 
-absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::string& path) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::string& path,
+                                                                  const GgufOpenOptions& options) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const GgufFile> file, GgufFile::Open(path, options));
   return DescribeModel(std::move(file));
 }
 

@@ -59,7 +59,8 @@ struct ModelDescription {
 };
 
 // Opens `path` and describes it. Unsupported tensor types or architectures: kUnimplemented with the supported list.
-absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::string& path);
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::string& path,
+                                                                  const GgufOpenOptions& options = {});
 
 // Describes an already opened file.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::shared_ptr<const GgufFile> file);
