@@ -21,17 +21,22 @@ uint64_t ScalarBytes(GgufValueType type) {
   switch (type) {
     case GgufValueType::kU8:
     case GgufValueType::kI8:
-    case GgufValueType::kBool: return 1;
+    case GgufValueType::kBool:
+      return 1;
     case GgufValueType::kU16:
-    case GgufValueType::kI16: return 2;
+    case GgufValueType::kI16:
+      return 2;
     case GgufValueType::kU32:
     case GgufValueType::kI32:
-    case GgufValueType::kF32: return 4;
+    case GgufValueType::kF32:
+      return 4;
     case GgufValueType::kU64:
     case GgufValueType::kI64:
-    case GgufValueType::kF64: return 8;
+    case GgufValueType::kF64:
+      return 8;
     case GgufValueType::kString:
-    case GgufValueType::kArray: return 0;
+    case GgufValueType::kArray:
+      return 0;
   }
   return 0;
 }
@@ -67,7 +72,8 @@ absl::Status AppendArray(HeaderReader* reader, const std::string& key, std::stri
     return absl::OkStatus();
   }
   const uint64_t bytes = ScalarBytes(element);
-  if (bytes == 0) return reader->Malformed("key '", key, "' is an array of type ", type, ", expected numbers or strings");
+  if (bytes == 0)
+    return reader->Malformed("key '", key, "' is an array of type ", type, ", expected numbers or strings");
   if (count > reader->remaining() / bytes) {
     return reader->Malformed("key '", key, "' has ", count, " elements, but only ", reader->remaining(),
                              " bytes are left");
@@ -117,7 +123,8 @@ absl::StatusOr<std::vector<GgufRawEntry>> ReadGgufRawMetadata(const std::string&
 void SetGgufRawU32(absl::string_view key, uint32_t value, std::vector<GgufRawEntry>* entries) {
   GgufRawEntry entry{std::string(key), GgufValueType::kU32, {}};
   AppendNumber(value, &entry.bytes);
-  const auto found = std::find_if(entries->begin(), entries->end(), [&](const GgufRawEntry& e) { return e.key == key; });
+  const auto found =
+      std::find_if(entries->begin(), entries->end(), [&](const GgufRawEntry& e) { return e.key == key; });
   if (found != entries->end()) {
     *found = std::move(entry);
   } else {

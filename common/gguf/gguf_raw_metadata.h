@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_GGUF_GGUF_RAW_METADATA_H_
 #define STAGECOACH_COMMON_GGUF_GGUF_RAW_METADATA_H_
 
-// Metadata as it is stored, for copying it from file to file: GgufMetadata widens every number, and other programs insist
-// on the width that a key has always had.
+// Metadata as it is stored, for copying it from file to file: GgufMetadata widens every number, and other programs
+// insist on the width that a key has always had.
 
 #include <cstdint>
 #include <string>
@@ -17,7 +17,8 @@ namespace stagecoach {
 struct GgufRawEntry {
   std::string key;
   GgufValueType type = GgufValueType::kU32;
-  std::string bytes;  // the value as stored after its type; an array's begin with the type of its elements and the count
+  std::string
+      bytes;  // the value as stored after its type; an array's begin with the type of its elements and the count
 };
 
 // The entries of one file (of several shards, the given one), in file order. Safe on hostile input, as GgufFile is, but

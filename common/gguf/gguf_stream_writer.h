@@ -26,8 +26,8 @@ struct GgufStreamTensor {
 class GgufStreamWriter {
  public:
   // Creates the temporary file, writes the header and takes the disk space for all of it. The alignment is that of the
-  // key general.alignment, else 32. Errors: kResourceExhausted when the space is not there, kNotFound when the directory
-  // is not there or cannot be written.
+  // key general.alignment, else 32. Errors: kResourceExhausted when the space is not there, kNotFound when the
+  // directory is not there or cannot be written.
   static absl::StatusOr<std::unique_ptr<GgufStreamWriter>> Create(const std::string& path,
                                                                   absl::Span<const GgufRawEntry> metadata,
                                                                   std::vector<GgufStreamTensor> tensors);
@@ -40,8 +40,8 @@ class GgufStreamWriter {
   // Writes part of a tensor's data, `offset` bytes into it; it must lie within the tensor (checked). Thread-safe.
   absl::Status Write(size_t tensor, uint64_t offset, absl::Span<const uint8_t> data);
 
-  // Flushes the file to disk and gives it its name. Every byte of every tensor must have been written (checked by count).
-  // kAlreadyExists when there is a file of that name, unless it may be replaced.
+  // Flushes the file to disk and gives it its name. Every byte of every tensor must have been written (checked by
+  // count). kAlreadyExists when there is a file of that name, unless it may be replaced.
   absl::Status Finish(bool replace);
 
  private:
