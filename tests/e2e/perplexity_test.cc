@@ -34,6 +34,30 @@ TEST(Perplexity, IsThatOfTheReference) {
   EXPECT_NEAR(Perplexity(DemoModelPath(), text, {})["perplexity"].get<double>(), 31.8883, 31.8883 * 0.005);
 }
 
+// Files as people download them, written by llama.cpp, with the perplexities it computes from them. The bounds allow for
+// the rounding of activations, which differs between engines.
+struct RecordedFile {
+  const char* name;
+  double perplexity;
+  double bound;  // relative
+};
+
+class QuantizedFile : public ::testing::TestWithParam<RecordedFile> {};
+
+TEST_P(QuantizedFile, HasThePerplexityThatAnotherEngineRecorded) {
+  SHARED_FILE_OR_SKIP(text, "models/heldout.txt");
+  SHARED_FILE_OR_SKIP(model, std::string("models/quantized/demo-") + GetParam().name + ".gguf");
+  EXPECT_NEAR(Perplexity(model, text, {"--kv-type", "f32"})["perplexity"].get<double>(), GetParam().perplexity,
+              GetParam().perplexity * GetParam().bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Perplexity, QuantizedFile,
+                         ::testing::Values(RecordedFile{"q4_0", 32.108, 0.005}, RecordedFile{"q5_0", 31.990, 0.005},
+                                           RecordedFile{"q4_k_m", 31.985, 0.005}, RecordedFile{"q6_k", 31.941, 0.005},
+                                           RecordedFile{"q1_0", 98.90, 0.01}, RecordedFile{"q2_0", 90.19, 0.01},
+                                           RecordedFile{"tq2_0", 269.2, 0.01}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 TEST(Perplexity, DoesNotDependOnHowTheWorkIsCut) {
   SHARED_FILE_OR_SKIP(text, "models/heldout.txt");
   const TempDir directory;

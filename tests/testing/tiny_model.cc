@@ -155,7 +155,11 @@ class Builder {
   }
 
   void AddMatrix(const std::string& name, int64_t rows, int64_t cols) {
-    writer_.SetTensor(name, {cols, rows}, o_.type, Matrix(name, rows, cols));
+    if (CanQuantize(o_.type)) {
+      writer_.SetTensor(name, {cols, rows}, o_.type, Matrix(name, rows, cols));
+    } else {
+      writer_.SetTensor(name, {cols, rows}, static_cast<uint32_t>(o_.type), RandomBlocks(name, rows, cols));
+    }
   }
 
   void AddNorm(const std::string& name, int64_t size) {
@@ -179,6 +183,18 @@ class Builder {
   std::vector<float> Matrix(const std::string& name, int64_t rows, int64_t cols) const {
     return Normal(o_.seed, name, rows * cols, 0, 1 / std::sqrt(static_cast<double>(cols)));
   }
+  // For the types that nothing here can encode.
+  std::string RandomBlocks(const std::string& name, int64_t rows, int64_t cols) const {
+    const size_t row_bytes = RowBytes(o_.type, cols);
+    std::string bytes(row_bytes * static_cast<size_t>(rows), '\0');
+    const uint64_t stream = MixBits(o_.seed) ^ NameHash(name);
+    const float magnitude = static_cast<float>(1 / std::sqrt(static_cast<double>(cols)));
+    for (int64_t row = 0; row < rows; ++row) {
+      FillRandomRow(o_.type, cols, stream + static_cast<uint64_t>(row), magnitude,
+                    reinterpret_cast<uint8_t*>(bytes.data()) + row_bytes * static_cast<size_t>(row));
+    }
+    return bytes;
+  }
   std::vector<float> Bias(const std::string& name, int64_t size) const { return Normal(o_.seed, name, size, 0, 0.1); }
 
   const TinyModelOptions& o_;
@@ -186,6 +202,10 @@ class Builder {
 };
 
 }  // namespace
+
+TinyModelOptions WideTinyModel(TensorType type) {
+  return {.layers = 4, .hidden = 256, .heads = 8, .kv_heads = 2, .head_dim = 32, .ffn = 256, .type = type};
+}
 
 GgufWriter TinyModel(const TinyModelOptions& options) { return Builder(options).Build(); }
 

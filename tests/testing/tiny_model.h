@@ -24,7 +24,7 @@ struct TinyModelOptions {
   int64_t vocab =
       320;  // 256 bytes, pairs and triples of letters with their merges, and one end-of-text token (the last id)
   int64_t context = 512;
-  TensorType type = TensorType::kF32;         // of the matrices
+  TensorType type = TensorType::kF32;         // of the matrices; their row lengths must be multiples of its block
   TensorType vector_type = TensorType::kF32;  // of norms and biases
   bool tied = true;                           // no output.weight
   bool fused_qkv = false;                     // attn_qkv in place of attn_q, attn_k, attn_v
@@ -37,6 +37,9 @@ struct TinyModelOptions {
   uint64_t seed = 1;
   int shards = 1;
 };
+
+// The smallest shape whose every row length is a multiple of 256, the largest block of any type.
+TinyModelOptions WideTinyModel(TensorType type);
 
 // The model as a writer, for tests that change something before they write it.
 GgufWriter TinyModel(const TinyModelOptions& options);

@@ -56,21 +56,22 @@ struct Point {
   }
 };
 
-std::vector<Point> FullProduct() {
+std::vector<Point> FullProduct(const std::vector<int>& thread_counts) {
   std::vector<Point> points;
   for (const int stages : {1, 2, 3, 4})
     for (const int chunk : {1, 7, 64, 512})
       for (const int sequences : {1, 8})
         for (const int micro_batches : {1, 4})
-          for (const int threads : {1, 2})
+          for (const int threads : thread_counts)
             for (const int block : {16, 32})
               for (const bool preempt : {false, true}) points.push_back({stages, chunk, sequences, micro_batches, threads, block, preempt});
   return points;
 }
 
-void CheckProduct(TensorType type, const std::string& kv_type, int stride) {
+void CheckProduct(const testing::TinyModelOptions& model, const std::string& kv_type, const std::vector<Point>& points,
+                  size_t stride) {
   const testing::TempDir dir;
-  const std::string path = testing::WriteTinyModel(dir.File("tiny.gguf"), {.type = type});
+  const std::string path = testing::WriteTinyModel(dir.File("tiny.gguf"), model);
   const std::vector<ClusterRequest> requests = Requests();
   pb::ConfigureJob job = testing::DefaultJob(path);
   job.set_kv_type(kv_type);
@@ -84,7 +85,6 @@ void CheckProduct(TensorType type, const std::string& kv_type, int stride) {
     expected.push_back(run->answers[0].Bits());
   }
 
-  const std::vector<Point> points = FullProduct();
   for (size_t p = 0; p < points.size(); p += stride) {
     const Point& point = points[p];
     job.set_prefill_chunk(point.chunk);
@@ -103,11 +103,32 @@ void CheckProduct(TensorType type, const std::string& kv_type, int stride) {
   }
 }
 
-TEST(EqualityMatrix, TheFullProductGivesTheSameBitsWithInt8Kernels) { CheckProduct(TensorType::kQ8_0, "f16", kStride); }
+TEST(EqualityMatrix, TheFullProductGivesTheSameBitsWithInt8Kernels) {
+  CheckProduct({.type = TensorType::kQ8_0}, "f16", FullProduct({1, 2}), kStride);
+}
 
-TEST(EqualityMatrix, EveryThirdPointOfTheProductGivesTheSameBitsWithFloatKernels) { CheckProduct(TensorType::kF32, "f32", 3 * kStride); }
+TEST(EqualityMatrix, EveryThirdPointOfTheProductGivesTheSameBitsWithFloatKernels) {
+  CheckProduct({.type = TensorType::kF32}, "f32", FullProduct({1, 2}), 3 * kStride);
+}
 
-TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithBf16) { CheckProduct(TensorType::kBF16, "bf16", 5 * kStride); }
+TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithBf16) {
+  CheckProduct({.type = TensorType::kBF16}, "bf16", FullProduct({1, 2}), 5 * kStride);
+}
+
+TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithAnInt8Cache) {
+  CheckProduct({.type = TensorType::kQ8_0}, "q8_0", FullProduct({1, 2}), 5 * kStride);
+}
+
+// Every type meets every value of every dimension, thread counts beyond the machine's cores among them.
+class EqualityOfType : public ::testing::TestWithParam<TensorType> {};
+
+TEST_P(EqualityOfType, HoldsOverStagesChunksBatchesBlocksPreemptionAndThreadCounts) {
+  CheckProduct(testing::WideTinyModel(GetParam()), "f16", FullProduct({1, 2, 3, 5}), 97 * kStride);
+}
+
+INSTANTIATE_TEST_SUITE_P(EqualityMatrix, EqualityOfType,
+                         ::testing::ValuesIn(SupportedTypes().begin(), SupportedTypes().end()),
+                         [](const auto& info) { return std::string(GetTensorType(info.param).name); });
 
 }  // namespace
 }  // namespace stagecoach
