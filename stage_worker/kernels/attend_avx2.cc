@@ -1,5 +1,6 @@
 // Attention over one granule with AVX2: scores of 16 positions in two vectors, values of 8 dimensions a vector.
 
+#include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/avx2.h"
 #include "stage_worker/kernels/isa_tables.h"
 
@@ -8,13 +9,39 @@ namespace {
 
 constexpr int kLanes = 8;
 
-template <KvType kType>
-inline constexpr int64_t kBytes = kType == KvType::kF32 ? 4 : 2;
+// 8 floats as F16 or BF16, rounded to nearest even.
+__m128i ToKv8(KvType type, __m256 x) {
+  if (type == KvType::kF16) return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+}
 
-// Eight elements of the stored type as float.
+// Up to 8 floats as `count` elements of the stored type.
+void ToStored(KvType type, const float* x, int count, uint8_t* out) {
+  float all[kLanes] = {};
+  std::memcpy(all, x, count * sizeof(float));
+  if (type == KvType::kF32) {
+    std::memcpy(out, all, sizeof(all));
+  } else {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), ToKv8(type, _mm256_loadu_ps(all)));
+  }
+}
+
+template <KvType kType>
+inline constexpr int64_t kBytes = kType == KvType::kF32 ? 4 : kType == KvType::kQ8_0 ? 1 : 2;
+
+// Eight elements of the stored type as float; of Q8_0, the codes.
 template <KvType kType>
 inline __m256 Load8(const uint8_t* p) {
   if constexpr (kType == KvType::kF32) return LoadFloats(p);
+  if constexpr (kType == KvType::kQ8_0) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
   const __m128i bits = Load128(p);
   if constexpr (kType == KvType::kF16) return _mm256_cvtph_ps(bits);
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
@@ -28,105 +55,200 @@ inline __m256 LoadPart(const uint8_t* p, int count) {
   return Load8<kType>(bytes);
 }
 
-// Scores of T tiles of 16 positions for C columns.
+// Scales of Q8_0: those of positions [8 half, 8 half + 8) for a group of dimensions.
+inline __m256 LoadScales(const uint8_t* tile, int64_t group, int half) {
+  return LoadFloats(tile + group * kKvScaleBytes + half * kLanes * 4);
+}
+
+// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns.
 template <KvType kType, int C, int T>
-void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
-  const uint8_t* k_tiles[T];
-  for (int t = 0; t < T; ++t) k_tiles[t] = tile.span->k_tiles[first + t];
-  __m256 score[C][2 * T];
-  for (int c = 0; c < C; ++c) {
-    for (int t = 0; t < 2 * T; ++t) score[c][t] = _mm256_setzero_ps();
-  }
-  const int head_dim = tile.span->head_dim;
-  for (int d = 0; d < head_dim; ++d) {
-    __m256 query[C];
-    for (int c = 0; c < C; ++c) query[c] = _mm256_set1_ps(tile.q[c][d]);
+inline void AddScores(const uint8_t* const* codes, const float* const* q, int begin, int end, __m256 (*part)[2 * T]) {
+  for (int d = begin; d < end; ++d) {
+    __m256 k[2 * T];
     for (int t = 0; t < 2 * T; ++t) {
-      const __m256 k = Load8<kType>(k_tiles[t / 2] + (d * kTilePositions + t % 2 * kLanes) * kBytes<kType>);
-      for (int c = 0; c < C; ++c) score[c][t] = _mm256_fmadd_ps(k, query[c], score[c][t]);
+      k[t] = Load8<kType>(codes[t / 2] + (d * kTilePositions + t % 2 * kLanes) * kBytes<kType>);
     }
-  }
-  for (int c = 0; c < C; ++c) {
-    for (int t = 0; t < 2 * T; ++t) _mm256_storeu_ps(p[c] + first * kTilePositions + t * kLanes, score[c][t]);
+    for (int c = 0; c < C; ++c) {
+      const __m256 query = _mm256_set1_ps(q[c][d]);
+      for (int t = 0; t < 2 * T; ++t) part[c][t] = _mm256_fmadd_ps(k[t], query, part[c][t]);
+    }
   }
 }
 
-// Scores to weights for one column, and the merge of the granule's maximum and sum. What lies beyond the limit becomes
-// -inf first: those places may hold anything.
-MergeFactors Softmax(float* p, int limit, float* max, float* sum) {
+// Scores of T tiles of 16 positions for C columns.
+template <KvType kType, int C, int T>
+void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
+  const int head_dim = tile.span->head_dim;
+  const uint8_t* k_tiles[T];
+  const uint8_t* codes[T];
+  for (int t = 0; t < T; ++t) {
+    k_tiles[t] = tile.span->k_tiles[first + t];
+    codes[t] = k_tiles[t] + KvCodesOffset(kType, head_dim);
+  }
+  const float* q[C];
+  for (int c = 0; c < C; ++c) q[c] = tile.q[c];
+  // The scores themselves stay in memory: with scales, the registers hold a group's part.
+  const int step = kType == KvType::kQ8_0 ? kKvGroup : head_dim;
+  for (int begin = 0; begin < head_dim; begin += step) {
+    __m256 part[C][2 * T];
+    for (int c = 0; c < C; ++c) {
+      for (int t = 0; t < 2 * T; ++t) part[c][t] = _mm256_setzero_ps();
+    }
+    AddScores<kType, C, T>(codes, q, begin, begin + step, part);
+    for (int t = 0; t < 2 * T; ++t) {
+      for (int c = 0; c < C; ++c) {
+        float* out = p[c] + first * kTilePositions + t * kLanes;
+        if constexpr (kType == KvType::kQ8_0) {
+          const __m256 before = begin == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(out);
+          part[c][t] = _mm256_fmadd_ps(LoadScales(k_tiles[t / 2], begin / kKvGroup, t % 2), part[c][t], before);
+        }
+        _mm256_storeu_ps(out, part[c][t]);
+      }
+    }
+  }
+}
+
+// TreeSum of 16 lanes.
+inline float Tree(__m256 low, __m256 high) {
+  const __m256 eight = _mm256_add_ps(low, high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+// Scores of one column to weights in place. What lies beyond the limit becomes -inf first: those places may hold
+// anything. Returns the maximum, never a negative zero, and the sum of the weights; -inf and nothing else when every
+// score is -inf.
+inline float Softmax(float* p, int limit, float* sum) {
   const int end = (limit + kTilePositions - 1) / kTilePositions * kTilePositions;
   for (int j = limit; j < end; ++j) p[j] = -__builtin_inff();
   __m256 largest = _mm256_set1_ps(-__builtin_inff());
   for (int j = 0; j < end; j += kLanes) largest = _mm256_max_ps(largest, _mm256_loadu_ps(p + j));
-  const float granule_max = ReduceMax(largest) + 0.0f;  // never a negative zero
+  const float max = ReduceMax(largest) + 0.0f;
+  if (max == -__builtin_inff()) return max;
   __m256 lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   for (int j = 0; j < end; j += kTilePositions) {
     for (int half = 0; half < 2; ++half) {
       float* place = p + j + half * kLanes;
-      const __m256 weights = Exp(_mm256_sub_ps(_mm256_loadu_ps(place), _mm256_set1_ps(granule_max)));
+      const __m256 weights = Exp(_mm256_sub_ps(_mm256_loadu_ps(place), _mm256_set1_ps(max)));
       _mm256_storeu_ps(place, weights);
       lanes[half] = _mm256_add_ps(lanes[half], weights);
     }
   }
-  float sums[kTilePositions];
-  _mm256_storeu_ps(sums, lanes[0]);
-  _mm256_storeu_ps(sums + kLanes, lanes[1]);
-  return MergeGranule(granule_max, TreeSum(sums), max, sum);
+  *sum = Tree(lanes[0], lanes[1]);
+  return max;
 }
 
-// Adds the positions [begin, end) to D vectors of dimensions of C columns. part: how many dimensions the only vector
-// has, 0 for all.
-template <KvType kType, int C, int D, bool kPart>
-inline void AddValues(const AttentionSpan& span, const float* const* p, int begin, int end, int64_t d, int part,
-                      __m256 (*acc)[D]) {
+// What the values of a tile need.
+template <int C>
+struct Weights {
+  alignas(32) float p[C][kAttentionGranule];
+  float old_factor[kLanes], new_factor[kLanes];
+  int limits[C];  // 0 for a column whose scores are all -inf: its state does not change
+};
+
+// Scores to weights, and the merge of the granule's maxima and sums: MergeGranule, a lane a column.
+template <int C>
+void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
+  float max[kLanes] = {}, sum[kLanes] = {}, old_max[kLanes] = {}, old_sum[kLanes] = {};
+  for (int c = 0; c < C; ++c) {
+    max[c] = Softmax(w->p[c], tile.limits[c], &sum[c]);
+    w->limits[c] = max[c] == -__builtin_inff() ? 0 : tile.limits[c];
+    old_max[c] = *tile.max[c];
+    old_sum[c] = *tile.sum[c];
+  }
+  const __m256 merged = _mm256_max_ps(_mm256_loadu_ps(old_max), _mm256_loadu_ps(max));
+  const __m256 old_factor = Exp(_mm256_sub_ps(_mm256_loadu_ps(old_max), merged));
+  const __m256 new_factor = Exp(_mm256_sub_ps(_mm256_loadu_ps(max), merged));
+  _mm256_storeu_ps(w->old_factor, old_factor);
+  _mm256_storeu_ps(w->new_factor, new_factor);
+  _mm256_storeu_ps(max, merged);
+  _mm256_storeu_ps(sum, _mm256_fmadd_ps(_mm256_loadu_ps(old_sum), old_factor,
+                                        _mm256_mul_ps(_mm256_loadu_ps(sum), new_factor)));
+  for (int c = 0; c < C; ++c) {
+    if (w->limits[c] == 0) {
+      w->old_factor[c] = 1.0f;
+      w->new_factor[c] = -0.0f;  // acc becomes acc * 1 + 0 * -0, which is acc, even a negative zero
+      continue;
+    }
+    *tile.max[c] = max[c];
+    *tile.sum[c] = sum[c];
+  }
+}
+
+// Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. Vector i of column c weighs them
+// with the row i / (D / G) * stride + c of weights. part: how many dimensions the only vector has, 0 for all.
+template <KvType kType, int N, int D, int G, bool kPart>
+inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
+                      int end, int64_t d, int part, __m256 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const uint8_t* row = span.v_tiles[j / kTilePositions] +
+    const uint8_t* row = span.v_tiles[j / kTilePositions] + KvCodesOffset(kType, span.head_dim) +
                          (j % kTilePositions * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
     __m256 v[D];
     for (int i = 0; i < D; ++i) {
       v[i] = kPart ? LoadPart<kType>(row, part) : Load8<kType>(row + i * kLanes * kBytes<kType>);
     }
-    for (int c = 0; c < C; ++c) {
-      const __m256 weight = _mm256_set1_ps(p[c][j]);
-      for (int i = 0; i < D; ++i) acc[c][i] = _mm256_fmadd_ps(weight, v[i], acc[c][i]);
+    for (int c = 0; c < N; ++c) {
+      for (int g = 0; g < G; ++g) {
+        const __m256 weight = _mm256_set1_ps(weights[g * stride + c][j]);
+        for (int i = g * D / G; i < (g + 1) * D / G; ++i) acc[c][i] = _mm256_fmadd_ps(weight, v[i], acc[c][i]);
+      }
     }
   }
 }
 
-// Merges a vector of a granule's weighted values into the state.
-inline __m256 Merge(__m256 old, __m256 granule, MergeFactors factors) {
-  return _mm256_fmadd_ps(old, _mm256_set1_ps(factors.old_factor),
-                         _mm256_mul_ps(granule, _mm256_set1_ps(factors.new_factor)));
+// scaled[g * C + c] = the weights of column c times V's scales of the group of dimensions `group` + g.
+template <int C, int G>
+inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t group,
+                         float (*scaled)[kAttentionGranule]) {
+  for (int c = 0; c < C; ++c) {
+    for (int t = 0; t * kLanes < w.limits[c]; ++t) {
+      const __m256 weights = _mm256_loadu_ps(w.p[c] + t * kLanes);
+      for (int g = 0; g < G; ++g) {
+        _mm256_storeu_ps(scaled[g * C + c] + t * kLanes,
+                         _mm256_mul_ps(weights, LoadScales(span.v_tiles[t / 2], group + g, t % 2)));
+      }
+    }
+  }
+}
+
+// Merges a vector of a granule's weighted values into the state. No negative zero, so that a granule gives the same bits
+// when it is merged later.
+inline __m256 Merge(__m256 old, __m256 granule, float old_factor, float new_factor) {
+  granule = _mm256_mul_ps(_mm256_add_ps(granule, _mm256_setzero_ps()), _mm256_set1_ps(new_factor));
+  return _mm256_fmadd_ps(old, _mm256_set1_ps(old_factor), granule);
 }
 
 // The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
 // the loads; the others follow column by column, so that no column multiplies what it does not see.
 template <KvType kType, int C, int D, bool kPart>
-void Values(const AttendTile& tile, const float (*p)[kAttentionGranule], const MergeFactors* factors, int64_t d,
-            int part) {
+void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
+  constexpr int kGroups = kType == KvType::kQ8_0 && D * kLanes > kKvGroup ? D * kLanes / kKvGroup : 1;
   const AttentionSpan& span = *tile.span;
-  int common = tile.limits[0];
-  const float* weights[C];
-  for (int c = 0; c < C; ++c) {
-    weights[c] = p[c];
-    common = tile.limits[c] < common ? tile.limits[c] : common;
+  int common = w.limits[0];
+  for (int c = 1; c < C; ++c) common = w.limits[c] < common ? w.limits[c] : common;
+  const float(*weights)[kAttentionGranule] = w.p;
+  alignas(32) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
+  if constexpr (kType == KvType::kQ8_0) {
+    ScaleWeights<C, kGroups>(span, w, d / kKvGroup, scaled);
+    weights = scaled;
   }
   __m256 acc[C][D];
   for (int c = 0; c < C; ++c) {
     for (int i = 0; i < D; ++i) acc[c][i] = _mm256_setzero_ps();
   }
-  AddValues<kType, C, D, kPart>(span, weights, 0, common, d, part, acc);
+  AddValues<kType, C, D, kGroups, kPart>(span, weights, C, 0, common, d, part, acc);
   for (int c = 0; c < C; ++c) {
-    AddValues<kType, 1, D, kPart>(span, weights + c, common, tile.limits[c], d, part, acc + c);
+    AddValues<kType, 1, D, kGroups, kPart>(span, weights + c, C, common, w.limits[c], d, part, acc + c);
     for (int i = 0; i < D; ++i) {
       float* out = tile.acc[c] + d + i * kLanes;
       if constexpr (kPart) {
         float eight[kLanes] = {};
         std::memcpy(eight, out, part * sizeof(float));
-        _mm256_storeu_ps(eight, Merge(_mm256_loadu_ps(eight), acc[c][i], factors[c]));
+        _mm256_storeu_ps(eight, Merge(_mm256_loadu_ps(eight), acc[c][i], w.old_factor[c], w.new_factor[c]));
         std::memcpy(out, eight, part * sizeof(float));
       } else {
-        _mm256_storeu_ps(out, Merge(_mm256_loadu_ps(out), acc[c][i], factors[c]));
+        _mm256_storeu_ps(out, Merge(_mm256_loadu_ps(out), acc[c][i], w.old_factor[c], w.new_factor[c]));
       }
     }
   }
@@ -137,22 +259,24 @@ void Tile(const AttendTile& tile) {
   // Tiles of positions, and vectors of dimensions, at once: about 8 independent chains.
   constexpr int kScoreTiles = C == 1 ? 4 : C == 2 ? 2 : 1;
   constexpr int kValueVectors = C == 1 ? 8 : C == 2 ? 4 : 2;
-  alignas(32) float p[C][kAttentionGranule];
+  Weights<C> w;
   int limit = 0;
   for (int c = 0; c < C; ++c) limit = tile.limits[c] > limit ? tile.limits[c] : limit;
   const int position_tiles = (limit + kTilePositions - 1) / kTilePositions;
   int t = 0;
-  for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles>(tile, t, p);
-  for (; t < position_tiles; ++t) Scores<kType, C, 1>(tile, t, p);
-  MergeFactors factors[C];
-  for (int c = 0; c < C; ++c) factors[c] = Softmax(p[c], tile.limits[c], tile.max[c], tile.sum[c]);
+  for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles>(tile, t, w.p);
+  for (; t < position_tiles; ++t) Scores<kType, C, 1>(tile, t, w.p);
+  SoftmaxAndMerge<C>(tile, &w);
   const int head_dim = tile.span->head_dim;
   int d = 0;
   for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
-    Values<kType, C, kValueVectors, false>(tile, p, factors, d, 0);
+    Values<kType, C, kValueVectors, false>(tile, w, d, 0);
   }
-  for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false>(tile, p, factors, d, 0);
-  if (d < head_dim) Values<kType, C, 1, true>(tile, p, factors, d, head_dim - d);
+  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) Values<kType, C, 2, false>(tile, w, d, 0);
+  if constexpr (kType != KvType::kQ8_0) {
+    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false>(tile, w, d, 0);
+    if (d < head_dim) Values<kType, C, 1, true>(tile, w, d, head_dim - d);
+  }
 }
 
 template <KvType kType>
@@ -160,13 +284,52 @@ constexpr AttendTiles kTiles = {4, {nullptr, Tile<kType, 1>, Tile<kType, 2>, Til
 
 }  // namespace
 
+void StoreKAvx2(KvType type, const float* k, int head_dim, int lane, uint8_t* tile) {
+  if (type == KvType::kQ8_0) return StoreKScalar(type, k, head_dim, lane, tile);
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
+    uint8_t column[kLanes * 4];
+    ToStored(type, k + d, count, column);
+    for (int i = 0; i < count; ++i)
+      std::memcpy(tile + ((d + i) * kTilePositions + lane) * size, column + i * size, size);
+  }
+}
+
+void StoreVAvx2(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
+  if (type == KvType::kQ8_0) return StoreVScalar(type, v, head_dim, lane, tile);
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
+    uint8_t row[kLanes * 4];
+    ToStored(type, v + d, count, row);
+    std::memcpy(tile + (static_cast<int64_t>(lane) * head_dim + d) * size, row, count * size);
+  }
+}
+
 void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                 AttentionState state) {
   switch (span.type) {
     case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, limits, columns, state);
     case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, limits, columns, state);
     case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, limits, columns, state);
-    case KvType::kQ8_0: return kScalarKernels.attend(span, q, q_stride, limits, columns, state);
+    case KvType::kQ8_0: return AttendByTiles(kTiles<KvType::kQ8_0>, span, q, q_stride, limits, columns, state);
+  }
+}
+
+void MergeAttentionAvx2(const AttentionState& granule, int columns, int head_dim, AttentionState state) {
+  for (int c = 0; c < columns; ++c) {
+    if (granule.max[c] == -__builtin_inff()) continue;
+    const MergeFactors factors = MergeGranule(granule.max[c], granule.sum[c], state.max + c, state.sum + c);
+    const __m256 old_factor = _mm256_set1_ps(factors.old_factor), new_factor = _mm256_set1_ps(factors.new_factor);
+    const float* in = granule.acc + static_cast<int64_t>(c) * head_dim;
+    float* out = state.acc + static_cast<int64_t>(c) * head_dim;
+    int d = 0;
+    for (; d + kLanes <= head_dim; d += kLanes) {
+      const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(in + d), new_factor);
+      _mm256_storeu_ps(out + d, _mm256_fmadd_ps(_mm256_loadu_ps(out + d), old_factor, scaled));
+    }
+    for (; d < head_dim; ++d) out[d] = __builtin_fmaf(out[d], factors.old_factor, in[d] * factors.new_factor);
   }
 }
 

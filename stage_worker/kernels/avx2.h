@@ -14,8 +14,6 @@
 namespace stagecoach {
 
 void FloatMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
-void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                AttentionState state);
 
 [[maybe_unused]] static inline __m128i Load128(const void* p) {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));

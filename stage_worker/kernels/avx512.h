@@ -19,8 +19,6 @@ namespace stagecoach {
 
 // The matmul of the float types, and of the integer types with and without the dot instruction.
 void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
-void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                      AttentionState state);
 
 [[maybe_unused]] static inline __m256i Load256(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));

@@ -22,7 +22,6 @@ void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_
 
 // Scalar kernels that every table may use.
 void RoundRow(const float* x, int64_t cols, uint16_t* out);
-void MergeAttention(const AttentionState& granule, int columns, int head_dim, AttentionState state);
 
 // One row of an integer type into its lane of a zeroed panel.
 void PackIntegerRow(TensorType type, const uint8_t* row, int lane, int64_t cols, uint8_t* panel);
@@ -76,34 +75,6 @@ struct MatmulTiles {
 // A matmul by tiles. The panels go in groups that stay in the second-level cache while all columns pass by.
 void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
                    int64_t out_stride);
-
-// One tile of attend: columns that see at least one position each.
-struct AttendTile {
-  const AttentionSpan* span;
-  const float* q[kMaxTileColumns];
-  int32_t limits[kMaxTileColumns];
-  float* max[kMaxTileColumns];
-  float* sum[kMaxTileColumns];
-  float* acc[kMaxTileColumns];
-};
-using AttendTileFn = void (*)(const AttendTile& tile);
-
-// The tiles of one KV type, by number of columns 1 .. max_columns.
-struct AttendTiles {
-  int max_columns;
-  AttendTileFn tile[kMaxTileColumns + 1];
-};
-
-// An attend by tiles: leaves out the columns that see nothing.
-void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
-                   const int32_t* limits, int columns, AttentionState state);
-
-// The merge of a granule into a column's running state: sets *max and *sum, and gives the factors that acc takes
-// (acc = fma(acc, old_factor, granule_acc * new_factor)).
-struct MergeFactors {
-  float old_factor, new_factor;
-};
-MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum);
 
 }  // namespace stagecoach
 

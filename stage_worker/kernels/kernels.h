@@ -132,7 +132,8 @@ struct Kernels {
   // score = fma(k[d], q[d], score) over d ascending; Q8_0: per 32 dimensions part = fma(float(code), q[d], part) from 0,
   // then score = fma(scale, part, score). Granule maximum; p = exp(score - granule maximum); granule sum: 16 lanes
   // (position % 16) ascending, then the pairwise tree; granule acc[d] = fma(p, v[d], acc[d]) over positions ascending,
-  // Q8_0: fma(p * scale, float(code), acc[d]); then merged into the state as merge_attention does.
+  // Q8_0: fma(p * scale, float(code), acc[d]), at the end + 0 (no negative zero); then merged into the state as
+  // merge_attention does. Where all scores are -inf the state is untouched.
   void (*attend)(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
                  AttentionState state);
 

@@ -2,6 +2,7 @@
 
 #include <cfloat>
 
+#include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/avx2.h"
 #include "stage_worker/kernels/isa_tables.h"
 
@@ -115,50 +116,6 @@ void Rope(float* head, const float* cos, const float* sin, int head_dim, bool ha
   (halves ? RopeHalves : RopePairs)(head, cos, sin, head_dim / 2);
 }
 
-// 8 floats as F16 or BF16, rounded to nearest even.
-__m128i ToKv8(KvType type, __m256 x) {
-  if (type == KvType::kF16) return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-  const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
-  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
-}
-
-// Up to 8 floats as `count` elements of the stored type.
-void ToStored(KvType type, const float* x, int count, uint8_t* out) {
-  float all[kLanes] = {};
-  std::memcpy(all, x, count * sizeof(float));
-  if (type == KvType::kF32) {
-    std::memcpy(out, all, sizeof(all));
-  } else {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), ToKv8(type, _mm256_loadu_ps(all)));
-  }
-}
-
-void StoreK(KvType type, const float* k, int head_dim, int lane, uint8_t* tile) {
-  const int64_t size = type == KvType::kF32 ? 4 : 2;
-  for (int d = 0; d < head_dim; d += kLanes) {
-    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
-    uint8_t column[kLanes * 4];
-    ToStored(type, k + d, count, column);
-    for (int i = 0; i < count; ++i)
-      std::memcpy(tile + ((d + i) * kTilePositions + lane) * size, column + i * size, size);
-  }
-}
-
-void StoreV(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
-  const int64_t size = type == KvType::kF32 ? 4 : 2;
-  for (int d = 0; d < head_dim; d += kLanes) {
-    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
-    uint8_t row[kLanes * 4];
-    ToStored(type, v + d, count, row);
-    std::memcpy(tile + (static_cast<int64_t>(lane) * head_dim + d) * size, row, count * size);
-  }
-}
-
 void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   const bool is_float = FindIntegerLayout(weights.type) == nullptr;
   (is_float ? FloatMatmulAvx2 : kScalarKernels.matmul)(weights, in, columns, out, out_stride);
@@ -199,10 +156,10 @@ const Kernels kAvx2Kernels = {
     .swiglu = Swiglu,
     .add = Add,
     .rope = Rope,
-    .store_k = StoreK,
-    .store_v = StoreV,
+    .store_k = StoreKAvx2,
+    .store_v = StoreVAvx2,
     .attend = AttendAvx2,
-    .merge_attention = MergeAttention,
+    .merge_attention = MergeAttentionAvx2,
     .log_sum_exp = LogSumExp,
 };
 

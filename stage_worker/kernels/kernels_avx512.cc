@@ -2,6 +2,7 @@
 
 #include <cfloat>
 
+#include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
 
@@ -103,48 +104,6 @@ void Rope(float* head, const float* cos, const float* sin, int head_dim, bool ha
   (halves ? RopeHalves : RopePairs)(head, cos, sin, head_dim / 2);
 }
 
-// 16 floats as F16 or BF16, rounded to nearest even.
-__m256i ToKv16(KvType type, __m512 x) {
-  if (type == KvType::kF16) return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(
-      _mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)), 16));
-}
-
-void StoreK(KvType type, const float* k, int head_dim, int lane, uint8_t* tile) {
-  const int64_t size = type == KvType::kF32 ? 4 : 2;
-  for (int d = 0; d < head_dim; d += kLanes) {
-    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
-    const __m512 k16 = _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), k + d);
-    uint8_t column[kLanes * 4];
-    if (type == KvType::kF32) {
-      _mm512_storeu_ps(column, k16);
-      for (int i = 0; i < count; ++i) std::memcpy(tile + ((d + i) * kLanes + lane) * size, column + i * 4, 4);
-    } else {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(column), ToKv16(type, k16));
-      for (int i = 0; i < count; ++i) std::memcpy(tile + ((d + i) * kLanes + lane) * size, column + i * 2, 2);
-    }
-  }
-}
-
-void StoreV(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
-  const int64_t size = type == KvType::kF32 ? 4 : 2;
-  uint8_t* row = tile + lane * head_dim * size;
-  for (int d = 0; d < head_dim; d += kLanes) {
-    const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
-    const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
-    const __m512 v16 = _mm512_maskz_loadu_ps(mask, v + d);
-    if (type == KvType::kF32) {
-      _mm512_mask_storeu_ps(row + d * size, mask, v16);
-    } else {
-      _mm256_mask_storeu_epi16(row + d * size, mask, ToKv16(type, v16));
-    }
-  }
-}
-
 void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   const bool is_float = FindIntegerLayout(weights.type) == nullptr;
   (is_float ? FloatMatmulAvx512 : kScalarKernels.matmul)(weights, in, columns, out, out_stride);
@@ -184,10 +143,10 @@ const Kernels kAvx512VnniKernels = {
     .swiglu = Swiglu,
     .add = Add,
     .rope = Rope,
-    .store_k = StoreK,
-    .store_v = StoreV,
+    .store_k = StoreKAvx512,
+    .store_v = StoreVAvx512,
     .attend = AttendAvx512,
-    .merge_attention = MergeAttention,
+    .merge_attention = MergeAttentionAvx512,
     .log_sum_exp = LogSumExp,
 };
 

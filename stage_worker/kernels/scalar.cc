@@ -1,4 +1,4 @@
-// The scalar twin of every kernel: it defines what the vectorised units compute, to the bit.
+// The scalar twin of every kernel but attention's: it defines what the vectorised units compute, to the bit.
 
 #include <bit>
 #include <cfloat>
@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
 
@@ -36,14 +37,6 @@ float RmsFactor(const double lanes[16], int64_t n, float eps) {
 
 float LogOfLanes(const double lanes[16], float max) { return FixedLog(static_cast<float>(TreeSum(lanes))) + max; }
 
-MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum) {
-  const float merged = *max > granule_max ? *max : granule_max;
-  const MergeFactors factors = {FixedExp(*max - merged), FixedExp(granule_max - merged)};
-  *sum = std::fma(*sum, factors.old_factor, granule_sum * factors.new_factor);
-  *max = merged;
-  return factors;
-}
-
 float PanelFloat(TensorType type, const uint8_t* panel, int64_t column, int lane) {
   if (type == TensorType::kF32) {
     float value;
@@ -59,18 +52,6 @@ namespace {
 
 constexpr int kLanes = kPanelRows;
 constexpr int kScalarColumns = 8;  // columns that share the decoding of a weight
-
-float LoadFloat(const uint8_t* p) {
-  float value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
-
-uint16_t LoadU16(const uint8_t* p) {
-  uint16_t value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
 
 void FloatTile(const PanelSpan& weights, const uint8_t* panel, const Activations& in, int column, int columns,
                float* out, int64_t out_stride) {
@@ -184,67 +165,6 @@ void Rope(float* head, const float* cos, const float* sin, int head_dim, bool ha
   }
 }
 
-void StoreElement(KvType type, float value, int64_t index, uint8_t* tile) {
-  if (type == KvType::kF32) {
-    std::memcpy(tile + index * 4, &value, 4);
-  } else {
-    const uint16_t bits = type == KvType::kF16 ? FloatToHalf(value) : FloatToBf16(value);
-    std::memcpy(tile + index * 2, &bits, 2);
-  }
-}
-
-float LoadElement(KvType type, const uint8_t* tile, int64_t index) {
-  if (type == KvType::kF32) return LoadFloat(tile + index * 4);
-  const uint16_t bits = LoadU16(tile + index * 2);
-  return type == KvType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
-}
-
-void StoreK(KvType type, const float* k, int head_dim, int lane, uint8_t* tile) {
-  for (int d = 0; d < head_dim; ++d) StoreElement(type, k[d], d * kTilePositions + lane, tile);
-}
-
-void StoreV(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
-  for (int d = 0; d < head_dim; ++d) StoreElement(type, v[d], lane * head_dim + d, tile);
-}
-
-void AttendColumn(const AttentionSpan& span, const float* q, int limit, float* max, float* sum, float* acc) {
-  float p[kAttentionGranule];
-  float granule_max = -std::numeric_limits<float>::infinity();
-  for (int j = 0; j < limit; ++j) {
-    const uint8_t* tile = span.k_tiles[j / kTilePositions];
-    float score = 0.0f;
-    for (int d = 0; d < span.head_dim; ++d) {
-      score = std::fma(LoadElement(span.type, tile, d * kTilePositions + j % kTilePositions), q[d], score);
-    }
-    p[j] = score;
-    granule_max = score > granule_max ? score : granule_max;
-  }
-  granule_max += 0.0f;  // makes a negative zero positive: which zero is the maximum depends on the order
-  float lanes[kLanes] = {};
-  for (int j = 0; j < limit; ++j) {
-    p[j] = FixedExp(p[j] - granule_max);
-    lanes[j % kLanes] += p[j];
-  }
-  const MergeFactors factors = MergeGranule(granule_max, TreeSum(lanes), max, sum);
-  for (int d = 0; d < span.head_dim; ++d) {
-    float granule_acc = 0.0f;
-    for (int j = 0; j < limit; ++j) {
-      const uint8_t* tile = span.v_tiles[j / kTilePositions];
-      granule_acc = std::fma(p[j], LoadElement(span.type, tile, j % kTilePositions * span.head_dim + d), granule_acc);
-    }
-    acc[d] = std::fma(acc[d], factors.old_factor, granule_acc * factors.new_factor);
-  }
-}
-
-void Attend(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-            AttentionState state) {
-  for (int c = 0; c < columns; ++c) {
-    if (limits[c] <= 0) continue;
-    AttendColumn(span, q + c * q_stride, limits[c], state.max + c, state.sum + c,
-                 state.acc + static_cast<int64_t>(c) * span.head_dim);
-  }
-}
-
 float LogSumExp(const float* x, int64_t n) {
   float max = -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < n; ++i) max = x[i] > max ? x[i] : max;
@@ -260,16 +180,6 @@ void RoundRow(const float* x, int64_t cols, uint16_t* out) {
   for (int64_t i = 0; i < cols; ++i) out[i] = FloatToBf16(x[i]);
 }
 
-void MergeAttention(const AttentionState& granule, int columns, int head_dim, AttentionState state) {
-  for (int c = 0; c < columns; ++c) {
-    if (granule.max[c] == -std::numeric_limits<float>::infinity()) continue;
-    const MergeFactors factors = MergeGranule(granule.max[c], granule.sum[c], state.max + c, state.sum + c);
-    for (int64_t d = int64_t{c} * head_dim; d < int64_t{c + 1} * head_dim; ++d) {
-      state.acc[d] = std::fma(state.acc[d], factors.old_factor, granule.acc[d] * factors.new_factor);
-    }
-  }
-}
-
 const Kernels kScalarKernels = {
     .isa = "scalar",
     .bf16_dot = false,
@@ -281,10 +191,10 @@ const Kernels kScalarKernels = {
     .swiglu = Swiglu,
     .add = Add,
     .rope = Rope,
-    .store_k = StoreK,
-    .store_v = StoreV,
-    .attend = Attend,
-    .merge_attention = MergeAttention,
+    .store_k = StoreKScalar,
+    .store_v = StoreVScalar,
+    .attend = AttendScalar,
+    .merge_attention = MergeAttentionScalar,
     .log_sum_exp = LogSumExp,
 };
 

@@ -43,24 +43,4 @@ void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Act
   }
 }
 
-void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
-                   const int32_t* limits, int columns, AttentionState state) {
-  AttendTile tile = {.span = &span};
-  int count = 0;
-  for (int c = 0; c < columns; ++c) {
-    if (limits[c] > 0) {
-      tile.q[count] = q + c * q_stride;
-      tile.limits[count] = limits[c];
-      tile.max[count] = state.max + c;
-      tile.sum[count] = state.sum + c;
-      tile.acc[count] = state.acc + static_cast<int64_t>(c) * span.head_dim;
-      ++count;
-    }
-    if (count == tiles.max_columns || (count > 0 && c + 1 == columns)) {
-      tiles.tile[count](tile);
-      count = 0;
-    }
-  }
-}
-
 }  // namespace stagecoach

@@ -9,13 +9,16 @@
 namespace stagecoach {
 namespace {
 
-constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
+constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
+
+// Whether heads of this size can be stored as this type.
+bool Fits(KvType type, int head_dim) { return type != KvType::kQ8_0 || head_dim % kKvGroup == 0; }
 
 // One granule of a cache: `written` positions with random K and V, NaN in all other places.
 struct Granule {
   KvType type;
   int head_dim, written;
-  std::vector<float> k, v;  // [written, head_dim] as given to store_kv
+  std::vector<float> k, v;  // [written, head_dim] as given to store_k and store_v
   AlignedBuffer bytes;
   std::vector<const uint8_t*> k_tiles, v_tiles;
 
@@ -32,11 +35,13 @@ struct Granule {
       v_tiles.push_back(bytes.data() + (2 * tile + 1) * TileBytes());
     }
     for (int j = 0; j < written; ++j) {
-      uint8_t* k_tile = bytes.data() + 2 * (j / kTilePositions) * TileBytes();
-      kernels.store_kv(type, &k[j * h], &v[j * h], h, j % kTilePositions, k_tile, k_tile + TileBytes());
+      uint8_t* k_tile = KTile(j);
+      kernels.store_k(type, &k[j * h], h, j % kTilePositions, k_tile);
+      kernels.store_v(type, &v[j * h], h, j % kTilePositions, k_tile + TileBytes());
     }
   }
-  size_t TileBytes() const { return kTilePositions * head_dim * KvTypeBytes(type); }
+  size_t TileBytes() const { return KvTileBytes(type, head_dim); }
+  uint8_t* KTile(int position) { return bytes.data() + 2 * (position / kTilePositions) * TileBytes(); }
   AttentionSpan span() const { return {type, head_dim, k_tiles.data(), v_tiles.data(), written}; }
 };
 
@@ -67,6 +72,7 @@ TEST(Attend, GivesTheSameBitsWithEveryInstructionSet) {
   uint64_t seed = 100;
   for (KvType type : kTypes) {
     for (int head_dim : {2, 20, 32, 64, 80, 96, 128, 256}) {
+      if (!Fits(type, head_dim)) continue;
       for (int written : {1, 15, 16, 100, 256}) {
         const Granule first(Scalar(), type, head_dim, 256, seed += 2);
         const Granule second(Scalar(), type, head_dim, written, seed += 2);
@@ -111,8 +117,9 @@ TEST(Attend, GivesTheSameBitsWhenAWeightVanishes) {
 TEST(Attend, AColumnDoesNotDependOnTheColumnsBesideIt) {
   std::vector<const Kernels*> all = VectorKernels();
   all.push_back(&Scalar());
-  const int head_dim = 80, columns = 13, written = 150;
+  const int columns = 13, written = 150;
   for (KvType type : kTypes) {
+    const int head_dim = Fits(type, 80) ? 80 : 96;
     const Granule granule(Scalar(), type, head_dim, written, 9);
     const std::vector<float> q = RandomFloats(10, columns * head_dim, 1.0);
     for (int pattern : {0, 1, 2}) {
@@ -153,6 +160,20 @@ TEST(Attend, LeavesColumnsThatSeeNothingUntouched) {
   }
 }
 
+// Values as they are read back. Q8_0: groups of 32 in steps of a 127th of the largest magnitude.
+std::vector<float> Stored(KvType type, std::vector<float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (type == KvType::kF16) values[i] = HalfToFloat(FloatToHalf(values[i]));
+    if (type == KvType::kBF16) values[i] = Bf16ToFloat(FloatToBf16(values[i]));
+    if (type != KvType::kQ8_0 || i % kKvGroup != 0) continue;
+    float largest = 0;
+    for (size_t j = i; j < i + kKvGroup; ++j) largest = std::max(largest, std::fabs(values[j]));
+    const float scale = largest / 127.0f;
+    for (size_t j = i; j < i + kKvGroup; ++j) values[j] = std::nearbyint(values[j] / scale) * scale;
+  }
+  return values;
+}
+
 TEST(Attend, StaysCloseToTheExactSoftmaxOverSeveralGranules) {
   const int head_dim = 64, granules = 3, last = 77;
   for (KvType type : kTypes) {
@@ -164,16 +185,13 @@ TEST(Attend, StaysCloseToTheExactSoftmaxOverSeveralGranules) {
       const Granule granule(Scalar(), type, head_dim, written, 16 + 2 * g);
       const int32_t limit = written;
       Scalar().attend(granule.span(), q.data(), head_dim, &limit, 1, state.view());
-      const auto stored = [&](float x) {
-        if (type == KvType::kF16) return HalfToFloat(FloatToHalf(x));
-        return type == KvType::kBF16 ? Bf16ToFloat(FloatToBf16(x)) : x;
-      };
+      const std::vector<float> k = Stored(type, granule.k), v = Stored(type, granule.v);
       for (int j = 0; j < written; ++j) {
         double score = 0;
-        for (int d = 0; d < head_dim; ++d) score += static_cast<double>(stored(granule.k[j * head_dim + d])) * q[d];
+        for (int d = 0; d < head_dim; ++d) score += static_cast<double>(k[j * head_dim + d]) * q[d];
         scores.push_back(score);
-        for (int d = 0; d < head_dim; ++d) values.push_back(stored(granule.v[j * head_dim + d]));
       }
+      values.insert(values.end(), v.begin(), v.end());
     }
     const double max = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
@@ -192,16 +210,19 @@ TEST(StoreKv, GivesTheSameBytesWithEveryInstructionSet) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   for (KvType type : kTypes) {
     for (int head_dim : {2, 20, 64, 80, 128}) {
+      if (!Fits(type, head_dim)) continue;
       std::vector<float> k = RandomMagnitudes(31, head_dim, -9, 6), v = RandomMagnitudes(32, head_dim, -45, 38);
       k[1] = std::numeric_limits<float>::infinity();
       v[0] = std::numeric_limits<float>::quiet_NaN();
-      const size_t bytes = kTilePositions * head_dim * KvTypeBytes(type);
+      const size_t bytes = KvTileBytes(type, head_dim);
       for (int lane : {0, 7, 15}) {
         std::vector<uint8_t> k_expected(bytes, 0xab), v_expected(bytes, 0xcd);
-        Scalar().store_kv(type, k.data(), v.data(), head_dim, lane, k_expected.data(), v_expected.data());
+        Scalar().store_k(type, k.data(), head_dim, lane, k_expected.data());
+        Scalar().store_v(type, v.data(), head_dim, lane, v_expected.data());
         for (const Kernels* kernels : vector_kernels) {
           std::vector<uint8_t> k_found(bytes, 0xab), v_found(bytes, 0xcd);
-          kernels->store_kv(type, k.data(), v.data(), head_dim, lane, k_found.data(), v_found.data());
+          kernels->store_k(type, k.data(), head_dim, lane, k_found.data());
+          kernels->store_v(type, v.data(), head_dim, lane, v_found.data());
           EXPECT_EQ(k_found, k_expected) << kernels->isa << " " << KvTypeName(type) << " " << head_dim;
           EXPECT_EQ(v_found, v_expected) << kernels->isa << " " << KvTypeName(type) << " " << head_dim;
         }
@@ -210,12 +231,102 @@ TEST(StoreKv, GivesTheSameBytesWithEveryInstructionSet) {
   }
 }
 
+TEST(StoreKv, AGroupTooSmallForAScaleIsStoredAsZero) {
+  const std::vector<float> tiny(32, 1e-37f);
+  for (int lane : {0, 9}) {
+    std::vector<uint8_t> tile(KvTileBytes(KvType::kQ8_0, 32), 0xff);
+    Scalar().store_v(KvType::kQ8_0, tiny.data(), 32, lane, tile.data());
+    float scale;
+    std::memcpy(&scale, tile.data() + lane * 4, sizeof(scale));
+    EXPECT_EQ(scale, 0.0f);
+    for (int d = 0; d < 32; ++d) EXPECT_EQ(tile[64 + lane * 32 + d], 0);
+  }
+}
+
+// Attending `granules` one after another into one state.
+State Fold(const Kernels& kernels, const std::vector<Granule>& granules, const std::vector<float>& q,
+           const std::vector<std::vector<int32_t>>& limits, int head_dim) {
+  const int columns = static_cast<int>(limits[0].size());
+  State state(columns, head_dim);
+  for (size_t g = 0; g < granules.size(); ++g) {
+    kernels.attend(granules[g].span(), q.data(), head_dim, limits[g].data(), columns, state.view());
+  }
+  return state;
+}
+
+// Attending each from nothing, then merging in order.
+State Merge(const Kernels& kernels, const std::vector<Granule>& granules, const std::vector<float>& q,
+            const std::vector<std::vector<int32_t>>& limits, int head_dim) {
+  const int columns = static_cast<int>(limits[0].size());
+  State state(columns, head_dim);
+  for (size_t g = 0; g < granules.size(); ++g) {
+    State alone(columns, head_dim);
+    kernels.attend(granules[g].span(), q.data(), head_dim, limits[g].data(), columns, alone.view());
+    kernels.merge_attention(alone.view(), columns, head_dim, state.view());
+  }
+  return state;
+}
+
+TEST(MergeAttention, OfGranulesAttendedAloneGivesTheBitsOfOneWalk) {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  const int columns = 5;
+  for (KvType type : kTypes) {
+    for (int head_dim : {20, 64, 96}) {
+      if (!Fits(type, head_dim)) continue;
+      std::vector<Granule> granules;
+      std::vector<std::vector<int32_t>> limits;
+      for (const int written : {256, 256, 60}) {
+        // The first granule's values are so large that later ones vanish beside it for some columns, and the reverse.
+        granules.emplace_back(Scalar(), type, head_dim, written, 40 + granules.size() * 2, granules.empty() ? 9.0 : 2.0);
+        limits.push_back(Limits(static_cast<int>(limits.size()), columns, written));  // the last: some see nothing
+      }
+      const std::vector<float> q = RandomFloats(50, columns * head_dim, 2.0);
+      const State expected = Fold(Scalar(), granules, q, limits, head_dim);
+      for (const Kernels* kernels : all) {
+        const State found = Merge(*kernels, granules, q, limits, head_dim);
+        ASSERT_EQ(Difference(expected, found), "") << kernels->isa << " " << KvTypeName(type) << " " << head_dim;
+      }
+    }
+  }
+}
+
+TEST(MergeAttention, GivesTheBitsOfOneWalkWhereAGranuleCountsForNothing) {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  const int head_dim = 32;
+  std::vector<Granule> granules;
+  for (const uint64_t seed : {60, 62, 64}) granules.emplace_back(Scalar(), KvType::kF32, head_dim, 40, seed);
+  // The second granule outweighs the first by more than a float can tell, and its weighted values underflow to negative
+  // zeros; in the third every score is -inf.
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (int j = 0; j < 40; ++j) {
+    for (const int g : {1, 2}) {
+      std::vector<float> k(head_dim, 0.0f), v(head_dim, j == 0 ? 0.0f : -1e-45f);
+      k[0] = g == 2 ? -infinity : j == 0 ? 200.0f : 197.0f;
+      uint8_t* tile = granules[g].KTile(j);
+      Scalar().store_k(KvType::kF32, k.data(), head_dim, j % kTilePositions, tile);
+      Scalar().store_v(KvType::kF32, v.data(), head_dim, j % kTilePositions, tile + granules[g].TileBytes());
+    }
+  }
+  std::vector<float> q(2 * head_dim, 0.0f);
+  q[0] = 3.0f, q[head_dim] = 1.0f;
+  const std::vector<std::vector<int32_t>> limits(3, {40, 40});
+  const State expected = Fold(Scalar(), granules, q, limits, head_dim);
+  for (const float x : expected.acc) ASSERT_FALSE(std::isnan(x));
+  for (const Kernels* kernels : all) {
+    EXPECT_EQ(Difference(expected, Fold(*kernels, granules, q, limits, head_dim)), "") << kernels->isa;
+    EXPECT_EQ(Difference(expected, Merge(*kernels, granules, q, limits, head_dim)), "") << kernels->isa;
+  }
+}
+
 TEST(KvType, IsFoundByItsNameAlone) {
   for (KvType type : kTypes) EXPECT_EQ(ParseKvType(KvTypeName(type)).value(), type);
-  EXPECT_EQ(ParseKvType("q8_0").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(ParseKvType("F16").status().message().find("f32, f16, bf16"), std::string::npos);
-  EXPECT_EQ(KvTypeBytes(KvType::kF32), 4u);
-  EXPECT_EQ(KvTypeBytes(KvType::kBF16), 2u);
+  EXPECT_EQ(ParseKvType("q4_0").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(ParseKvType("F16").status().message().find("f32, f16, bf16, q8_0"), std::string::npos);
+  EXPECT_EQ(KvTileBytes(KvType::kF32, 128), 16u * 128 * 4);
+  EXPECT_EQ(KvTileBytes(KvType::kBF16, 20), 16u * 20 * 2);
+  EXPECT_EQ(KvTileBytes(KvType::kQ8_0, 64), 16u * 2 * 36);
 }
 
 }  // namespace

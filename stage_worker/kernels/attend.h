@@ -1,0 +1,66 @@
+#ifndef STAGECOACH_STAGE_WORKER_KERNELS_ATTEND_H_
+#define STAGECOACH_STAGE_WORKER_KERNELS_ATTEND_H_
+
+// What the attention units of this directory share, in the way of isa_tables.h: compiled once, for the baseline.
+
+#include <cstdint>
+
+#include "stage_worker/kernels/kernels.h"
+
+namespace stagecoach {
+
+// The attention functions of the tables.
+void StoreKScalar(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
+void StoreVScalar(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
+void AttendScalar(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+                  AttentionState state);
+void MergeAttentionScalar(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+void StoreKAvx2(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
+void StoreVAvx2(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
+void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+                AttentionState state);
+void MergeAttentionAvx2(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+void StoreKAvx512(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
+void StoreVAvx512(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
+void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+                  AttentionState state);
+void MergeAttentionAvx512(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+
+// Where the elements begin in a tile: behind the scales of Q8_0, kKvScaleBytes for each group of dimensions.
+inline constexpr int64_t kKvScaleBytes = kTilePositions * 4;
+inline constexpr int64_t KvCodesOffset(KvType type, int64_t head_dim) {
+  return type == KvType::kQ8_0 ? head_dim / kKvGroup * kKvScaleBytes : 0;
+}
+
+// One tile of attend: columns that see at least one position each.
+inline constexpr int kMaxAttendColumns = 12;
+struct AttendTile {
+  const AttentionSpan* span;
+  const float* q[kMaxAttendColumns];
+  int32_t limits[kMaxAttendColumns];
+  float* max[kMaxAttendColumns];
+  float* sum[kMaxAttendColumns];
+  float* acc[kMaxAttendColumns];
+};
+using AttendTileFn = void (*)(const AttendTile& tile);
+
+// The tiles of one KV type, by number of columns 1 .. max_columns.
+struct AttendTiles {
+  int max_columns;
+  AttendTileFn tile[kMaxAttendColumns + 1];
+};
+
+// An attend by tiles: leaves out the columns that see nothing.
+void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
+                   const int32_t* limits, int columns, AttentionState state);
+
+// The merge of a granule into a column's running state: sets *max and *sum, and gives the factors that acc takes
+// (acc = fma(acc, old_factor, granule_acc * new_factor)).
+struct MergeFactors {
+  float old_factor, new_factor;
+};
+MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_KERNELS_ATTEND_H_
