@@ -37,13 +37,13 @@ void WaitWhile(const std::atomic<T>& value, T old, bool spin) {
 }
 
 // Best effort: a CPU that was taken away since the set was made only costs speed.
-void BindToCpu(int cpu) {
-  const int count = std::max(cpu + 1, 1024);
+void BindToCpus(const int* cpus, size_t cpu_count) {
+  const int count = std::max(*std::max_element(cpus, cpus + cpu_count) + 1, 1024);
   cpu_set_t* set = CPU_ALLOC(count);
   CHECK(set != nullptr);
   const size_t bytes = CPU_ALLOC_SIZE(count);
   CPU_ZERO_S(bytes, set);
-  CPU_SET_S(cpu, bytes, set);
+  for (size_t i = 0; i < cpu_count; ++i) CPU_SET_S(cpus[i], bytes, set);
   sched_setaffinity(0, bytes, set);
   CPU_FREE(set);
 }
@@ -75,8 +75,17 @@ void Gang::Stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+void Gang::Bind(int thread) const {
+  if (cpus_.empty()) return;
+  if (cpus_.size() == static_cast<size_t>(threads_)) {
+    BindToCpus(&cpus_[static_cast<size_t>(thread)], 1);
+  } else {
+    BindToCpus(cpus_.data(), cpus_.size());
+  }
+}
+
 void Gang::WorkerMain(int thread) {
-  if (!cpus_.empty()) BindToCpu(cpus_[thread % cpus_.size()]);
+  Bind(thread);
   for (uint32_t seen = 0;; ++seen) {
     WaitWhile(generation_, seen, spin_);
     if (work_ == nullptr) return;
@@ -85,8 +94,8 @@ void Gang::WorkerMain(int thread) {
   }
 }
 
-void Gang::Run(const std::function<void(int thread)>& work) {
-  if (!bound_ && !cpus_.empty()) BindToCpu(cpus_[0]);
+void Gang::Run(Work work) {
+  if (!bound_) Bind(0);
   bound_ = true;
   if (threads_ == 1) return work(0);
   work_ = &work;

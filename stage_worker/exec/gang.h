@@ -6,24 +6,28 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <thread>
 #include <vector>
+
+#include "absl/functional/function_ref.h"
 
 namespace stagecoach {
 
 class Gang {
  public:
-  // Throws std::system_error when the threads cannot be started. `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or the CPUs to bind to
-  // (thread i to cpus[i % size]; thread 0 binds at its first Run).
+  using Work = absl::FunctionRef<void(int thread)>;
+
+  // `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or where the threads may
+  // run: as many as there are threads, and each is bound to one of them; otherwise each may use all of them. Thread 0
+  // is bound at its first Run. Throws std::system_error when the threads cannot be started.
   Gang(int threads, std::vector<int> cpus);
   ~Gang();
   Gang(const Gang&) = delete;
 
   int threads() const { return threads_; }
 
-  // Calls work(0 .. threads-1) on all threads and returns when all are done. From one thread at a time.
-  void Run(const std::function<void(int thread)>& work);
+  // Calls work(0 .. threads-1) on all threads and returns when all are done. From one thread at a time, always the same.
+  void Run(Work work);
 
   // Inside work: returns when every thread has arrived. Spins briefly, then sleeps.
   void Barrier();
@@ -35,7 +39,10 @@ class Gang {
   static Part Share(int64_t count, int thread, int threads);
 
  private:
+  static constexpr size_t kCacheLine = 64;
+
   void Stop();  // ends and joins the workers that were started
+  void Bind(int thread) const;
   void WorkerMain(int thread);
 
   const int threads_;
@@ -45,12 +52,12 @@ class Gang {
   bool bound_ = false;  // of the thread that calls Run
 
   // Published by the step of generation_, and not changed before running_ is 0 again. nullptr ends the workers.
-  const std::function<void(int)>* work_ = nullptr;
-  std::atomic<uint32_t> generation_{0};
-  std::atomic<int> running_{0};  // workers that have not finished this generation
-
-  std::atomic<int> arrived_{0};     // at the current barrier
-  std::atomic<uint32_t> phase_{0};  // barriers passed
+  const Work* work_ = nullptr;
+  // Each in a line of its own: those who wait for one are not disturbed by the others.
+  alignas(kCacheLine) std::atomic<uint32_t> generation_{0};
+  alignas(kCacheLine) std::atomic<int> running_{0};     // workers that have not finished this generation
+  alignas(kCacheLine) std::atomic<int> arrived_{0};     // at the current barrier
+  alignas(kCacheLine) std::atomic<uint32_t> phase_{0};  // barriers passed
 };
 
 }  // namespace stagecoach

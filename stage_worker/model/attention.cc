@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "stage_worker/model/projection.h"
-
 namespace stagecoach {
 namespace {
 
@@ -85,61 +83,10 @@ void RunAttentionWork(const AttentionWork& work, int64_t layer, const StepContex
   ScatterResults(work, group, step, *scratch);
 }
 
-void FinishHead(const std::vector<float>& norm, int64_t row, const StepContext& step, float* head) {
-  const HyperParameters& hyper = step.hyper;
-  if (!norm.empty()) step.kernels.rms_norm(head, norm.data(), hyper.head_dim, hyper.rms_eps, head);
-  const int64_t half = hyper.head_dim / 2;
-  step.kernels.rope(head, step.scratch.cos.as<float>() + row * half, step.scratch.sin.as<float>() + row * half,
-                    static_cast<int>(hyper.head_dim), hyper.rope.pairs == RopePairs::kHalves);
-}
-
-void StoreKv(int64_t layer, int64_t row, int64_t kv_head, const float* k, const float* v, const StepContext& step) {
-  const StepRow& at = step.plan.rows()[static_cast<size_t>(row)];
-  const int32_t block_tokens = step.pool.shape().block_tokens;
-  const BlockId block = at.blocks[at.position / block_tokens];
-  const int32_t offset = static_cast<int32_t>(at.position % block_tokens);
-  const int32_t tile = offset / kTilePositions;
-  const KvType type = step.pool.shape().type;
-  const int head_dim = static_cast<int>(step.hyper.head_dim), lane = offset % kTilePositions;
-  step.kernels.store_k(type, k, head_dim, lane, step.pool.KTile(layer, block, kv_head, tile));
-  step.kernels.store_v(type, v, head_dim, lane, step.pool.VTile(layer, block, kv_head, tile));
-}
-
 }  // namespace
 
 int32_t AttentionRowsPerWork(int64_t group) {
   return static_cast<int32_t>(std::max<int64_t>(1, kColumnsPerWork / group));
-}
-
-void ProjectQkv(const LayerWeights& weights, const StepContext& step, const Worker& worker) {
-  StepScratch& scratch = step.scratch;
-  const Activations input = scratch.input.View(scratch.normed.as<float>(), scratch.hidden_stride);
-  const int64_t rows = step.plan.row_count();
-  Project(step.kernels, weights.q, weights.q_bias, input, rows, worker.Share(weights.q.panels()), scratch.q.as<float>(),
-          scratch.q_stride);
-  Project(step.kernels, weights.k, weights.k_bias, input, rows, worker.Share(weights.k.panels()), scratch.k.as<float>(),
-          scratch.kv_stride);
-  Project(step.kernels, weights.v, weights.v_bias, input, rows, worker.Share(weights.v.panels()), scratch.v.as<float>(),
-          scratch.kv_stride);
-}
-
-void PlaceHeads(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker) {
-  const HyperParameters& hyper = step.hyper;
-  const int64_t heads_per_row = hyper.heads + hyper.kv_heads;
-  const Gang::Part part = worker.Share(step.plan.row_count() * heads_per_row);
-  for (int64_t i = part.begin; i < part.end; ++i) {
-    const int64_t row = i / heads_per_row, head = i % heads_per_row;
-    if (head < hyper.heads) {
-      FinishHead(weights.q_norm, row, step,
-                 step.scratch.q.as<float>() + row * step.scratch.q_stride + head * hyper.head_dim);
-      continue;
-    }
-    const int64_t kv_head = head - hyper.heads;
-    const int64_t offset = row * step.scratch.kv_stride + kv_head * hyper.head_dim;
-    float* k = step.scratch.k.as<float>() + offset;
-    FinishHead(weights.k_norm, row, step, k);
-    StoreKv(layer, row, kv_head, k, step.scratch.v.as<float>() + offset, step);
-  }
 }
 
 void Attend(int64_t layer, const StepContext& step, const Worker& worker) {

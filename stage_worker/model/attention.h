@@ -7,20 +7,11 @@
 #include <cstdint>
 
 #include "stage_worker/model/step_context.h"
-#include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
 // How many query rows of a sequence share one walk over its K and V, for `group` query heads to a KV head.
 int32_t AttentionRowsPerWork(int64_t group);
-
-// q, k, v = Wq a (+ bq), Wk a (+ bk), Wv a (+ bv), from scratch.normed [rows, D] and its int8 form. Shared by output
-// panels.
-void ProjectQkv(const LayerWeights& weights, const StepContext& step, const Worker& worker);
-
-// Finishes the heads of q, k and v in scratch (RMSNorm of q and k heads where the model has it, RoPE) and stores K and
-// V in the pool. Shared by (row, head).
-void PlaceHeads(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker);
 
 // scratch.attended [rows, Nq*H] = softmax(q K^T / sqrt(H)) V for every row over positions up to its own. Work is taken
 // from scratch.next_attention_work, which must be 0 before. A walk that is long for its share of the step is cut into

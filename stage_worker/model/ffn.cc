@@ -1,23 +1,31 @@
 #include "stage_worker/model/ffn.h"
 
+#include <algorithm>
+
 #include "stage_worker/model/projection.h"
+#include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
 
-void RunGatedUp(const LayerWeights& weights, const StepContext& step, const Worker& worker) {
-  StepScratch& scratch = step.scratch;
-  const int64_t rows = step.plan.row_count(), stride = scratch.ffn_stride;
-  const Activations input = scratch.input.View(scratch.normed.as<float>(), scratch.hidden_stride);
+void RunGatedUp(const LayerWeights& weights, const Activations& input, const StepContext& step, const Worker& worker) {
+  const int64_t rows = step.plan.row_count();
+  const InputForms forms = InputForms::Of(step.kernels, {&weights.down});
+  float* const gate = step.scratch.workers[static_cast<size_t>(worker.thread)].block.as<float>();
   // The same panels of both matrices, so that the product needs no other thread's part.
-  const Gang::Part panels = worker.Share(weights.gate.panels());
-  float* gate = scratch.gate.as<float>();
-  float* up = scratch.up.as<float>();
-  Project(step.kernels, weights.gate, weights.gate_bias, input, rows, panels, gate, stride);
-  Project(step.kernels, weights.up, weights.up_bias, input, rows, panels, up, stride);
-  const Gang::Part columns = OutputColumns(weights.gate, panels);
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t at = row * stride + columns.begin;
-    step.kernels.swiglu(gate + at, up + at, columns.end - columns.begin, gate + at);
+  const Gang::Part panels = SharePanelPairs(weights.gate, worker.thread, worker.threads());
+  for (int64_t first = panels.begin; first < panels.end; first += BlockPanels(rows)) {
+    const Gang::Part block = {first, std::min(first + BlockPanels(rows), panels.end)};
+    const int64_t stride = (block.end - block.begin) * kPanelRows;
+    float* const up = gate + rows * stride;
+    Project(step.kernels, weights.gate, weights.gate_bias, input, rows, block, gate, stride);
+    Project(step.kernels, weights.up, weights.up_bias, input, rows, block, up, stride);
+    const Gang::Part columns = OutputColumns(weights.gate, block);
+    const int64_t count = columns.end - columns.begin;
+    for (int64_t row = 0; row < rows; ++row) {
+      float* const out = gate + row * stride;
+      step.kernels.swiglu(out, up + row * stride, count, out);
+      step.scratch.ffn_input.Set(step.kernels, forms, row, weights.down.cols, columns.begin, out, count);
+    }
   }
 }
 

@@ -6,9 +6,9 @@
 
 namespace stagecoach {
 
-// scratch.gate [rows, F] = silu(Wgate m) * (Wup m), from m = scratch.normed [rows, D] and its int8 form. Runs on all
-// threads of the gang, shared by output panels; the barrier after it is the caller's.
-void RunGatedUp(const LayerWeights& weights, const StepContext& step, const Worker& worker);
+// scratch.ffn_input [rows, F] = silu(Wgate m) * (Wup m) in the forms that the down projection wants, from the input
+// m [rows, D]. Runs on all threads of the gang, shared by output panels; the barrier after it is the caller's.
+void RunGatedUp(const LayerWeights& weights, const Activations& input, const StepContext& step, const Worker& worker);
 
 }  // namespace stagecoach
 

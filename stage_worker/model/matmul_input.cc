@@ -1,30 +1,70 @@
 #include "stage_worker/model/matmul_input.h"
 
+#include <algorithm>
+
 namespace stagecoach {
+namespace {
 
-MatmulInput::MatmulInput(int64_t max_rows, int64_t max_cols)
-    : q_(static_cast<size_t>(max_rows * max_cols)),
-      scales_(static_cast<size_t>(max_rows * (max_cols / kActivationGroup)) * sizeof(float)),
-      starts_(static_cast<size_t>(max_rows * (max_cols / kActivationGroup)) * sizeof(int32_t)),
-      half_starts_(2 * static_cast<size_t>(max_rows * (max_cols / kActivationGroup)) * sizeof(int32_t)) {}
+constexpr int64_t kHalfGroup = kActivationGroup / 2;
 
-bool MatmulInput::WantsInt8(const Kernels& kernels, std::initializer_list<const PackedMatrix*> matrices) {
-  for (const PackedMatrix* matrix : matrices) {
-    if (ActivationKindFor(kernels, matrix->type) == ActivationKind::kInt8) return true;
-  }
-  return false;
+AlignedBuffer Buffer(bool wanted, int64_t elements, size_t element_bytes) {
+  return AlignedBuffer(wanted ? static_cast<size_t>(elements) * element_bytes : 0);
 }
 
-void MatmulInput::Quantize(const Kernels& kernels, const float* x, int64_t x_stride, int64_t cols, Gang::Part part) {
-  const int64_t groups = cols / kActivationGroup;
-  for (int64_t row = part.begin; row < part.end; ++row) {
-    kernels.quantize_row(x + row * x_stride, cols, q_.as<int8_t>() + row * cols, scales_.as<float>() + row * groups,
-                         starts_.as<int32_t>() + row * groups, half_starts_.as<int32_t>() + row * 2 * groups);
+}  // namespace
+
+InputForms InputForms::Of(const Kernels& kernels, std::initializer_list<const PackedMatrix*> readers) {
+  InputForms forms;
+  for (const PackedMatrix* reader : readers) {
+    switch (ActivationKindFor(kernels, reader->type)) {
+      case ActivationKind::kFloat: forms.floats = true; break;
+      case ActivationKind::kInt8: forms.int8 = true; break;
+      case ActivationKind::kBf16: forms.bf16 = true; break;
+    }
+  }
+  return forms;
+}
+
+void InputForms::Add(const InputForms& other) {
+  floats = floats || other.floats;
+  int8 = int8 || other.int8;
+  bf16 = bf16 || other.bf16;
+}
+
+MatmulInput::MatmulInput(const InputForms& forms, int64_t max_rows, int64_t max_cols)
+    : x_(Buffer(forms.floats, max_rows * max_cols, sizeof(float))),
+      q_(Buffer(forms.int8, max_rows * max_cols, sizeof(int8_t))),
+      scales_(Buffer(forms.int8, max_rows * (max_cols / kActivationGroup), sizeof(float))),
+      starts_(Buffer(forms.int8, max_rows * (max_cols / kActivationGroup), sizeof(int32_t))),
+      half_starts_(Buffer(forms.int8, max_rows * (max_cols / kHalfGroup), sizeof(int32_t))),
+      bf16_(Buffer(forms.bf16, max_rows * max_cols, sizeof(uint16_t))) {}
+
+void MatmulInput::Set(const Kernels& kernels, const InputForms& forms, int64_t row, int64_t cols, int64_t begin,
+                      const float* x, int64_t count) {
+  const int64_t at = row * cols + begin;
+  if (forms.floats) std::copy_n(x, count, x_.as<float>() + at);
+  if (forms.bf16) kernels.round_row(x, count, bf16_.as<uint16_t>() + at);
+  if (forms.int8) {
+    const int64_t group = at / kActivationGroup;
+    kernels.quantize_row(x, count, q_.as<int8_t>() + at, scales_.as<float>() + group, starts_.as<int32_t>() + group,
+                         half_starts_.as<int32_t>() + at / kHalfGroup);
   }
 }
 
-Activations MatmulInput::View(const float* x, int64_t x_stride) const {
-  return {x, x_stride, q_.as<int8_t>(), scales_.as<float>(), starts_.as<int32_t>(), half_starts_.as<int32_t>()};
+Activations MatmulInput::View(int64_t cols) const {
+  Activations view;
+  view.x = x_.as<float>();
+  view.x_stride = cols;
+  view.q = q_.as<int8_t>();
+  view.scales = scales_.as<float>();
+  view.starts = starts_.as<int32_t>();
+  view.half_starts = half_starts_.as<int32_t>();
+  view.bf16 = bf16_.as<uint16_t>();
+  return view;
+}
+
+size_t MatmulInput::bytes() const {
+  return x_.size() + q_.size() + scales_.size() + starts_.size() + half_starts_.size() + bf16_.size();
 }
 
 }  // namespace stagecoach

@@ -6,34 +6,45 @@
 #include <initializer_list>
 
 #include "common/base/aligned_buffer.h"
-#include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/weights/packed_matrix.h"
 
 namespace stagecoach {
 
-// The right-hand side of matrix products: float rows that live elsewhere, and beside them their int8 form where a
-// matrix wants it. One after the other serves all products of a step.
+// In which forms the matrices that read one input want it.
+struct InputForms {
+  bool floats = false;
+  bool int8 = false;
+  bool bf16 = false;
+
+  static InputForms Of(const Kernels& kernels, std::initializer_list<const PackedMatrix*> readers);
+  void Add(const InputForms& other);
+};
+
+// The right-hand side of matrix products: rows of activations in every form that is wanted. One after the other serves
+// inputs of several widths.
 class MatmulInput {
  public:
-  MatmulInput(int64_t max_rows, int64_t max_cols);
+  // Has memory for rows [max_rows, max_cols] in these forms.
+  MatmulInput(const InputForms& forms, int64_t max_rows, int64_t max_cols);
 
-  // Whether any of these matrices takes int8 input.
-  static bool WantsInt8(const Kernels& kernels, std::initializer_list<const PackedMatrix*> matrices);
+  // Sets columns [begin, begin + count) of a row of an input that is `cols` wide, in these forms. For the int8 form
+  // begin and count are multiples of 32. Different parts may be set by different threads.
+  void Set(const Kernels& kernels, const InputForms& forms, int64_t row, int64_t cols, int64_t begin, const float* x,
+           int64_t count);
 
-  // Quantises rows [part.begin, part.end) of x [rows, x_stride]; `cols` of each, a multiple of 32.
-  void Quantize(const Kernels& kernels, const float* x, int64_t x_stride, int64_t cols, Gang::Part part);
+  // All rows of an input that is `cols` wide; meaningful in the forms that were set.
+  Activations View(int64_t cols) const;
 
-  // Both forms of all rows; the int8 form is meaningful after Quantize of the same x.
-  Activations View(const float* x, int64_t x_stride) const;
-
-  size_t bytes() const { return q_.size() + scales_.size() + starts_.size() + half_starts_.size(); }
+  size_t bytes() const;
 
  private:
-  AlignedBuffer q_;       // int8 [rows, cols]
-  AlignedBuffer scales_;  // float [rows, cols / 32]
+  AlignedBuffer x_;            // float [rows, cols]
+  AlignedBuffer q_;            // int8 [rows, cols]
+  AlignedBuffer scales_;       // float [rows, cols / 32]
   AlignedBuffer starts_;       // int32 [rows, cols / 32]
   AlignedBuffer half_starts_;  // int32 [rows, cols / 16]
+  AlignedBuffer bf16_;         // uint16 [rows, cols]
 };
 
 }  // namespace stagecoach

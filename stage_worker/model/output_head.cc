@@ -3,46 +3,60 @@
 #include <algorithm>
 
 #include "stage_worker/model/projection.h"
+#include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
+namespace {
 
-OutputHead::OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels, Gang* gang)
+// Every tile reads the whole matrix, often a large part of a stage's weights; its logits are vocabulary x 4 bytes a row.
+constexpr int64_t kMaxTileRows = 32;
+
+}  // namespace
+
+OutputHead::OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels,
+                       int64_t max_rows, Gang* gang)
     : weights_(weights),
       hyper_(hyper),
       kernels_(kernels),
       gang_(gang),
-      normed_(static_cast<size_t>(kTileRows * hyper.hidden) * sizeof(float)),
-      logits_(static_cast<size_t>(kTileRows * weights.output.padded_rows()) * sizeof(float)),
-      input_(kTileRows, hyper.hidden) {}
+      tile_rows_(std::min(kMaxTileRows, max_rows)),
+      forms_(InputForms::Of(kernels, {&weights.output})),
+      normed_(static_cast<size_t>(gang->threads() * hyper.hidden) * sizeof(float)),
+      logits_(static_cast<size_t>(tile_rows_ * weights.output.padded_rows()) * sizeof(float)),
+      input_(forms_, tile_rows_, hyper.hidden) {}
 
-void OutputHead::ForEachRow(const float* hidden, absl::Span<const int32_t> rows, const Consumer& consume) {
+void OutputHead::ForEachRow(const float* hidden, absl::Span<const int32_t> rows, Consumer consume) {
   gang_->Run([&](int thread) {
     const Worker worker{*gang_, thread};
-    for (size_t first = 0; first < rows.size(); first += kTileRows) {
-      RunTile(hidden, rows.subspan(first, kTileRows), first, consume, worker);
+    for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(tile_rows_)) {
+      RunTile(hidden, rows.subspan(first, static_cast<size_t>(tile_rows_)), first, consume, worker);
       worker.Barrier();
     }
   });
 }
 
-void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index,
-                         const Consumer& consume, const Worker& worker) {
-  const int64_t width = hyper_.hidden, stride = weights_.output.padded_rows();
+void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, Consumer consume,
+                         const Worker& worker) {
+  const PackedMatrix& matrix = weights_.output;
+  const int64_t width = hyper_.hidden, stride = matrix.padded_rows();
   const int64_t count = static_cast<int64_t>(rows.size());
-  float* normed = normed_.as<float>();
+  float* const normed = normed_.as<float>() + worker.thread * width;
   const Gang::Part part = worker.Share(count);
   for (int64_t i = part.begin; i < part.end; ++i) {
     kernels_.rms_norm(hidden + rows[static_cast<size_t>(i)] * width, weights_.output_norm.data(), width, hyper_.rms_eps,
-                      normed + i * width);
+                      normed);
+    input_.Set(kernels_, forms_, i, width, 0, normed, width);
   }
-  if (MatmulInput::WantsInt8(kernels_, {&weights_.output})) input_.Quantize(kernels_, normed, width, width, part);
   worker.Barrier();
-  Project(kernels_, weights_.output, weights_.output_bias, input_.View(normed, width), count,
-          worker.Share(weights_.output.panels()), logits_.as<float>(), stride);
+  const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
+  Project(kernels_, matrix, weights_.output_bias, input_.View(width), count, panels,
+          logits_.as<float>() + panels.begin * kPanelRows, stride);
   worker.Barrier();
   for (int64_t i = part.begin; i < part.end; ++i) {
     consume(worker.thread, first_index + static_cast<size_t>(i), logits_.as<float>() + i * stride);
   }
 }
+
+size_t OutputHead::scratch_bytes() const { return normed_.size() + logits_.size() + input_.bytes(); }
 
 }  // namespace stagecoach

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
 #include "common/model/hyper_parameters.h"
@@ -16,32 +16,35 @@
 
 namespace stagecoach {
 
-// Final norm and logits, in tiles of a few rows so that the logits of a large vocabulary stay small. Used by one
-// thread, which leads the gang.
+// Final norm and logits, in tiles of rows so that the logits of a large vocabulary stay small. Used by one thread, which
+// leads the gang.
 class OutputHead {
  public:
   // Called on any thread of the gang with the index into `rows` and that row's raw logits [V].
-  using Consumer = std::function<void(int thread, size_t index, const float* logits)>;
+  using Consumer = absl::FunctionRef<void(int thread, size_t index, const float* logits)>;
 
-  // All arguments outlive the head.
-  OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels, Gang* gang);
+  // All arguments outlive the head. max_rows: of a step.
+  OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels, int64_t max_rows,
+             Gang* gang);
 
   // logits = Wout RMSNorm(hidden row) (+ bias) of these rows of hidden [.., D], each handed to `consume` once.
-  void ForEachRow(const float* hidden, absl::Span<const int32_t> rows, const Consumer& consume);
+  void ForEachRow(const float* hidden, absl::Span<const int32_t> rows, Consumer consume);
 
-  static constexpr int64_t kTileRows = 8;
-  size_t scratch_bytes() const { return normed_.size() + logits_.size() + input_.bytes(); }
+  int64_t tile_rows() const { return tile_rows_; }
+  size_t scratch_bytes() const;
 
  private:
-  void RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, const Consumer& consume,
+  void RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, Consumer consume,
                const Worker& worker);
 
   const StageWeights& weights_;
   const HyperParameters& hyper_;
   const Kernels& kernels_;
   Gang* const gang_;
-  AlignedBuffer normed_;  // float [kTileRows, D]
-  AlignedBuffer logits_;  // float [kTileRows, V rounded up to panels]
+  const int64_t tile_rows_;
+  const InputForms forms_;
+  AlignedBuffer normed_;  // float [threads, D]: a row on its way into the input
+  AlignedBuffer logits_;  // float [tile_rows, V rounded up to panels]
   MatmulInput input_;
 };
 

@@ -16,17 +16,16 @@ inline Gang::Part OutputColumns(const PackedMatrix& matrix, Gang::Part panels) {
   return {std::min(panels.begin * kPanelRows, matrix.rows), std::min(panels.end * kPanelRows, matrix.rows)};
 }
 
-// out[row, o] = dot(matrix row o, input row) (+ bias[o]) for the output rows of `panels`. out: [rows, out_stride],
-// out_stride at least matrix.padded_rows(). bias: empty or [matrix.rows].
+// out[row, o] = dot(matrix row 16 panels.begin + o, input row) (+ bias): `panels` only, whose first output is column 0.
+// out: [rows, out_stride], with room for whole panels. bias: empty or [matrix.rows].
 inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const std::vector<float>& bias,
                     const Activations& input, int64_t rows, Gang::Part panels, float* out, int64_t out_stride) {
   if (panels.begin == panels.end) return;
-  kernels.matmul(matrix.Panels(panels.begin, panels.end), input, static_cast<int>(rows),
-                 out + panels.begin * kPanelRows, out_stride);
+  kernels.matmul(matrix.Panels(panels.begin, panels.end), input, static_cast<int>(rows), out, out_stride);
   if (bias.empty()) return;
   const Gang::Part columns = OutputColumns(matrix, panels);
   for (int64_t row = 0; row < rows; ++row) {
-    kernels.add(bias.data() + columns.begin, columns.end - columns.begin, out + row * out_stride + columns.begin);
+    kernels.add(bias.data() + columns.begin, columns.end - columns.begin, out + row * out_stride);
   }
 }
 

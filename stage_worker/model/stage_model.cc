@@ -39,6 +39,21 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
   return absl::OkStatus();
 }
 
+// Of the inputs of all layers that are D or Nq*H wide.
+InputForms FormsOf(const StageWeights& weights, const Kernels& kernels) {
+  InputForms forms;
+  for (const LayerWeights& layer : weights.layers) {
+    forms.Add(InputForms::Of(kernels, {&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up}));
+  }
+  return forms;
+}
+
+InputForms FfnFormsOf(const StageWeights& weights, const Kernels& kernels) {
+  InputForms forms;
+  for (const LayerWeights& layer : weights.layers) forms.Add(InputForms::Of(kernels, {&layer.down}));
+  return forms;
+}
+
 int64_t Group(const HyperParameters& hyper) { return hyper.heads / hyper.kv_heads; }
 
 }  // namespace
@@ -82,9 +97,10 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       table_(config.block_tokens, config.blocks, config.context),
       gang_(config.threads, config.cpus),
       plan_(config.max_rows, config.max_slices, AttentionRowsPerWork(Group(hyper_)), hyper_.kv_heads),
-      scratch_(hyper_, config.max_rows, config.threads, AttentionRowsPerWork(Group(hyper_)) * Group(hyper_)) {
+      scratch_(hyper_, FormsOf(weights_, kernels_), FfnFormsOf(weights_, kernels_), config.max_rows, config.threads,
+               AttentionRowsPerWork(Group(hyper_)) * Group(hyper_)) {
   if (!config_.owns_head) return;
-  head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, &gang_);
+  head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, config_.max_rows, &gang_);
   samplers_.resize(static_cast<size_t>(config_.threads));
   head_rows_.reserve(static_cast<size_t>(config_.max_rows));
   head_row_indices_.reserve(static_cast<size_t>(config_.max_rows));
@@ -233,7 +249,7 @@ void StageModelImpl::FinishRow(int thread, const HeadRow& row, const float* logi
 uint64_t StageModelImpl::scratch_bytes() const {
   uint64_t bytes = scratch_.bytes();
   if (head_ == nullptr) return bytes;
-  const int64_t sampling_threads = std::min<int64_t>(config_.threads, OutputHead::kTileRows);
+  const int64_t sampling_threads = std::min<int64_t>(config_.threads, head_->tile_rows());
   return bytes + head_->scratch_bytes() + static_cast<uint64_t>(sampling_threads) * Sampler::MaxBytes(hyper_.vocab);
 }
 

@@ -28,6 +28,7 @@ struct Worker {
   Gang& gang;
   int thread;
 
+  int threads() const { return gang.threads(); }
   Gang::Part Share(int64_t count) const { return Gang::Share(count, thread, gang.threads()); }
   void Barrier() const { gang.Barrier(); }
 };

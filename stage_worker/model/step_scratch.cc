@@ -5,6 +5,11 @@
 namespace stagecoach {
 namespace {
 
+// Of one of two outputs: with its inputs and weights passing by, half of a small second-level cache.
+constexpr int64_t kBlockFloats = 32 << 10;
+
+int64_t InputWidth(const HyperParameters& hyper) { return std::max(hyper.hidden, hyper.q_width()); }
+
 int64_t PanelStride(int64_t width) { return static_cast<int64_t>(RoundUp(static_cast<size_t>(width), kPanelRows)); }
 
 AlignedBuffer Floats(int64_t rows, int64_t cols) {
@@ -24,29 +29,37 @@ size_t AttentionScratch::bytes() const {
   return q.size() + acc.size() + (max.size() + sum.size()) * sizeof(float) + limits.size() * sizeof(int32_t);
 }
 
-StepScratch::StepScratch(const HyperParameters& hyper, int32_t max_rows, int threads, int64_t attention_columns)
-    : hidden_stride(PanelStride(hyper.hidden)),
-      q_stride(PanelStride(hyper.q_width())),
+int64_t BlockPanels(int64_t rows) {
+  return std::max<int64_t>(2, kBlockFloats / (rows * kPanelRows) / 2 * 2);
+}
+
+WorkerScratch::WorkerScratch(const InputForms& forms, int32_t max_rows, int64_t width)
+    : row(Floats(1, width)),
+      input(forms, kFewRows, width),
+      block(Floats(2, std::max<int64_t>(kBlockFloats, int64_t{max_rows} * 2 * kPanelRows))) {}
+
+size_t WorkerScratch::bytes() const { return row.size() + input.bytes() + block.size(); }
+
+StepScratch::StepScratch(const HyperParameters& hyper, const InputForms& forms, const InputForms& ffn_forms,
+                         int32_t max_rows, int threads, int64_t attention_columns)
+    : q_stride(PanelStride(hyper.q_width())),
       kv_stride(PanelStride(hyper.kv_width())),
-      ffn_stride(PanelStride(hyper.ffn)),
       cos(Floats(max_rows, hyper.head_dim / 2)),
       sin(Floats(max_rows, hyper.head_dim / 2)),
-      normed(Floats(max_rows, hidden_stride)),
       q(Floats(max_rows, q_stride)),
       k(Floats(max_rows, kv_stride)),
       v(Floats(max_rows, kv_stride)),
       attended(Floats(max_rows, q_stride)),
-      gate(Floats(max_rows, ffn_stride)),
-      up(Floats(max_rows, ffn_stride)),
-      delta(Floats(max_rows, hidden_stride)),
-      input(max_rows, std::max({hyper.hidden, hyper.q_width(), hyper.ffn})) {
+      input(forms, max_rows, InputWidth(hyper)),
+      ffn_input(ffn_forms, max_rows, hyper.ffn) {
+  for (int thread = 0; thread < threads; ++thread) workers.emplace_back(forms, max_rows, InputWidth(hyper));
   for (int thread = 0; thread < threads; ++thread) attention.emplace_back(attention_columns, hyper.head_dim);
 }
 
 size_t StepScratch::bytes() const {
-  size_t bytes = input.bytes();
-  for (const AlignedBuffer* buffer : {&cos, &sin, &normed, &q, &k, &v, &attended, &gate, &up, &delta})
-    bytes += buffer->size();
+  size_t bytes = input.bytes() + ffn_input.bytes();
+  for (const AlignedBuffer* buffer : {&cos, &sin, &q, &k, &v, &attended}) bytes += buffer->size();
+  for (const WorkerScratch& scratch : workers) bytes += scratch.bytes();
   for (const AttentionScratch& scratch : attention) bytes += scratch.bytes();
   return bytes;
 }

@@ -26,21 +26,38 @@ struct AttentionScratch {
   const uint8_t* v_tiles[kAttentionGranule / kTilePositions];
 };
 
+// Up to so many rows each thread prepares all inputs for itself instead of waiting for the others' part.
+inline constexpr int64_t kFewRows = 4;
+
+// How many panels' outputs of `rows` rows are used together, so that they stay in the second-level cache; even.
+int64_t BlockPanels(int64_t rows);
+
+// One thread's working memory outside of attention.
+struct WorkerScratch {
+  WorkerScratch(const InputForms& forms, int32_t max_rows, int64_t width);
+  size_t bytes() const;
+
+  AlignedBuffer row;    // float [width]: a row on its way into an input
+  MatmulInput input;    // [kFewRows, width]
+  AlignedBuffer block;  // float [2, rows, 16 BlockPanels(rows)]: outputs of one or two matrices
+};
+
 // The buffers of a step, made once for the largest one. A stride is a width rounded up to whole panels, because the
 // matrix kernel writes whole panels.
 struct StepScratch {
-  StepScratch(const HyperParameters& hyper, int32_t max_rows, int threads, int64_t attention_columns);
+  // The forms of the inputs of all layers: `forms` of those that are D or Nq*H wide, `ffn_forms` of F.
+  StepScratch(const HyperParameters& hyper, const InputForms& forms, const InputForms& ffn_forms, int32_t max_rows,
+              int threads, int64_t attention_columns);
   size_t bytes() const;
 
-  const int64_t hidden_stride, q_stride, kv_stride, ffn_stride;
+  const int64_t q_stride, kv_stride;
   AlignedBuffer cos, sin;  // float [rows, H/2]
-  AlignedBuffer normed;    // float [rows, hidden_stride]
   AlignedBuffer q;         // float [rows, q_stride]
   AlignedBuffer k, v;      // float [rows, kv_stride]
   AlignedBuffer attended;  // float [rows, q_stride]
-  AlignedBuffer gate, up;  // float [rows, ffn_stride]
-  AlignedBuffer delta;     // float [rows, hidden_stride]: what a block adds to the residual stream
-  MatmulInput input;
+  MatmulInput input;       // [rows, D or Nq*H], of steps with more than kFewRows
+  MatmulInput ffn_input;   // [rows, F]
+  std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   std::atomic<int64_t> next_attention_work{0};
 };

@@ -63,17 +63,32 @@ TEST(Gang, WakesThreadsThatHaveFallenAsleep) {
   EXPECT_EQ(calls.load(), 9);
 }
 
-TEST(Gang, BindsItsThreadsToTheGivenCpus) {
-  const std::vector<int> allowed = AllowedCpus();
-  std::vector<std::vector<int>> seen(3);
-  std::thread([&] {  // so that this test's own thread stays free
-    Gang gang(3, allowed);
-    gang.Run([&](int thread) { seen[thread] = AllowedCpus(); });
+// Where each thread of a gang may run. From a thread of its own, so that this test's thread stays free.
+std::vector<std::vector<int>> PlacesOf(int threads, const std::vector<int>& cpus) {
+  std::vector<std::vector<int>> seen(static_cast<size_t>(threads));
+  std::thread([&] {
+    Gang gang(threads, cpus);
+    gang.Run([&](int thread) { seen[static_cast<size_t>(thread)] = AllowedCpus(); });
   })
       .join();
-  for (size_t thread = 0; thread < seen.size(); ++thread) {
-    EXPECT_EQ(seen[thread], std::vector<int>{allowed[thread % allowed.size()]}) << thread;
-  }
+  return seen;
+}
+
+TEST(Gang, BindsEachThreadToACpuOfItsOwnWhereThereIsOneForEach) {
+  const std::vector<int> allowed = AllowedCpus();
+  const std::vector<std::vector<int>> seen = PlacesOf(static_cast<int>(allowed.size()), allowed);
+  for (size_t thread = 0; thread < seen.size(); ++thread) EXPECT_EQ(seen[thread], std::vector<int>{allowed[thread]});
+}
+
+TEST(Gang, KeepsItsThreadsWithinASetThatIsNotOneForEach) {
+  std::vector<int> cpus = AllowedCpus();
+  for (const std::vector<int>& place : PlacesOf(static_cast<int>(cpus.size()) + 1, cpus)) EXPECT_EQ(place, cpus);
+  if (cpus.size() > 1) cpus.pop_back();
+  for (const std::vector<int>& place : PlacesOf(static_cast<int>(cpus.size()) + 1, cpus)) EXPECT_EQ(place, cpus);
+}
+
+TEST(Gang, LeavesItsThreadsAloneWithoutASet) {
+  for (const std::vector<int>& place : PlacesOf(2, {})) EXPECT_EQ(place, AllowedCpus());
 }
 
 TEST(Gang, SharesItemsContiguouslyAndEvenly) {

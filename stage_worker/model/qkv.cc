@@ -1,0 +1,108 @@
+#include "stage_worker/model/qkv.h"
+
+#include <vector>
+
+#include "stage_worker/model/projection.h"
+#include "stage_worker/weights/panel_shares.h"
+
+namespace stagecoach {
+namespace {
+
+void NormAndRotate(const std::vector<float>& norm, int64_t row, const StepContext& step, float* head) {
+  const HyperParameters& hyper = step.hyper;
+  if (!norm.empty()) step.kernels.rms_norm(head, norm.data(), hyper.head_dim, hyper.rms_eps, head);
+  const int64_t half = hyper.head_dim / 2;
+  step.kernels.rope(head, step.scratch.cos.as<float>() + row * half, step.scratch.sin.as<float>() + row * half,
+                    static_cast<int>(hyper.head_dim), hyper.rope.pairs == RopePairs::kHalves);
+}
+
+// What a head of q, k or v still needs once its matrix product is there. `row` of the step; `head` [H].
+void FinishQ(const LayerWeights& weights, int64_t row, const StepContext& step, float* head) {
+  NormAndRotate(weights.q_norm, row, step, head);
+}
+
+struct KvPlace {
+  BlockId block;
+  int32_t tile;
+  int lane;
+};
+
+KvPlace PlaceOf(int64_t row, const StepContext& step) {
+  const StepRow& at = step.plan.rows()[static_cast<size_t>(row)];
+  const int32_t block_tokens = step.pool.shape().block_tokens;
+  const int32_t offset = static_cast<int32_t>(at.position % block_tokens);
+  return {at.blocks[at.position / block_tokens], offset / kTilePositions, offset % kTilePositions};
+}
+
+void FinishK(const LayerWeights& weights, int64_t layer, int64_t kv_head, int64_t row, const StepContext& step,
+             float* head) {
+  NormAndRotate(weights.k_norm, row, step, head);
+  const KvPlace place = PlaceOf(row, step);
+  step.kernels.store_k(step.pool.shape().type, head, static_cast<int>(step.hyper.head_dim), place.lane,
+                       step.pool.KTile(layer, place.block, kv_head, place.tile));
+}
+
+void FinishV(int64_t layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {
+  const KvPlace place = PlaceOf(row, step);
+  step.kernels.store_v(step.pool.shape().type, head, static_cast<int>(step.hyper.head_dim), place.lane,
+                       step.pool.VTile(layer, place.block, kv_head, place.tile));
+}
+
+// One of the three matrices, its output in scratch and what to do with a finished head.
+template <typename Finish>
+void RunHeads(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+              const StepContext& step, Gang::Part heads, float* out, int64_t stride, const Finish& finish) {
+  const int64_t head_dim = step.hyper.head_dim, panels = head_dim / kPanelRows, rows = step.plan.row_count();
+  // Head by head: its rows are finished while they are in the cache.
+  for (int64_t head = heads.begin; head < heads.end; ++head) {
+    float* first = out + head * head_dim;
+    Project(step.kernels, matrix, bias, input, rows, {head * panels, (head + 1) * panels}, first, stride);
+    for (int64_t row = 0; row < rows; ++row) finish(head, row, first + row * stride);
+  }
+}
+
+void RunPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+               const StepContext& step, const Worker& worker, float* out, int64_t stride) {
+  const Gang::Part panels = worker.Share(matrix.panels());
+  Project(step.kernels, matrix, bias, input, step.plan.row_count(), panels, out + panels.begin * kPanelRows, stride);
+}
+
+}  // namespace
+
+void ProjectQkv(const LayerWeights& weights, int64_t layer, const Activations& input, const StepContext& step,
+                const Worker& worker) {
+  StepScratch& scratch = step.scratch;
+  const HyperParameters& hyper = step.hyper;
+  float* const q = scratch.q.as<float>();
+  float* const k = scratch.k.as<float>();
+  float* const v = scratch.v.as<float>();
+  const auto finish_q = [&](int64_t, int64_t row, float* head) { FinishQ(weights, row, step, head); };
+  const auto finish_k = [&](int64_t head, int64_t row, float* at) { FinishK(weights, layer, head, row, step, at); };
+  const auto finish_v = [&](int64_t head, int64_t row, float* at) { FinishV(layer, head, row, step, at); };
+
+  if (const QkvHeads shape = {hyper.heads, hyper.kv_heads, hyper.head_dim}; SharesWholeHeads(shape, worker.threads())) {
+    const QkvShare share = ShareHeads(shape, worker.thread, worker.threads());
+    RunHeads(weights.q, weights.q_bias, input, step, share.q, q, scratch.q_stride, finish_q);
+    RunHeads(weights.k, weights.k_bias, input, step, share.k, k, scratch.kv_stride, finish_k);
+    RunHeads(weights.v, weights.v_bias, input, step, share.v, v, scratch.kv_stride, finish_v);
+    return;
+  }
+  RunPanels(weights.q, weights.q_bias, input, step, worker, q, scratch.q_stride);
+  RunPanels(weights.k, weights.k_bias, input, step, worker, k, scratch.kv_stride);
+  RunPanels(weights.v, weights.v_bias, input, step, worker, v, scratch.kv_stride);
+  worker.Barrier();
+  const int64_t heads_per_row = hyper.heads + hyper.kv_heads;
+  const Gang::Part part = worker.Share(step.plan.row_count() * heads_per_row);
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    const int64_t row = i / heads_per_row, head = i % heads_per_row;
+    if (head < hyper.heads) {
+      finish_q(head, row, q + row * scratch.q_stride + head * hyper.head_dim);
+      continue;
+    }
+    const int64_t kv_head = head - hyper.heads, at = row * scratch.kv_stride + kv_head * hyper.head_dim;
+    finish_k(kv_head, row, k + at);
+    finish_v(kv_head, row, v + at);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,55 @@
+#ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
+#define STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
+
+// Which part of every matrix a thread of the gang reads in each step, and therefore touches first at load. Pure.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "stage_worker/exec/gang.h"
+#include "stage_worker/weights/packed_matrix.h"
+
+namespace stagecoach {
+
+struct QkvHeads {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+
+  int64_t all() const { return heads + 2 * kv_heads; }
+};
+
+// Whether threads take whole heads of q, k and v: when heads are whole panels, and when that leaves no thread with more
+// than an eighth above its fair share. Otherwise each matrix is shared by panels.
+inline bool SharesWholeHeads(const QkvHeads& shape, int threads) {
+  const int64_t most = (shape.all() + threads - 1) / threads;
+  return shape.head_dim % kPanelRows == 0 && most * threads * 8 <= shape.all() * 9;
+}
+
+// A thread's heads of each matrix: its part of all heads side by side.
+struct QkvShare {
+  Gang::Part q, k, v;
+};
+inline QkvShare ShareHeads(const QkvHeads& shape, int thread, int threads) {
+  const Gang::Part part = Gang::Share(shape.all(), thread, threads);
+  const auto within = [&part](int64_t first, int64_t count) -> Gang::Part {
+    return {std::clamp<int64_t>(part.begin - first, 0, count), std::clamp<int64_t>(part.end - first, 0, count)};
+  };
+  return {within(0, shape.heads), within(shape.heads, shape.kv_heads),
+          within(shape.heads + shape.kv_heads, shape.kv_heads)};
+}
+
+// Of any other matrix.
+inline Gang::Part SharePanels(const PackedMatrix& matrix, int thread, int threads) {
+  return Gang::Share(matrix.panels(), thread, threads);
+}
+
+// Panels of gate and up, in pairs: 32 outputs are one group of the down projection's int8 input.
+inline Gang::Part SharePanelPairs(const PackedMatrix& matrix, int thread, int threads) {
+  const Gang::Part pairs = Gang::Share((matrix.panels() + 1) / 2, thread, threads);
+  return {2 * pairs.begin, std::min(2 * pairs.end, matrix.panels())};
+}
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
