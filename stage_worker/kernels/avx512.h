@@ -17,8 +17,15 @@
 
 namespace stagecoach {
 
-// The matmul of the float types, and of the integer types with and without the dot instruction.
+// The matmul of the float types, of BF16 by the dot instruction of pairs, and of the integer types with and without the
+// dot instruction of bytes.
 void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+void Bf16MatmulAvx512Bf16(const PanelSpan& weights, const Activations& in, int columns, float* out,
+                          int64_t out_stride);
+void IntegerMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+void IntegerMatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int columns, float* out,
+                             int64_t out_stride);
+void RoundRowAvx512(const float* x, int64_t cols, uint16_t* out);
 
 [[maybe_unused]] static inline __m256i Load256(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));

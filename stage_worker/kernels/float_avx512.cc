@@ -89,4 +89,18 @@ void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int colu
   }
 }
 
+// In integers: the conversion instruction of AVX-512 BF16 would flush subnormal numbers.
+void RoundRowAvx512(const float* x, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; i += kPanelRows) {
+    const __mmask16 mask = cols - i < kPanelRows ? static_cast<__mmask16>((1u << (cols - i)) - 1) : 0xffff;
+    const __m512 value = _mm512_maskz_loadu_ps(mask, x + i);
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    const __m512i quiet = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+    _mm256_mask_storeu_epi16(out + i, mask, _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16)));
+  }
+}
+
 }  // namespace stagecoach

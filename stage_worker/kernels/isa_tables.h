@@ -15,7 +15,9 @@ namespace stagecoach {
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;
+extern const Kernels kAvx512Bf16Kernels;
 
 // The pack_panel of every table: one layout for all instruction sets.
 void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel);

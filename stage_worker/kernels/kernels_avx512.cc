@@ -104,9 +104,14 @@ void Rope(float* head, const float* cos, const float* sin, int head_dim, bool ha
   (halves ? RopeHalves : RopePairs)(head, cos, sin, head_dim / 2);
 }
 
+// By the type's own unit: with the dot instructions of bytes and of BF16 pairs, or without.
+template <bool kVnni, bool kBf16>
 void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
-  const bool is_float = FindIntegerLayout(weights.type) == nullptr;
-  (is_float ? FloatMatmulAvx512 : kScalarKernels.matmul)(weights, in, columns, out, out_stride);
+  if (FindIntegerLayout(weights.type) != nullptr) {
+    return (kVnni ? IntegerMatmulAvx512Vnni : IntegerMatmulAvx512)(weights, in, columns, out, out_stride);
+  }
+  const bool pairs = kBf16 && weights.type == TensorType::kBF16;
+  (pairs ? Bf16MatmulAvx512Bf16 : FloatMatmulAvx512)(weights, in, columns, out, out_stride);
 }
 
 float LogSumExp(const float* x, int64_t n) {
@@ -130,24 +135,31 @@ float LogSumExp(const float* x, int64_t n) {
   return LogOfLanes(lanes, max);
 }
 
+template <bool kVnni, bool kBf16>
+constexpr Kernels TableOf(const char* isa) {
+  return {
+      .isa = isa,
+      .bf16_dot = kBf16,
+      .pack_panel = PackPanel,
+      .quantize_row = QuantizeRowInt8,
+      .round_row = RoundRowAvx512,
+      .matmul = Matmul<kVnni, kBf16>,
+      .rms_norm = RmsNorm,
+      .swiglu = Swiglu,
+      .add = Add,
+      .rope = Rope,
+      .store_k = StoreKAvx512,
+      .store_v = StoreVAvx512,
+      .attend = AttendAvx512,
+      .merge_attention = MergeAttentionAvx512,
+      .log_sum_exp = LogSumExp,
+  };
+}
+
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {
-    .isa = "avx512-vnni",
-    .bf16_dot = false,
-    .pack_panel = PackPanel,
-    .quantize_row = QuantizeRowInt8,
-    .round_row = RoundRow,
-    .matmul = Matmul,
-    .rms_norm = RmsNorm,
-    .swiglu = Swiglu,
-    .add = Add,
-    .rope = Rope,
-    .store_k = StoreKAvx512,
-    .store_v = StoreVAvx512,
-    .attend = AttendAvx512,
-    .merge_attention = MergeAttentionAvx512,
-    .log_sum_exp = LogSumExp,
-};
+constexpr Kernels kAvx512Kernels = TableOf<false, false>("avx512");
+constexpr Kernels kAvx512VnniKernels = TableOf<true, false>("avx512-vnni");
+constexpr Kernels kAvx512Bf16Kernels = TableOf<true, true>("avx512-bf16");
 
 }  // namespace stagecoach

@@ -20,17 +20,22 @@ bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-bool HasAvx512Vnni() {
+bool HasAvx512() {
   return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+
+bool HasAvx512Vnni() { return HasAvx512() && __builtin_cpu_supports("avx512vnni"); }
+
+bool HasAvx512Bf16() { return HasAvx512Vnni() && __builtin_cpu_supports("avx512bf16"); }
 
 // Ascending: the last one available is the best.
 constexpr Isa kIsas[] = {
     {&kScalarKernels, [] { return true; }},
     {&kAvx2Kernels, HasAvx2},
+    {&kAvx512Kernels, HasAvx512},
     {&kAvx512VnniKernels, HasAvx512Vnni},
+    {&kAvx512Bf16Kernels, HasAvx512Bf16},
 };
 
 std::string NamesOf(bool only_available) {
