@@ -14,6 +14,7 @@
 namespace stagecoach {
 
 void FloatMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+void IntegerMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 
 [[maybe_unused]] static inline __m128i Load128(const void* p) {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));

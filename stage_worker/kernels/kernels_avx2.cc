@@ -118,7 +118,7 @@ void Rope(float* head, const float* cos, const float* sin, int head_dim, bool ha
 
 void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   const bool is_float = FindIntegerLayout(weights.type) == nullptr;
-  (is_float ? FloatMatmulAvx2 : kScalarKernels.matmul)(weights, in, columns, out, out_stride);
+  (is_float ? FloatMatmulAvx2 : IntegerMatmulAvx2)(weights, in, columns, out, out_stride);
 }
 
 float LogSumExp(const float* x, int64_t n) {
