@@ -54,7 +54,9 @@ absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& 
 
 // The coordinator has read this file and found it good, so whatever is wrong with it here is wrong with this host's copy.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::StageAssignment& assignment) {
-  absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(assignment.model_path());
+  GgufOpenOptions options;
+  ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(assignment.q2_layout()));
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(assignment.model_path(), options);
   if (absl::IsInvalidArgument(model.status()) || absl::IsUnavailable(model.status())) {
     return absl::DataLossError(model.status().message());
   }

@@ -116,7 +116,7 @@ BatchVerb::~BatchVerb() {
 
 absl::Status BatchVerb::Run(const RunContext& context) {
   verbosity_.Apply();
-  ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model));
+  ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
   if (cluster_options_.dry_run) {
     absl::StatusOr<std::string> line = DescribeLaunch(launch);

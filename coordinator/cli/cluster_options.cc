@@ -132,6 +132,7 @@ absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& 
 
 void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_model_path(IsDummyModelPath(o.model) ? o.model : Absolute(o.model));
+  job->set_q2_layout(o.q2_layout);
   for (int64_t layers : o.layer_split) job->add_layer_split(layers);
   job->set_context(o.context);
   job->set_threads(static_cast<int32_t>(o.threads));
@@ -157,8 +158,15 @@ void AddModelOption(CLI::App* app, std::string* model) {
       ->group("Model and cluster");
 }
 
+void AddQ2LayoutOption(CLI::App* app, std::string* layout) {
+  AddChoice(app, "--q2-layout", layout, {"auto", "g64", "g128", "g128-oxi"},
+            "layout of tensors of type id 42: llama.cpp's, PrismML's or OxiBonsai's; auto finds it")
+      ->group("Model and cluster");
+}
+
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help) {
   AddModelOption(app, &options->model);
+  AddQ2LayoutOption(app, &options->q2_layout);
   AddShape(app, options, context_help);
   AddPlaces(app, options);
   AddInteger(app, "--max-num-seqs", &options->max_num_seqs, {1, 4096}, "sequences that run at once",

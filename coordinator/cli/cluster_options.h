@@ -18,6 +18,7 @@ namespace stagecoach {
 // As the user gave them; 0 and empty mean the default that the help names.
 struct ClusterOptions {
   std::string model;
+  std::string q2_layout = "auto";
   int64_t context = 0;
   int64_t threads = 0;
   int64_t stages = 0;
@@ -44,6 +45,9 @@ struct ClusterOptions {
 
 // -m/--model.
 void AddModelOption(CLI::App* app, std::string* model);
+
+// --q2-layout, for the few files whose layout of type id 42 cannot be found; `layout` holds the default, "auto".
+void AddQ2LayoutOption(CLI::App* app, std::string* layout);
 
 // Everything above. `context_help` describes -c/--ctx-size, whose default is what options->context holds.
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);

@@ -28,6 +28,7 @@ class DetokenizeVerb : public Verb {
 
   void AddOptions(CLI::App* app) override {
     AddModelOption(app, &model_);
+    AddQ2LayoutOption(app, &q2_layout_);
     AddTexts(app, "ids", &words_, "N ...", "token ids, separated by spaces or commas; none: from standard input")
         ->expected(0, -1)
         ->allow_extra_args();
@@ -36,7 +37,7 @@ class DetokenizeVerb : public Verb {
 
   // The bytes as they are, and a newline only where a person reads.
   absl::Status Run(const RunContext&) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, OpenGguf(model_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, OpenGguf(model_, q2_layout_));
     ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(*file));
     if (words_.empty()) {
       if (isatty(STDIN_FILENO))
@@ -58,6 +59,7 @@ class DetokenizeVerb : public Verb {
 
  private:
   std::string model_;
+  std::string q2_layout_ = "auto";
   std::vector<std::string> words_;
   bool render_control_ = false;
 };

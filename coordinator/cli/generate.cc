@@ -93,7 +93,7 @@ void GenerateVerb::AddOptions(CLI::App* app) {
 
 absl::Status GenerateVerb::Prepare() {
   if (logprobs_.has_value() && output_ != "json") return UsageError("--logprobs needs --output json");
-  ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model));
+  ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
   sampling_ = ResolveSampling(sampling_options_, model_.metadata());
   if (sampling_.temperature == 0) sampling_.seed = sampling_options_.seed.value_or(0);  // nothing is drawn
   if (sampling_options_.ignore_eos) IgnoreEndOfGeneration(model_.tokenizer->end_of_generation(), &sampling_);

@@ -230,18 +230,20 @@ class InspectVerb : public Verb {
 
   void AddOptions(CLI::App* app) override {
     AddModelOption(app, &model_);
+    AddQ2LayoutOption(app, &q2_layout_);
     app->add_flag("--json", json_, "one JSON object");
     app->add_flag("--tensors", tensors_, "list every tensor; dims begin with the contiguous one");
   }
 
   absl::Status Run(const RunContext&) override {
-    ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(model_));
+    ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(model_, q2_layout_));
     const Json json = Describe(std::shared_ptr<const GgufFile>(std::move(file)), tensors_);
     return WriteStdout(json_ ? PrettyJson(json) : Text(json));
   }
 
  private:
   std::string model_;
+  std::string q2_layout_ = "auto";
   bool json_ = false;
   bool tensors_ = false;
 };

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "coordinator/cli/exit_codes.h"
 
 namespace stagecoach {
@@ -31,8 +32,10 @@ std::string FrontModel::DisplayName() const {
   return std::filesystem::path(description->file->path()).filename().string();
 }
 
-absl::StatusOr<std::unique_ptr<GgufFile>> OpenGguf(const std::string& path) {
-  absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path);
+absl::StatusOr<std::unique_ptr<GgufFile>> OpenGguf(const std::string& path, absl::string_view q2_layout) {
+  GgufOpenOptions options;
+  ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(q2_layout));
+  absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path, options);
   if (!file.ok()) return Named(file.status(), path);
   return file;
 }
@@ -43,8 +46,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const GgufFile& file) {
   return tokenizer;
 }
 
-absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path) {
-  absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(path);
+absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path, absl::string_view q2_layout) {
+  absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(path, q2_layout);
   if (!file.ok()) return file.status();
   FrontModel model;
   absl::StatusOr<std::shared_ptr<const ModelDescription>> description = DescribeModel(*std::move(file));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/model/model_description.h"
 #include "coordinator/text/tokenizer.h"
 
@@ -22,13 +23,14 @@ struct FrontModel {
   std::string DisplayName() const;
 };
 
-absl::StatusOr<std::unique_ptr<GgufFile>> OpenGguf(const std::string& path);
+// `q2_layout` is the value of --q2-layout.
+absl::StatusOr<std::unique_ptr<GgufFile>> OpenGguf(const std::string& path, absl::string_view q2_layout = "auto");
 
 // A tokenizer needs no weights and no supported architecture.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const GgufFile& file);
 
 // A model that stages can run. More tokens in the tokenizer than rows in the embedding are an error.
-absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path);
+absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path, absl::string_view q2_layout = "auto");
 
 // The whole file as bytes.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);

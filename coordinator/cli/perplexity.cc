@@ -46,7 +46,7 @@ class PerplexityVerb : public Verb {
 
   absl::Status Run(const RunContext& context) override {
     verbosity_.Apply();
-    ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model));
+    ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
     if (cluster_options_.context < 4)
       return UsageError(absl::StrCat("-c: ", cluster_options_.context, " tokens, expected 4 or more"));
     ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));

@@ -25,6 +25,7 @@ class TokenizeVerb : public Verb {
 
   void AddOptions(CLI::App* app) override {
     AddModelOption(app, &model_);
+    AddQ2LayoutOption(app, &q2_layout_);
     AddPromptOptions(app, &input_, "the text; of several, each gives one line");
     app->add_flag("--special", parse_special_, "control tokens written in the text become tokens");
     app->add_flag("--no-bos", no_bos_, "without the tokens that the vocabulary adds by itself");
@@ -32,7 +33,7 @@ class TokenizeVerb : public Verb {
   }
 
   absl::Status Run(const RunContext&) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, OpenGguf(model_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, OpenGguf(model_, q2_layout_));
     ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(*file));
     ASSIGN_OR_RETURN(const std::vector<std::string> texts, CollectPrompts(input_, /*strip_newline=*/false));
     for (const std::string& text : texts) {
@@ -50,6 +51,7 @@ class TokenizeVerb : public Verb {
 
  private:
   std::string model_;
+  std::string q2_layout_ = "auto";
   PromptInput input_;
   bool parse_special_ = false;
   bool no_bos_ = false;

@@ -93,7 +93,9 @@ class Job {
 
  private:
   absl::Status SetUp() {
-    absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(job_.model_path());
+    GgufOpenOptions open_options;
+    ASSIGN_OR_RETURN(open_options.q2_layout, ParseQ2Layout(job_.q2_layout()));
+    absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(job_.model_path(), open_options);
     if (absl::IsUnavailable(model.status())) return absl::DataLossError(model.status().message());  // the file, not a stage
     RETURN_IF_ERROR(model.status());
     model_ = *std::move(model);

@@ -140,6 +140,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint
                 pb::StageAssignment* stage) {
   stage->set_run_id(run_id);
   stage->set_model_path(model.file->path());
+  stage->set_q2_layout(job.q2_layout());
   for (const FileFingerprint& fingerprint : model.file->fingerprints()) {
     pb::FileFingerprint* out = stage->add_fingerprints();
     out->set_size_bytes(fingerprint.size_bytes);

@@ -54,6 +54,20 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
   EXPECT_EQ(launch->job.fingerprints_size(), 0);
 }
 
+TEST(ClusterOptions, LeaveAModelWithoutWeightsItsName) {
+  ClusterOptions options;
+  options.model = "dummy://qwen3-0.6b/q8_0";
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.model_path(), "dummy://qwen3-0.6b/q8_0");
+}
+
+TEST(ClusterOptions, HandTheLayoutOfTypeId42On) {
+  ClusterOptions options;
+  options.model = "model.gguf";
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.q2_layout(), "auto");
+  options.q2_layout = "g128-oxi";
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.q2_layout(), "g128-oxi");
+}
+
 TEST(ClusterOptions, LeaveTheNumberOfStagesToTheHostFile) {
   ClusterOptions options;
   options.model = "model.gguf";
