@@ -16,6 +16,8 @@ namespace stagecoach {
 void FloatMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 void IntegerMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 
+constexpr int64_t kPrefetchBytes = 8192;  // how far ahead of the weights in use memory is asked for
+
 [[maybe_unused]] static inline __m128i Load128(const void* p) {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));
 }

@@ -37,6 +37,9 @@ void FloatTile(const MatmulTile& tile) {
   for (int64_t k = 0; k + 1 < tile.cols; k += 2, panels += kPairBytes, x += 2) {
     for (int p = 0; p < P; ++p) {
       const uint8_t* panel = panels + p * tile.panel_bytes;
+      for (int64_t i = 0; i < kPairBytes; i += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(panel + kPrefetchBytes + i), _MM_HINT_T0);
+      }
       __m256 even[2], odd[2];
       for (int half = 0; half < 2; ++half) {
         if constexpr (kSingle) {
