@@ -1,14 +1,12 @@
 #include "stage_worker/model/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
 namespace stagecoach {
 namespace {
-
-constexpr int64_t kColumnsPerWork =
-    64;  // enough to reuse K and V from the first-level cache, little enough to share out
 
 const uint8_t* const* FindTiles(const KvPool& pool, int64_t layer, int64_t kv_head, const BlockId* blocks,
                                 int64_t start, int positions, AttentionScratch* scratch) {
@@ -35,67 +33,98 @@ void GatherQueries(const AttentionWork& work, int64_t group, const StepContext& 
   }
 }
 
-void StartSoftmax(int64_t columns, int64_t head_dim, AttentionScratch* scratch) {
-  std::fill_n(scratch->max.begin(), columns, -std::numeric_limits<float>::infinity());
-  std::fill_n(scratch->sum.begin(), columns, 0.0f);
-  std::fill_n(scratch->acc.as<float>(), columns * head_dim, 0.0f);
+// The parts of a state of `columns` columns: maxima, sums, weighted values.
+AttentionState StateAt(float* memory, int64_t columns) {
+  return {.max = memory, .sum = memory + columns, .acc = memory + 2 * columns};
 }
 
-void ScatterResults(const AttentionWork& work, int64_t group, const StepContext& step,
-                    const AttentionScratch& scratch) {
+void StartSoftmax(int64_t columns, int64_t head_dim, AttentionState state) {
+  std::fill_n(state.max, columns, -std::numeric_limits<float>::infinity());
+  std::fill_n(state.sum, columns, 0.0f);
+  std::fill_n(state.acc, columns * head_dim, 0.0f);
+}
+
+void ScatterResults(const AttentionWork& work, int64_t group, const StepContext& step, AttentionState state) {
   const int64_t head_dim = step.hyper.head_dim;
   for (int32_t row = 0; row < work.rows; ++row) {
     float* out = step.scratch.attended.as<float>() + (work.first_row + row) * step.scratch.q_stride +
                  work.kv_head * group * head_dim;
     for (int64_t head = 0; head < group; ++head) {
       const int64_t column = row * group + head;
-      const float* acc = scratch.acc.as<float>() + column * head_dim;
-      for (int64_t d = 0; d < head_dim; ++d)
-        out[head * head_dim + d] = acc[d] / scratch.sum[static_cast<size_t>(column)];
+      const float* acc = state.acc + column * head_dim;
+      for (int64_t d = 0; d < head_dim; ++d) out[head * head_dim + d] = acc[d] / state.sum[column];
     }
   }
 }
 
-void RunAttentionWork(const AttentionWork& work, int64_t layer, const StepContext& step, AttentionScratch* scratch) {
+// Folds one granule into the state, for the queries in scratch. Granules lie at fixed absolute positions, so that a
+// row's sum is the same in any chunk.
+void AttendGranule(const AttentionWork& work, int64_t granule, int64_t layer, const StepContext& step,
+                   AttentionScratch* scratch, AttentionState state) {
   const int64_t group = step.hyper.heads / step.hyper.kv_heads;
   const int64_t columns = work.rows * group;
   const StepRow& first = step.plan.rows()[static_cast<size_t>(work.first_row)];
+  const int64_t start = granule * kAttentionGranule;
   const int64_t end = first.position + work.rows;  // positions that the last row sees
-  GatherQueries(work, group, step, scratch);
-  StartSoftmax(columns, step.hyper.head_dim, scratch);
-  // Granules lie at fixed absolute positions, so that a row's sum is the same in any chunk.
-  for (int64_t start = 0; start < end; start += kAttentionGranule) {
-    AttentionSpan span;
-    span.type = step.pool.shape().type;
-    span.head_dim = static_cast<int>(step.hyper.head_dim);
-    span.positions = static_cast<int>(std::min<int64_t>(kAttentionGranule, end - start));
-    span.k_tiles = FindTiles(step.pool, layer, work.kv_head, first.blocks, start, span.positions, scratch);
-    span.v_tiles = scratch->v_tiles;
-    for (int64_t column = 0; column < columns; ++column) {
-      const int64_t visible = first.position + column / group + 1 - start;
-      scratch->limits[static_cast<size_t>(column)] =
-          static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
-    }
-    step.kernels.attend(span, scratch->q.as<float>(), step.hyper.head_dim, scratch->limits.data(),
-                        static_cast<int>(columns),
-                        {scratch->max.data(), scratch->sum.data(), scratch->acc.as<float>()});
+  AttentionSpan span;
+  span.type = step.pool.shape().type;
+  span.head_dim = static_cast<int>(step.hyper.head_dim);
+  span.positions = static_cast<int>(std::min<int64_t>(kAttentionGranule, end - start));
+  span.k_tiles = FindTiles(step.pool, layer, work.kv_head, first.blocks, start, span.positions, scratch);
+  span.v_tiles = scratch->v_tiles;
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t visible = first.position + column / group + 1 - start;
+    scratch->limits[static_cast<size_t>(column)] =
+        static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
   }
-  ScatterResults(work, group, step, *scratch);
+  step.kernels.attend(span, scratch->q.as<float>(), step.hyper.head_dim, scratch->limits.data(),
+                      static_cast<int>(columns), state);
+}
+
+void RunWalk(const AttentionWork& work, int64_t layer, const StepContext& step, AttentionScratch* scratch) {
+  const int64_t group = step.hyper.heads / step.hyper.kv_heads, columns = work.rows * group;
+  const AttentionState state = StateAt(scratch->state.as<float>(), columns);
+  StartSoftmax(columns, step.hyper.head_dim, state);
+  for (int64_t granule = 0; granule < work.end_granule; ++granule) {
+    AttendGranule(work, granule, layer, step, scratch, state);
+  }
+  ScatterResults(work, group, step, state);
+}
+
+// A piece of a cut walk. Merging the partial states in ascending order gives the bits of the whole walk: see
+// Kernels::merge_attention.
+void RunPiece(const AttentionWork& work, int64_t layer, const StepContext& step, AttentionScratch* scratch) {
+  const AttentionCut& cut = step.plan.cuts()[static_cast<size_t>(work.cut)];
+  const int64_t head_dim = step.hyper.head_dim, partial_floats = cut.columns * (2 + head_dim);
+  float* const partials = step.scratch.partials.states.as<float>() + cut.first_column * (2 + head_dim);
+  for (int64_t granule = work.begin_granule; granule < work.end_granule; ++granule) {
+    const int64_t partial = std::max<int64_t>(0, granule - cut.folded + 1);
+    const AttentionState state = StateAt(partials + partial * partial_floats, cut.columns);
+    if (partial > 0 || granule == 0) StartSoftmax(cut.columns, head_dim, state);
+    AttendGranule(work, granule, layer, step, scratch, state);
+  }
+  std::atomic<int32_t>& finished = step.scratch.partials.finished[static_cast<size_t>(work.cut)];
+  if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < cut.pieces) return;
+  finished.store(0, std::memory_order_relaxed);  // for the next layer, behind the barrier
+  const AttentionState state = StateAt(partials, cut.columns);
+  for (int64_t partial = 1; partial < cut.partials; ++partial) {
+    step.kernels.merge_attention(StateAt(partials + partial * partial_floats, cut.columns), cut.columns,
+                                 static_cast<int>(head_dim), state);
+  }
+  ScatterResults(work, step.hyper.heads / step.hyper.kv_heads, step, state);
 }
 
 }  // namespace
 
-int32_t AttentionRowsPerWork(int64_t group) {
-  return static_cast<int32_t>(std::max<int64_t>(1, kColumnsPerWork / group));
-}
-
 void Attend(int64_t layer, const StepContext& step, const Worker& worker) {
   AttentionScratch* scratch = &step.scratch.attention[static_cast<size_t>(worker.thread)];
-  const std::vector<AttentionWork>& work = step.plan.attention();
-  const int64_t count = static_cast<int64_t>(work.size());
+  const std::vector<AttentionWork>& works = step.plan.attention();
+  const int64_t count = static_cast<int64_t>(works.size());
   // From the end, where the longest walks of a prefill chunk are; who takes what does not change a result.
   for (int64_t taken; (taken = step.scratch.next_attention_work.fetch_add(1, std::memory_order_relaxed)) < count;) {
-    RunAttentionWork(work[static_cast<size_t>(count - 1 - taken)], layer, step, scratch);
+    const AttentionWork& work = works[static_cast<size_t>(count - 1 - taken)];
+    GatherQueries(work, step.hyper.heads / step.hyper.kv_heads, step, scratch);
+    (work.cut < 0 ? RunWalk : RunPiece)(work, layer, step, scratch);
   }
 }
 

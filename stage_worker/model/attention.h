@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_ATTENTION_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_ATTENTION_H_
 
-// Grouped-query attention over the paged KV cache. Every function runs on all threads of the gang and leaves the
-// barrier after it to the caller.
+// Grouped-query attention over the paged KV cache.
 
 #include <cstdint>
 
@@ -10,11 +9,9 @@
 
 namespace stagecoach {
 
-// How many query rows of a sequence share one walk over its K and V, for `group` query heads to a KV head.
-int32_t AttentionRowsPerWork(int64_t group);
-
 // scratch.attended [rows, Nq*H] = softmax(q K^T / sqrt(H)) V for every row over positions up to its own. Work is taken
-// from scratch.next_attention_work, which must be 0 before. A walk that is long for its share of the step is cut into
+// from scratch.next_attention_work, which must be 0 before. Runs on all threads of the gang and leaves the barrier after
+// it to the caller. A walk that is long for its share of the step is cut into
 // pieces that any thread takes; whoever ends the last piece of a walk merges its granules in ascending order. So
 // attended is complete at the barrier after this phase, and the next phase has nothing to merge.
 void Attend(int64_t layer, const StepContext& step, const Worker& worker);

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "stage_worker/model/attention.h"
 #include "stage_worker/model/embedding.h"
 #include "stage_worker/model/stage_model_impl.h"
 #include "stage_worker/model/step_context.h"
@@ -54,7 +53,15 @@ InputForms FfnFormsOf(const StageWeights& weights, const Kernels& kernels) {
   return forms;
 }
 
-int64_t Group(const HyperParameters& hyper) { return hyper.heads / hyper.kv_heads; }
+AttentionSizes AttentionSizesOf(const HyperParameters& hyper, const StageConfig& config) {
+  return {.max_rows = config.max_rows,
+          .max_slices = config.max_slices,
+          .context = std::min<int64_t>(config.context, int64_t{config.blocks} * config.block_tokens),
+          .kv_heads = hyper.kv_heads,
+          .group = hyper.heads / hyper.kv_heads,
+          .head_dim = hyper.head_dim,
+          .threads = config.threads};
+}
 
 }  // namespace
 
@@ -96,9 +103,9 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       pool_(std::move(pool)),
       table_(config.block_tokens, config.blocks, config.context),
       gang_(config.threads, config.cpus),
-      plan_(config.max_rows, config.max_slices, AttentionRowsPerWork(Group(hyper_)), hyper_.kv_heads),
+      plan_(AttentionSizesOf(hyper_, config)),
       scratch_(hyper_, FormsOf(weights_, kernels_), FfnFormsOf(weights_, kernels_), config.max_rows, config.threads,
-               AttentionRowsPerWork(Group(hyper_)) * Group(hyper_)) {
+               AttentionSizesOf(hyper_, config)) {
   if (!config_.owns_head) return;
   head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, config_.max_rows, &gang_);
   samplers_.resize(static_cast<size_t>(config_.threads));

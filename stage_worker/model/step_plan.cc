@@ -3,18 +3,57 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
+namespace {
 
-StepPlan::StepPlan(int32_t max_rows, int32_t max_slices, int32_t rows_per_work, int64_t kv_heads)
-    : rows_per_work_(rows_per_work), kv_heads_(kv_heads) {
-  rows_.reserve(static_cast<size_t>(max_rows));
-  attention_.reserve(static_cast<size_t>((max_rows / rows_per_work + max_slices) * kv_heads));
+// Enough columns to reuse K and V from the first-level cache, few enough to share the work out.
+constexpr int64_t kColumnsPerWork = 64;
+
+// Pieces a thread takes in a step: more even out what the last one leaves, fewer cost less to start and to merge.
+constexpr int64_t kPiecesPerThread = 4;
+
+// What reading a granule of K and V costs, in columns that attend to it.
+constexpr int64_t kReadCost = 4;
+
+// Of all partial states: a hundredth of the K and V of the longest walks that are worth cutting.
+constexpr int64_t kMaxPartialBytes = 32 << 20;
+constexpr int64_t kCutRows = 4;  // rows of a walk that there is room to cut at any length
+
+int64_t Granules(int64_t positions) { return (positions + kAttentionGranule - 1) / kAttentionGranule; }
+
+}  // namespace
+
+int32_t AttentionSizes::RowsPerWork() const {
+  return static_cast<int32_t>(std::max<int64_t>(1, kColumnsPerWork / group));
+}
+
+int64_t AttentionSizes::ColumnsPerWork() const { return RowsPerWork() * group; }
+
+// A walk is cut when it costs more than a piece should, and there are so many pieces.
+int32_t AttentionSizes::MaxCuts() const { return threads > 1 ? static_cast<int32_t>(kPiecesPerThread) * threads : 0; }
+
+int64_t AttentionSizes::PartialColumns() const {
+  const int64_t columns = MaxCuts() * kCutRows * group * Granules(context);
+  return std::min(columns, kMaxPartialBytes / (static_cast<int64_t>(sizeof(float)) * (head_dim + 2)));
+}
+
+StepPlan::StepPlan(const AttentionSizes& sizes) : sizes_(sizes) {
+  const int64_t walks = (sizes.max_rows / sizes.RowsPerWork() + sizes.max_slices) * sizes.kv_heads;
+  rows_.reserve(static_cast<size_t>(sizes.max_rows));
+  walks_.reserve(static_cast<size_t>(walks));
+  cuts_.reserve(static_cast<size_t>(sizes.MaxCuts()));
+  attention_.reserve(static_cast<size_t>(walks + 2 * sizes.MaxCuts()));
 }
 
 void StepPlan::Build(const MicroBatch& batch, const SequenceTable& table) {
   rows_.clear();
+  walks_.clear();
   attention_.clear();
+  cuts_.clear();
+  partial_columns_ = 0;
+  int64_t total_cost = 0;
   for (const SequenceSlice& slice : batch.slices) {
     const SequenceTable::Entry* entry = table.Find(slice.sequence);
     CHECK(entry != nullptr && entry->rows >= int64_t{slice.start} + slice.count);
@@ -23,13 +62,46 @@ void StepPlan::Build(const MicroBatch& batch, const SequenceTable& table) {
       const TokenId token = slice.tokens.empty() ? kNoToken : slice.tokens[static_cast<size_t>(i)];
       rows_.push_back({int64_t{slice.start} + i, token, entry->blocks.data()});
     }
-    for (int32_t i = 0; i < slice.count; i += rows_per_work_) {
-      const int32_t rows = std::min(rows_per_work_, slice.count - i);
-      for (int64_t kv_head = 0; kv_head < kv_heads_; ++kv_head) {
-        attention_.push_back({first_row + i, rows, static_cast<int32_t>(kv_head)});
-      }
+    for (int32_t i = 0; i < slice.count; i += sizes_.RowsPerWork()) {
+      AttentionWork walk;
+      walk.first_row = first_row + i;
+      walk.rows = std::min(sizes_.RowsPerWork(), slice.count - i);
+      walk.end_granule = static_cast<int32_t>(Granules(int64_t{slice.start} + i + walk.rows));
+      for (walk.kv_head = 0; walk.kv_head < sizes_.kv_heads; ++walk.kv_head) walks_.push_back(walk);
+      total_cost += Cost(walk) * sizes_.kv_heads;
     }
   }
+  for (const AttentionWork& walk : walks_) AddWalk(walk, total_cost);
+}
+
+int64_t StepPlan::Cost(const AttentionWork& walk) const {
+  return walk.end_granule * (walk.rows * sizes_.group + kReadCost);
+}
+
+void StepPlan::AddWalk(const AttentionWork& walk, int64_t total_cost) {
+  const int64_t granules = walk.end_granule;
+  const int64_t share = Cost(walk) * sizes_.MaxCuts();  // in pieces, times total_cost
+  const int64_t pieces = std::min(granules, (share + total_cost - 1) / total_cost);
+  const int64_t columns = walk.rows * sizes_.group;
+  const int64_t first_end = pieces > 1 ? granules / pieces : granules;
+  const int64_t partials = 1 + granules - first_end;
+  if (pieces <= 1 || partial_columns_ + partials * columns > sizes_.PartialColumns()) {
+    attention_.push_back(walk);
+    return;
+  }
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    AttentionWork work = walk;
+    work.begin_granule = static_cast<int32_t>(granules * piece / pieces);
+    work.end_granule = static_cast<int32_t>(granules * (piece + 1) / pieces);
+    work.cut = static_cast<int32_t>(cuts_.size());
+    attention_.push_back(work);
+  }
+  cuts_.push_back({.pieces = static_cast<int32_t>(pieces),
+                   .folded = static_cast<int32_t>(first_end),
+                   .partials = static_cast<int32_t>(partials),
+                   .columns = static_cast<int32_t>(columns),
+                   .first_column = partial_columns_});
+  partial_columns_ += partials * columns;
 }
 
 }  // namespace stagecoach

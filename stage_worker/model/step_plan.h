@@ -19,30 +19,67 @@ struct StepRow {
   const BlockId* blocks = nullptr;  // the sequence's block table
 };
 
-// Consecutive rows of one sequence that attend together, for one KV head.
+// Granules [begin_granule, end_granule) of a walk: consecutive rows of one sequence attend together, for one KV head, to
+// all positions up to their own.
 struct AttentionWork {
   int32_t first_row = 0;
   int32_t rows = 0;
   int32_t kv_head = 0;
+  int32_t begin_granule = 0;
+  int32_t end_granule = 0;
+  int32_t cut = -1;  // which AttentionCut this is a piece of; -1: the whole walk
+};
+
+// A walk that several threads share. The piece from granule 0 on folds its granules into one partial state; every later
+// granule has a partial state of its own. They lie behind each other in ascending order.
+struct AttentionCut {
+  int32_t pieces = 0;
+  int32_t folded = 0;  // granules of the first piece
+  int32_t partials = 0;
+  int32_t columns = 0;       // of each partial
+  int64_t first_column = 0;  // of the first partial, in the memory of all partials
+};
+
+// The sizes that attention's memory and cuts depend on.
+struct AttentionSizes {
+  int32_t max_rows = 0;    // of a step
+  int32_t max_slices = 0;  // of a step
+  int64_t context = 0;     // most positions of a sequence
+  int64_t kv_heads = 0;
+  int64_t group = 1;     // query heads to a KV head
+  int64_t head_dim = 0;
+  int threads = 1;
+
+  int32_t RowsPerWork() const;      // most rows of a walk
+  int64_t ColumnsPerWork() const;   // most columns of a walk: rows times query heads
+  int32_t MaxCuts() const;          // most walks of a step that are cut
+  int64_t PartialColumns() const;   // columns of all partial states of a step
 };
 
 class StepPlan {
  public:
-  // rows_per_work: most rows of an AttentionWork. Memory is reserved for steps of max_rows rows in max_slices slices.
-  StepPlan(int32_t max_rows, int32_t max_slices, int32_t rows_per_work, int64_t kv_heads);
+  // Memory is reserved for the largest step.
+  explicit StepPlan(const AttentionSizes& sizes);
 
-  // Lays out a batch that `table` has taken in; valid until the table changes.
+  // Lays out a batch that `table` has taken in; valid until the table changes. How walks are cut depends on the number
+  // of threads, and changes no result.
   void Build(const MicroBatch& batch, const SequenceTable& table);
 
   const std::vector<StepRow>& rows() const { return rows_; }
   const std::vector<AttentionWork>& attention() const { return attention_; }
+  const std::vector<AttentionCut>& cuts() const { return cuts_; }
   int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
 
  private:
-  const int32_t rows_per_work_;
-  const int64_t kv_heads_;
+  int64_t Cost(const AttentionWork& walk) const;
+  void AddWalk(const AttentionWork& walk, int64_t total_cost);
+
+  const AttentionSizes sizes_;
   std::vector<StepRow> rows_;
+  std::vector<AttentionWork> walks_;
   std::vector<AttentionWork> attention_;
+  std::vector<AttentionCut> cuts_;
+  int64_t partial_columns_ = 0;  // in use by cuts_
 };
 
 }  // namespace stagecoach

@@ -20,14 +20,18 @@ AlignedBuffer Floats(int64_t rows, int64_t cols) {
 
 AttentionScratch::AttentionScratch(int64_t columns, int64_t head_dim)
     : q(Floats(columns, head_dim)),
-      acc(Floats(columns, head_dim)),
-      max(static_cast<size_t>(columns)),
-      sum(static_cast<size_t>(columns)),
+      state(Floats(columns, 2 + head_dim)),
       limits(static_cast<size_t>(columns)) {}
 
 size_t AttentionScratch::bytes() const {
-  return q.size() + acc.size() + (max.size() + sum.size()) * sizeof(float) + limits.size() * sizeof(int32_t);
+  return q.size() + state.size() + limits.size() * sizeof(int32_t);
 }
+
+AttentionPartials::AttentionPartials(const AttentionSizes& sizes)
+    : states(Floats(sizes.PartialColumns(), 2 + sizes.head_dim)),
+      finished(new std::atomic<int32_t>[static_cast<size_t>(sizes.MaxCuts())]()) {}
+
+size_t AttentionPartials::bytes() const { return states.size(); }
 
 int64_t BlockPanels(int64_t rows) {
   return std::max<int64_t>(2, kBlockFloats / (rows * kPanelRows) / 2 * 2);
@@ -41,7 +45,7 @@ WorkerScratch::WorkerScratch(const InputForms& forms, int32_t max_rows, int64_t 
 size_t WorkerScratch::bytes() const { return row.size() + input.bytes() + block.size(); }
 
 StepScratch::StepScratch(const HyperParameters& hyper, const InputForms& forms, const InputForms& ffn_forms,
-                         int32_t max_rows, int threads, int64_t attention_columns)
+                         int32_t max_rows, int threads, const AttentionSizes& attention_sizes)
     : q_stride(PanelStride(hyper.q_width())),
       kv_stride(PanelStride(hyper.kv_width())),
       cos(Floats(max_rows, hyper.head_dim / 2)),
@@ -51,13 +55,15 @@ StepScratch::StepScratch(const HyperParameters& hyper, const InputForms& forms, 
       v(Floats(max_rows, kv_stride)),
       attended(Floats(max_rows, q_stride)),
       input(forms, max_rows, InputWidth(hyper)),
-      ffn_input(ffn_forms, max_rows, hyper.ffn) {
+      ffn_input(ffn_forms, max_rows, hyper.ffn),
+      partials(attention_sizes) {
   for (int thread = 0; thread < threads; ++thread) workers.emplace_back(forms, max_rows, InputWidth(hyper));
-  for (int thread = 0; thread < threads; ++thread) attention.emplace_back(attention_columns, hyper.head_dim);
+  for (int thread = 0; thread < threads; ++thread)
+    attention.emplace_back(attention_sizes.ColumnsPerWork(), hyper.head_dim);
 }
 
 size_t StepScratch::bytes() const {
-  size_t bytes = input.bytes() + ffn_input.bytes();
+  size_t bytes = input.bytes() + ffn_input.bytes() + partials.bytes();
   for (const AlignedBuffer* buffer : {&cos, &sin, &q, &k, &v, &attended}) bytes += buffer->size();
   for (const WorkerScratch& scratch : workers) bytes += scratch.bytes();
   for (const AttentionScratch& scratch : attention) bytes += scratch.bytes();

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/base/aligned_buffer.h"
 #include "common/model/hyper_parameters.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/model/matmul_input.h"
+#include "stage_worker/model/step_plan.h"
 
 namespace stagecoach {
 
@@ -19,11 +21,19 @@ struct AttentionScratch {
   size_t bytes() const;
 
   AlignedBuffer q;              // float [columns, H]
-  AlignedBuffer acc;            // float [columns, H]
-  std::vector<float> max, sum;  // [columns]
+  AlignedBuffer state;          // float [columns, 2 + H]: maxima, sums, weighted values
   std::vector<int32_t> limits;  // [columns]
   const uint8_t* k_tiles[kAttentionGranule / kTilePositions];
   const uint8_t* v_tiles[kAttentionGranule / kTilePositions];
+};
+
+// What the threads that share walks hand to each other: the partial states of StepPlan's cuts.
+struct AttentionPartials {
+  explicit AttentionPartials(const AttentionSizes& sizes);
+  size_t bytes() const;
+
+  AlignedBuffer states;                              // float [columns, 2 + H], as in AttentionScratch for each partial
+  std::unique_ptr<std::atomic<int32_t>[]> finished;  // [cuts]: pieces; all 0 when no thread is in Attend
 };
 
 // Up to so many rows each thread prepares all inputs for itself instead of waiting for the others' part.
@@ -47,7 +57,7 @@ struct WorkerScratch {
 struct StepScratch {
   // The forms of the inputs of all layers: `forms` of those that are D or Nq*H wide, `ffn_forms` of F.
   StepScratch(const HyperParameters& hyper, const InputForms& forms, const InputForms& ffn_forms, int32_t max_rows,
-              int threads, int64_t attention_columns);
+              int threads, const AttentionSizes& attention_sizes);
   size_t bytes() const;
 
   const int64_t q_stride, kv_stride;
@@ -59,6 +69,7 @@ struct StepScratch {
   MatmulInput ffn_input;   // [rows, F]
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
+  AttentionPartials partials;
   std::atomic<int64_t> next_attention_work{0};
 };
 

@@ -189,7 +189,7 @@ TEST_P(EqualityTest, OverChunkSizes) {
 }
 
 TEST_P(EqualityTest, OverThreads) {
-  for (const int threads : {2, 3}) {
+  for (const int threads : {2, 3, 8}) {
     Play play = Base();
     play.rig.threads = threads;
     ExpectSameAsBase(play, std::to_string(threads) + " threads");
@@ -226,8 +226,12 @@ INSTANTIATE_TEST_SUITE_P(Types, EqualityTest,
                          ::testing::Values(std::pair(TensorType::kF32, KvType::kF32),
                                            std::pair(TensorType::kF16, KvType::kBF16),
                                            std::pair(TensorType::kBF16, KvType::kF16),
-                                           std::pair(TensorType::kQ8_0, KvType::kF16)),
-                         [](const auto& info) { return std::string(GetTensorType(info.param.first).name); });
+                                           std::pair(TensorType::kQ8_0, KvType::kF16),
+                                           std::pair(TensorType::kQ8_0, KvType::kQ8_0)),
+                         [](const auto& info) {
+                           return std::string(GetTensorType(info.param.first).name) + "With_" +
+                                  KvTypeName(info.param.second);
+                         });
 
 }  // namespace
 }  // namespace stagecoach::testing
