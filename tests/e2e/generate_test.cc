@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -34,6 +35,24 @@ TEST(Generate, PrintsTheAnswerAndThenTheStatistics) {
                                 HasSubstr("first token  after"), HasSubstr("preemptions  0"),
                                 ContainsRegex("bubble +[0-9.]+ % .*floor"), ContainsRegex("stage +host +layers"),
                                 ContainsRegex("\n1 +[^ ]+ +[0-9]-7 ")));
+}
+
+TEST(Generate, TakesALayoutThatTheFileDoesNotTellInEveryProcess) {
+  const TempDir directory;
+  const std::string model = directory.File("m.gguf");
+  GgufWriter writer = TinyModel({.hidden = 128, .ffn = 128});
+  const std::string blocks(128 * 34, '\0');  // all zero: no reading of them is better than another
+  writer.SetTensor("blk.3.ffn_up.weight", {128, 128}, static_cast<uint32_t>(TensorType::kQ2_0_Oxi), blocks);
+  ASSERT_TRUE(writer.Write(model).ok());
+  const Words generate = {"generate", "-m", model, "--pp", "2", "-p", "abc", "-n", "4", "-q"};
+  const ProgramResult refused = Coordinator(generate);
+  EXPECT_EQ(refused.exit_code, 3) << refused;
+  EXPECT_THAT(refused.err, HasSubstr("cannot tell the layout of tensor 'blk.3.ffn_up.weight'"));
+  Words named = generate;
+  named.insert(named.end(), {"--q2-layout", "g128-oxi"});
+  const ProgramResult result = Coordinator(named);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, Not(IsEmpty()));
 }
 
 TEST(Generate, IsQuietWhenAsked) {

@@ -53,6 +53,14 @@ TEST(Inspect, GivesTheSameAsJsonWithEveryTensor) {
   EXPECT_EQ(json["tensor_bytes"], bytes);
 }
 
+TEST(Inspect, DescribesAModelWithoutWeights) {
+  const ProgramResult result = Coordinator({"inspect", "-m", "dummy://qwen3-8b/q4_k_m"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("file             dummy://qwen3-8b/q4_k_m"), HasSubstr("layers           36"),
+                                HasSubstr("Q4_K"), HasSubstr("Q6_K"), HasSubstr("has no tokenizer in it"),
+                                HasSubstr("runs here        yes")));
+}
+
 TEST(Inspect, DescribesWhatItCannotRun) {
   const TempDir directory;
   GgufWriter writer;

@@ -113,6 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
                      {"perplexity", "-m", "MODEL", "-f", "x", "-c", "3"},
                      2,
                      "expected 4 or more"},
+        WrongCommand{"UnknownLayoutOfId42", {"inspect", "-m", "MODEL", "--q2-layout", "g32"}, 2, "--q2-layout"},
         WrongCommand{"EngineWithoutSocket", {"engine"}, 2, "--connect is required"}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -122,6 +123,17 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCommand{"NoSuchModel", {"generate", "-m", "/nowhere/m.gguf", "-p", "x"}, 3, "/nowhere/m.gguf"},
         WrongCommand{"ModelIsADirectory", {"inspect", "-m", "/"}, 3, "'/'"},
         WrongCommand{"EmptyModelPath", {"inspect", "-m", ""}, 3, "''"},
+        WrongCommand{"UnknownShape", {"inspect", "-m", "dummy://qwen3-7b/q8_0"}, 3, "shapes are tiny, "},
+        WrongCommand{"UnknownTypeOfAShape", {"inspect", "-m", "dummy://tiny/q9"}, 3, "types are f32, "},
+        WrongCommand{"ShapeWithExperts", {"inspect", "-m", "dummy://qwen3-30b-a3b/q8_0"}, 3, "mixture-of-experts"},
+        WrongCommand{"NoTokenizerToGenerate",
+                     {"generate", "-m", "dummy://tiny/q8_0", "-p", "x"},
+                     3,
+                     "'dummy://tiny/q8_0' has no tokenizer in it"},
+        WrongCommand{"NoTokenizerForABatch",
+                     {"batch", "-m", "dummy://tiny/q8_0", "-i", "-", "-o", "x"},
+                     3,
+                     "'dummy://tiny/q8_0' has no tokenizer in it"},
         WrongCommand{"NoSuchPromptFile", {"generate", "-m", "MODEL", "-f", "/nowhere/p.txt"}, 3, "/nowhere/p.txt"},
         WrongCommand{"PromptFileIsADirectory", {"tokenize", "-m", "MODEL", "-f", "/"}, 3, "'/' is a directory"},
         WrongCommand{"NoSuchText", {"perplexity", "-m", "MODEL", "-f", "/nowhere/t.txt"}, 3, "/nowhere/t.txt"},
@@ -204,6 +216,15 @@ TEST_F(WrongModelFile, NoArchitecture) {
   GgufWriter writer;
   writer.Set("general.name", "nothing");
   ExpectCannotRun(writer, "general.architecture");
+}
+
+TEST_F(WrongModelFile, WeightsFoldedWithAHadamardTransform) {
+  for (const char* architecture : {"qwen3", "qwen35"}) {
+    GgufWriter writer = TinyModel({});
+    writer.Set("general.architecture", architecture);
+    writer.Set("prism.hadamard.version", uint32_t{1});
+    ExpectCannotRun(writer, "key 'prism.hadamard.version' says that weights are folded with a Hadamard transform");
+  }
 }
 
 TEST_F(WrongModelFile, TensorTypeWithoutKernels) {
