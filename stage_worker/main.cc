@@ -1,4 +1,5 @@
-// A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Takes no flags.
+// A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Takes no flags; alone, it can
+// check its kernels.
 
 #include <signal.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -16,19 +18,23 @@
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/self_check.h"
 #include "stage_worker/serve_stage.h"
 
 namespace stagecoach {
 namespace {
 
+constexpr char kCheckKernels[] = "--check-kernels";
 constexpr int kExitUsage = 2;
 constexpr int kExitFailed = 70;
 constexpr absl::Duration kGatherDeadline = absl::Seconds(60);
 
 constexpr char kUsage[] =
-    "stage_worker computes one stage of a Stagecoach pipeline. It takes no arguments and is started beside a coordinator:\n"
+    "stage_worker computes one stage of a Stagecoach pipeline. It is started without arguments, beside a coordinator:\n"
     "  coordinator generate --pp 2 -m MODEL -p PROMPT          (the coordinator starts it)\n"
-    "  mpirun -n 1 coordinator generate ... : -n STAGES stage_worker\n";
+    "  mpirun -n 1 coordinator generate ... : -n STAGES stage_worker\n"
+    "Alone, it tells in JSON whether its kernels are right and what this machine could do at best:\n"
+    "  stage_worker --check-kernels [--isa NAME] [--threads N,N,...]\n";
 
 absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world) {
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels("auto"));
@@ -44,8 +50,19 @@ void LeaveSignalsToTheCoordinator() {
   signal(SIGTERM, [](int) { alarm(1); });  // ended by SIGALRM a second later
 }
 
+int CheckAlone(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<std::string> report = SelfCheck(arguments);
+  if (!report.ok()) {
+    LogError(report.status().message());
+    return absl::IsInvalidArgument(report.status()) ? kExitUsage : kExitFailed;
+  }
+  std::cout << *report << std::endl;
+  return std::cout.good() ? 0 : kExitFailed;
+}
+
 int Main(int argc, char** argv) {
   SetLogName("stage_worker");
+  if (argc > 1 && std::strcmp(argv[1], kCheckKernels) == 0) return CheckAlone({argv + 2, argv + argc});
   LeaveSignalsToTheCoordinator();
   // Never 0 here: a rank that leaves cleanly before MPI_Init hangs the job it belongs to.
   if (argc > 1 || !StartedInMpiWorld()) {
