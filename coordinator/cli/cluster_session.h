@@ -39,6 +39,8 @@ class ClusterSession {
   bool GiveUp();
   bool DrainRequested() const { return signals_.drain(); }
 
+  // What the job agreed on, once it is ready; nullptr before.
+  const pb::JobReady* ready() const { return session_->ready(); }
   ProgressLine& progress() { return progress_; }
   const RunTotals& totals() const { return totals_; }
   double SecondsSinceReady() const;

@@ -1,0 +1,340 @@
+// bench: how fast a model runs, as a table.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/host_info.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/gguf/dummy_model.h"
+#include "common/model/model_description.h"
+#include "common/wire/handshake.h"
+#include "coordinator/cli/bench_measure.h"
+#include "coordinator/cli/bench_plan.h"
+#include "coordinator/cli/bench_report.h"
+#include "coordinator/cli/bench_work.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/cluster_session.h"
+#include "coordinator/cli/exit_codes.h"
+#include "coordinator/cli/kernel_report.h"
+#include "coordinator/cli/model_file.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/progress.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/launch/launch_line.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr IntegerRange kTokensRange = {0, 1 << 24};
+constexpr IntegerRange kSequencesRange = {1, 4096};
+constexpr IntegerRange kCountRange = {1, 1024};
+constexpr IntegerRange kRepetitionsRange = {1, 10000};
+
+class BenchVerb : public Verb {
+ public:
+  BenchVerb() { cluster_options_.policy = "prefill-first"; }
+  const char* name() const override { return "bench"; }
+  const char* summary() const override { return "measure how fast a model runs here, beside what the machine can do"; }
+  const char* example() const override {
+    return "coordinator bench --load-format dummy --shape qwen3-0.6b --type q8_0 -p 512 -n 64 -b 1,8 --pp 1,2";
+  }
+  bool NeedsCluster() const override { return !cluster_options_.dry_run; }
+  void AddOptions(CLI::App* app) override;
+  absl::Status Run(const RunContext& context) override;
+
+ private:
+  using Model = std::shared_ptr<const ModelDescription>;
+
+  absl::Status CollectModels();
+  absl::Status Prepare(const RunContext& context);
+  BenchScheduling SchedulingOf(const BenchJob& job) const;
+  absl::StatusOr<LaunchOptions> LaunchOf(const BenchJob& job, const ModelDescription& model,
+                                         const RunContext& context) const;
+  absl::Status CheckKernels(const RunContext& context);
+  int64_t ThreadsOnThisHost(const BenchJob& job) const;
+  absl::Status RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context);
+  absl::Status RunTests(const BenchJob& job, const ModelDescription& model, ClusterSession* cluster);
+  absl::Status CheckPool(const BenchJob& job, const pb::JobReady& ready) const;
+  absl::Status RunTest(const BenchTest& test, const ModelWork& work, BenchRunner* runner, BenchRecord* record);
+  BenchRecord RecordOf(const BenchJob& job, const ModelDescription& model, const pb::JobReady& ready) const;
+  void DrawProgress(ClusterSession* cluster, const BenchTest& test) const;
+
+  // From the command line.
+  ClusterOptions cluster_options_;
+  Verbosity verbosity_;
+  BenchLists lists_;
+  std::vector<std::string> shapes_, types_;
+  std::string load_format_ = "gguf";
+  int64_t repetitions_ = 5;
+  std::string output_ = "md";
+
+  // While running.
+  std::vector<BenchTest> tests_;
+  std::vector<BenchJob> jobs_;
+  std::vector<Model> models_;  // of the jobs
+  KernelReport kernels_;
+  std::unique_ptr<BenchWriter> writer_;
+  int64_t done_ = 0;  // tests, of all jobs
+};
+
+void AddNames(CLI::App* app, const std::string& option, std::vector<std::string>* out, const std::string& description) {
+  AddTexts(app, option, out, "NAME,...", description);
+}
+
+// Several values of an option, each itself a list.
+std::vector<std::string> SplitNames(const std::vector<std::string>& values) {
+  std::vector<std::string> names;
+  for (const std::string& value : values) {
+    for (absl::string_view name : absl::StrSplit(value, ',')) names.push_back(absl::AsciiStrToLower(name));
+  }
+  return names;
+}
+
+void BenchVerb::AddOptions(CLI::App* app) {
+  AddTexts(app, "-m,--model", &lists_.models, "FILE", "the model, a GGUF file; may be given several times");
+  AddChoice(app, "--load-format", &load_format_, {"gguf", "dummy"},
+            "dummy: random weights of --shape and --type in place of -m");
+  AddNames(app, "--shape", &shapes_, absl::StrCat("with dummy: ", DummyModelShapes()));
+  AddNames(app, "--type", &types_, absl::StrCat("with dummy: ", DummyModelTypes()));
+  AddIntegerList(app, "-p,--n-prompt", &lists_.prompts, kTokensRange, "tokens of a prompt, 0 for none (512)");
+  AddIntegerList(app, "-n,--n-gen", &lists_.generated, kTokensRange, "tokens that a sequence decodes, 0 for none (128)");
+  AddIntegerList(app, "-d,--n-depth", &lists_.depths, kTokensRange, "tokens of context before those (0)");
+  AddIntegerList(app, "-b,--n-parallel", &lists_.sequences, kSequencesRange, "sequences that decode at once (1)");
+  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, kCountRange, "pipeline stages (1)");
+  AddIntegerList(app, "-t,--threads", &lists_.threads, kCountRange,
+                 "compute threads per stage (allowed cores / stages of the host)");
+  AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up",
+             absl::StrCat(repetitions_));
+  AddChoice(app, "-o,--output", &output_, {"md", "csv", "json", "jsonl"}, "form of the result");
+  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddSharedClusterOptions(app, &cluster_options_);
+}
+
+absl::Status BenchVerb::CollectModels() {
+  const std::vector<std::string> shapes = SplitNames(shapes_), types = SplitNames(types_);
+  if (load_format_ == "gguf") {
+    if (!shapes.empty() || !types.empty()) return UsageError("--shape and --type need --load-format dummy");
+    if (lists_.models.empty()) return UsageError("--model is required, or --load-format dummy with --shape and --type");
+    return absl::OkStatus();
+  }
+  if (!lists_.models.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
+  if (shapes.empty()) return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
+  if (types.empty()) return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
+  for (const std::string& shape : shapes) {
+    for (const std::string& type : types) lists_.models.push_back(DummyModelPath(shape, type));
+  }
+  return absl::OkStatus();
+}
+
+BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
+  BenchScheduling scheduling;
+  scheduling.policy = cluster_options_.policy;
+  scheduling.max_num_batched_tokens = cluster_options_.max_num_batched_tokens;
+  scheduling.prefill_chunk = cluster_options_.prefill_chunk;
+  scheduling.micro_batches = cluster_options_.micro_batches > 0 ? cluster_options_.micro_batches : job.stages;
+  return scheduling;
+}
+
+// Opens every model and checks every job against it, before anything starts.
+absl::Status BenchVerb::Prepare(const RunContext& context) {
+  RETURN_IF_ERROR(CollectModels());
+  tests_ = TestsOf(lists_);
+  if (tests_.empty()) return UsageError("there is nothing to measure: -p and -n are both 0");
+  const int64_t most = *std::max_element(lists_.sequences.begin(), lists_.sequences.end());
+  if (most > cluster_options_.max_num_batched_tokens) {
+    return UsageError(absl::StrCat("-b: ", most, " sequences do not fit a micro-batch of ",
+                                   cluster_options_.max_num_batched_tokens, " rows; raise --max-num-batched-tokens"));
+  }
+  jobs_ = JobsOf(lists_);
+  if (context.joined && jobs_.size() > 1) {
+    return UsageError(absl::StrCat("mpirun or srun has started one job, but the lists make ", jobs_.size(),
+                                   "; give one model, one --pp and one -t, or start the coordinator alone"));
+  }
+  for (const BenchJob& job : jobs_) {
+    const bool same = !models_.empty() && jobs_[models_.size() - 1].model == job.model;
+    Model model = same ? models_.back() : nullptr;
+    if (model == nullptr) {
+      absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(job.model);
+      if (!file.ok()) return file.status();
+      absl::StatusOr<Model> description = DescribeModel(*std::move(file));
+      if (!description.ok()) return WithExitCode(description.status(), ExitCode::kInputFile);
+      model = *std::move(description);
+    }
+    models_.push_back(model);
+    RETURN_IF_ERROR(CheckFits(tests_, SchedulingOf(job), job.model, model->hyper.context));
+    RETURN_IF_ERROR(LaunchOf(job, *model, context).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LaunchOptions> BenchVerb::LaunchOf(const BenchJob& job, const ModelDescription& model,
+                                                  const RunContext& context) const {
+  ClusterOptions options = cluster_options_;
+  options.model = job.model;
+  options.stages = job.stages;
+  options.threads = job.threads;
+  options.max_num_seqs = *std::max_element(lists_.sequences.begin(), lists_.sequences.end());
+  options.context = 0;
+  const BenchScheduling scheduling = SchedulingOf(job);
+  for (const BenchTest& test : tests_) options.context = std::max(options.context, ContextOf(test, scheduling));
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model.hyper, context));
+  launch.max_losses = 1;  // a measurement with a relaunch in it is none
+  return launch;
+}
+
+absl::Status BenchVerb::Run(const RunContext& context) {
+  verbosity_.Apply();
+  RETURN_IF_ERROR(Prepare(context));
+  if (cluster_options_.dry_run) {
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      ASSIGN_OR_RETURN(const LaunchOptions launch, LaunchOf(jobs_[i], *models_[i], context));
+      absl::StatusOr<std::string> line = DescribeLaunch(launch);
+      if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
+      RETURN_IF_ERROR(WriteStdout(*line + "\n"));
+    }
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(CheckKernels(context));
+  writer_ = std::make_unique<BenchWriter>(output_ == "md"     ? BenchFormat::kMarkdown
+                                          : output_ == "csv"  ? BenchFormat::kCsv
+                                          : output_ == "json" ? BenchFormat::kJson
+                                                              : BenchFormat::kJsonLines);
+  absl::Status status;
+  for (size_t i = 0; i < jobs_.size() && status.ok(); ++i) status = RunJob(jobs_[i], *models_[i], context);
+  if (absl::Status printed = WriteStdout(writer_->End()); status.ok()) status = printed;
+  return status;
+}
+
+// Threads that compute at once on this host.
+int64_t BenchVerb::ThreadsOnThisHost(const BenchJob& job) const {
+  const int64_t cores = AllowedCores();
+  const int64_t threads = job.threads > 0 ? job.threads : std::max<int64_t>(1, cores / job.stages);
+  return std::min(cores, threads * job.stages);
+}
+
+absl::Status BenchVerb::CheckKernels(const RunContext& context) {
+  ASSIGN_OR_RETURN(const LaunchOptions launch, LaunchOf(jobs_.front(), *models_.front(), context));
+  absl::StatusOr<LaunchPlan> plan = ResolveLaunch(launch);
+  if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kLaunch);
+  std::set<int64_t> threads;
+  for (const BenchJob& job : jobs_) threads.insert(ThreadsOnThisHost(job));
+  ASSIGN_OR_RETURN(kernels_, CheckKernelsOfHost(plan->stage_worker, cluster_options_.isa, {threads.begin(), threads.end()}));
+  if (!kernels_.valid) {
+    const std::string text = absl::StrCat("INVALID: the kernels of ", kernels_.isa, " differ from the scalar ones: ",
+                                          absl::StrJoin(kernels_.differences, "; "));
+    if (output_ == "md") RETURN_IF_ERROR(WriteStdout(text + "\n"));
+    return absl::FailedPreconditionError(text);
+  }
+  std::string text = absl::StrCat("VALID: the kernels of ", kernels_.isa, " and the scalar ones agree in ",
+                                  kernels_.comparisons, " comparisons");
+  for (const HostPeaks& peaks : kernels_.peaks) {
+    absl::StrAppendFormat(&text, "; %d %s read %.1f GB/s and do %.0f int8, %.0f bf16, %.0f f32 GOP/s", peaks.threads,
+                          peaks.threads == 1 ? "thread" : "threads", peaks.read_gbps, peaks.gops.at("int8"),
+                          peaks.gops.at("bf16"), peaks.gops.at("f32"));
+  }
+  if (output_ == "md") return WriteStdout(text + "\n\n");
+  LogInfo(text);
+  return absl::OkStatus();
+}
+
+absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context) {
+  ASSIGN_OR_RETURN(LaunchOptions launch, LaunchOf(job, model, context));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ClusterSession> cluster,
+                   ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
+  const absl::Status status = RunTests(job, model, cluster.get());
+  cluster->Finish();
+  return status;
+}
+
+// Whether the pool that the stages agreed on holds all sequences of every test at once.
+absl::Status BenchVerb::CheckPool(const BenchJob& job, const pb::JobReady& ready) const {
+  for (const BenchTest& test : tests_) {
+    const int64_t blocks = BlocksOf(test, SchedulingOf(job), ready.block_tokens());
+    if (blocks <= ready.blocks()) continue;
+    return UsageError(absl::StrCat("-b, -d: ", test.Name(), " needs ", blocks, " KV blocks of ", ready.block_tokens(),
+                                   " tokens, the stages have room for ", ready.blocks(),
+                                   "; ask for fewer, or give --kv-cache-memory or more stages"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& model, ClusterSession* cluster) {
+  ASSIGN_OR_RETURN(const ModelWork work, CountWork(model, cluster_options_.kv_type));
+  BenchRunner runner(cluster, SchedulingOf(job), model.hyper.vocab);
+  RETURN_IF_ERROR(runner.AwaitReady());
+  RETURN_IF_ERROR(CheckPool(job, *cluster->ready()));
+  for (const BenchTest& test : tests_) {
+    DrawProgress(cluster, test);
+    BenchRecord record = RecordOf(job, model, *cluster->ready());
+    if (absl::Status status = RunTest(test, work, &runner, &record); !status.ok()) {
+      if (!absl::IsCancelled(status)) return status;
+      return absl::CancelledError(
+          absl::StrCat("interrupted after ", done_, " of ", tests_.size() * jobs_.size(), " tests"));
+    }
+    cluster->progress().Clear();
+    RETURN_IF_ERROR(WriteStdout(writer_->Row(record)));
+    ++done_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BenchVerb::RunTest(const BenchTest& test, const ModelWork& work, BenchRunner* runner, BenchRecord* record) {
+  record->test = test;
+  record->test_time = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  const HostPeaks* peaks = record->has_shares ? kernels_.PeaksOf(record->n_threads * record->n_stages) : nullptr;
+  RETURN_IF_ERROR(runner->WarmUp(test));
+  for (int64_t i = 0; i < repetitions_; ++i) {
+    ASSIGN_OR_RETURN(const BenchSample sample, runner->Run(test));
+    record->samples.push_back(sample);
+    record->rates.push_back(RatesOf(work, test, sample, kernels_, peaks));
+  }
+  return absl::OkStatus();
+}
+
+BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& model, const pb::JobReady& ready) const {
+  BenchRecord record;
+  record.build = kProgramVersion;
+  record.cpu_info = kernels_.cpu;
+  record.model_filename = job.model;
+  const ModelSummary summary = SummarizeModel(model);
+  record.model_type = summary.type;
+  record.model_size = summary.bytes;
+  record.model_n_params = summary.elements;
+  record.n_batch = cluster_options_.max_num_batched_tokens;
+  record.n_ubatch = std::min(cluster_options_.prefill_chunk, cluster_options_.max_num_batched_tokens);
+  record.n_stages = ready.stages_size();
+  record.type_kv = cluster_options_.kv_type;
+  record.has_shares = true;
+  for (const pb::StageSummary& stage : ready.stages()) {
+    record.isa = stage.isa();
+    record.n_threads = stage.threads();
+    // The peaks are this host's, with these kernels.
+    record.has_shares = record.has_shares && stage.host() == HostName() && stage.isa() == kernels_.isa;
+  }
+  return record;
+}
+
+void BenchVerb::DrawProgress(ClusterSession* cluster, const BenchTest& test) const {
+  const double all = static_cast<double>(tests_.size() * jobs_.size());
+  cluster->progress().Draw(ProgressText("bench", static_cast<double>(done_) / all, test.Name()));
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeBenchVerb() { return std::make_unique<BenchVerb>(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,192 @@
+// `coordinator bench`: what it prints, on the demo model with tiny sizes. Speeds are never compared.
+
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+ProgramResult Bench(const Words& more) {
+  Words words = {"bench", "-t", "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return Coordinator(words, "", 300);
+}
+
+Words OnDemo(const Words& more) {
+  Words words = {"-m", DemoModelPath()};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipEmpty()); }
+
+void ExpectRates(const OrderedJson& record) {
+  EXPECT_GT(record["avg_ts"].get<double>(), 0) << record;
+  EXPECT_GT(record["avg_ns"].get<int64_t>(), 0) << record;
+  EXPECT_GE(record["stddev_ts"].get<double>(), 0) << record;
+  EXPECT_GT(record["gops"].get<double>(), 0) << record;
+  EXPECT_GT(record["peak_share"].get<double>(), 0) << record;
+  EXPECT_EQ(record["samples_ns"].size(), record["samples_ts"].size());
+  EXPECT_EQ(record["n_gen"].get<int>() > 0, record["read_gbps"].is_number()) << record;
+}
+
+TEST(Bench, SaysValidBeforeATableOfEveryTest) {
+  const ProgramResult result = Bench(OnDemo({"-p", "16", "-n", "4", "-d", "0,40", "-b", "1,3", "-r", "2"}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, StartsWith("VALID: "));
+  const std::vector<std::string> lines = Lines(result.out);
+  ASSERT_EQ(lines.size(), 1u + 2 + 5) << result;
+  EXPECT_THAT(lines[0], ContainsRegex("1 thread read [0-9.]+ GB/s"));
+  EXPECT_THAT(lines[1], HasSubstr(" t/s |   GB/s |"));
+  EXPECT_THAT(lines[3], ContainsRegex("qwen3 .* Q8_0 .* pp16 | +[0-9.]+ ± [0-9.]+ "));
+  EXPECT_THAT(lines[4], HasSubstr(" tg4 |"));
+  EXPECT_THAT(lines[5], HasSubstr(" tg4 x3 |"));
+  EXPECT_THAT(lines[7], HasSubstr(" tg4 @ d40 x3 |"));
+}
+
+TEST(Bench, GivesJsonWithEveryField) {
+  const ProgramResult result =
+      Bench(OnDemo({"-p", "16", "-n", "4", "-b", "2", "-d", "8", "-r", "3", "-o", "json", "--isa", "scalar"}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, HasSubstr("VALID: "));
+  const OrderedJson json = OrderedJson::parse(result.out);
+  ASSERT_EQ(json.size(), 2u);
+  for (const OrderedJson& record : json) {
+    ExpectRates(record);
+    EXPECT_EQ(record["samples_ts"].size(), 3u);
+    EXPECT_EQ(record["valid"], true);
+    EXPECT_EQ(record["isa"], "scalar");
+    EXPECT_EQ(record["model_filename"], DemoModelPath());
+    EXPECT_EQ(record["n_threads"], 1);
+    EXPECT_EQ(record["n_stages"], 1);
+    EXPECT_EQ(record["type_k"], "f16");
+  }
+  EXPECT_EQ(json[0]["n_prompt"], 16);
+  EXPECT_EQ(json[1]["n_gen"], 4);
+  EXPECT_EQ(json[1]["n_depth"], 8);
+  EXPECT_EQ(json[1]["n_parallel"], 2);
+}
+
+TEST(Bench, RunsOneJobForEveryNumberOfStages) {
+  const ProgramResult result = Bench(OnDemo({"-p", "16", "-n", "4", "-b", "3", "-r", "1", "-o", "jsonl", "--pp", "1,2"}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const std::vector<std::string> lines = Lines(result.out);
+  ASSERT_EQ(lines.size(), 4u) << result;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const OrderedJson record = OrderedJson::parse(lines[i]);
+    ExpectRates(record);
+    EXPECT_EQ(record["n_stages"], i < 2 ? 1 : 2);
+  }
+}
+
+TEST(Bench, MeasuresModelsWithoutAFile) {
+  const ProgramResult result = Bench({"--load-format", "dummy", "--shape", "tiny", "--type", "q8_0,q4_0", "-p", "8", "-n",
+                                      "0", "-r", "1", "-o", "csv", "-q"});
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, IsEmpty());
+  const std::vector<std::string> lines = Lines(result.out);
+  ASSERT_EQ(lines.size(), 3u) << result;
+  EXPECT_THAT(lines[0], StartsWith("build,cpu_info,isa,"));
+  EXPECT_THAT(lines[1], HasSubstr("\"dummy://tiny/q8_0\""));
+  EXPECT_THAT(lines[2], HasSubstr("\"dummy://tiny/q4_0\""));
+}
+
+TEST(Bench, WorksInAWorldThatMpirunStarted) {
+  const ProgramResult result =
+      World({"bench", "-m", DemoModelPath(), "-t", "1", "--pp", "2", "-p", "16", "-n", "4", "-r", "1", "-o", "jsonl"}, 2,
+            "", 300);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(Lines(result.out).size(), 2u) << result;
+}
+
+TEST(Bench, EndsCleanlyWhenInterrupted) {
+  Subprocess bench(CoordinatorProgram(),
+                   {"bench", "-m", DemoModelPath(), "-t", "1", "-p", "16", "-n", "64", "-r", "10000", "-o", "json"});
+  ASSERT_TRUE(bench.WaitForOutput("pp16", 0.1) || bench.WaitForOutput("VALID", 60));
+  ASSERT_TRUE(bench.WaitForOutput("[", 120));  // the first test is through
+  bench.Kill(SIGINT);
+  const ProgramResult result = bench.Wait(30);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 130) << result;
+  EXPECT_THAT(result.err, HasSubstr("interrupted after 1 of 2 tests"));
+  EXPECT_EQ(OrderedJson::parse(result.out).size(), 1u);
+}
+
+struct WrongBench {
+  const char* name;
+  Words arguments;
+  int exit_code;
+  const char* message;
+};
+
+class BenchOfWrongInput : public ::testing::TestWithParam<WrongBench> {};
+
+TEST_P(BenchOfWrongInput, EndsWithAMessageBeforeAnythingStarts) {
+  const ProgramResult result = Coordinator(GetParam().arguments);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result;
+  EXPECT_THAT(result.err, HasSubstr(GetParam().message));
+  EXPECT_THAT(result.out, IsEmpty());
+}
+
+Words Wrong(const Words& more) {
+  Words words = {"bench"};
+  const Words rest = OnDemo(more);
+  words.insert(words.end(), rest.begin(), rest.end());
+  return words;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Usage, BenchOfWrongInput,
+    ::testing::Values(
+        WrongBench{"NoModel", {"bench"}, 2, "--model is required, or --load-format dummy"},
+        WrongBench{"NoSuchFile", {"bench", "-m", "/nowhere.gguf"}, 3, "/nowhere.gguf"},
+        WrongBench{"ShapeWithoutDummy", Wrong({"--shape", "tiny"}), 2, "--shape and --type need --load-format dummy"},
+        WrongBench{"DummyWithAFile", Wrong({"--load-format", "dummy"}), 2, "instead of --model"},
+        WrongBench{"DummyWithoutShape", {"bench", "--load-format", "dummy", "--type", "q8_0"}, 2, "--shape is required"},
+        WrongBench{"DummyWithoutType", {"bench", "--load-format", "dummy", "--shape", "tiny"}, 2, "--type is required"},
+        WrongBench{"UnknownShape",
+                   {"bench", "--load-format", "dummy", "--shape", "huge", "--type", "q8_0"},
+                   3,
+                   "huge"},
+        WrongBench{"ListIsNoList", Wrong({"-p", "128;512"}), 2, "'128;512' is not an integer"},
+        WrongBench{"EmptyPartOfAList", Wrong({"-b", "1,,2"}), 2, "'' is not an integer"},
+        WrongBench{"NegativeDepth", Wrong({"-d", "-1"}), 2, "-1 is out of range, expected 0 to"},
+        WrongBench{"NoSequences", Wrong({"-b", "0"}), 2, "0 is out of range, expected 1 to 4096"},
+        WrongBench{"NoRepetitions", Wrong({"-r", "0"}), 2, "--repetitions: 0 is out of range, expected 1 to"},
+        WrongBench{"NothingToMeasure", Wrong({"-p", "0", "-n", "0"}), 2, "there is nothing to measure"},
+        WrongBench{"PromptBeyondTheContext", Wrong({"-p", "2048"}), 2, "-p: pp2048 needs 2049 tokens of context"},
+        WrongBench{"DepthBeyondTheContext", Wrong({"-d", "1000"}), 2, "tg128 @ d1000 needs"},
+        WrongBench{"MoreSequencesThanRows", Wrong({"-b", "600"}), 2, "600 sequences do not fit a micro-batch of 512 rows"},
+        WrongBench{"MoreStagesThanLayers", Wrong({"--pp", "1,9"}), 2, "9 stages, but the model has 8 layers"},
+        WrongBench{"UnknownFormat", Wrong({"-o", "xml"}), 2, "'xml' is not one of md, csv, json, jsonl"},
+        WrongBench{"UnknownInstructionSet", Wrong({"--isa", "mmx"}), 2, "unknown instruction set 'mmx'"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Bench, RefusesMoreSequencesThanTheCacheHolds) {
+  const ProgramResult result =
+      Bench(OnDemo({"-p", "0", "-n", "4", "-d", "200", "-b", "64", "-r", "1", "--kv-cache-memory", "1M"}));
+  EXPECT_EQ(result.exit_code, 2) << result;
+  EXPECT_THAT(result.err, HasSubstr("tg4 @ d200 x64 needs"));
+}
+
+TEST(Bench, PrintsTheLaunchLinesOfADryRun) {
+  const ProgramResult result = Bench(OnDemo({"--pp", "1,2", "--dry-run"}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(Lines(result.out).size(), 2u) << result;
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
