@@ -6,6 +6,8 @@ stagecoach_packages=(
   libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev
 )
+# For the test suite alone: the Arm kernels are compiled for it and run by an emulator, with Googletest built from its source.
+stagecoach_test_packages=(googletest g++-aarch64-linux-gnu qemu-user-static)
 
 install_missing_packages() {
   local missing=() package

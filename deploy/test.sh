@@ -5,6 +5,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source deploy/packages.sh
+stagecoach_packages+=("${stagecoach_test_packages[@]}")
 install_missing_packages
 
 cmake --preset release

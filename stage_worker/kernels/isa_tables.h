@@ -7,6 +7,7 @@
 // inline library functions.
 
 #include <cstdint>
+#include <vector>
 
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/panel_layout.h"
@@ -18,6 +19,15 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;
 extern const Kernels kAvx512Bf16Kernels;
+extern const Kernels kNeonKernels;
+extern const Kernels kNeonI8mmKernels;
+
+// The instruction sets of this family of processors, ascending: the last one available is the best.
+struct Isa {
+  const Kernels* kernels;
+  bool available;  // on this machine
+};
+std::vector<Isa> ListIsas();
 
 // The pack_panel of every table: one layout for all instruction sets.
 void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel);

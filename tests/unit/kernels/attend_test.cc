@@ -320,14 +320,5 @@ TEST(MergeAttention, GivesTheBitsOfOneWalkWhereAGranuleCountsForNothing) {
   }
 }
 
-TEST(KvType, IsFoundByItsNameAlone) {
-  for (KvType type : kTypes) EXPECT_EQ(ParseKvType(KvTypeName(type)).value(), type);
-  EXPECT_EQ(ParseKvType("q4_0").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(ParseKvType("F16").status().message().find("f32, f16, bf16, q8_0"), std::string::npos);
-  EXPECT_EQ(KvTileBytes(KvType::kF32, 128), 16u * 128 * 4);
-  EXPECT_EQ(KvTileBytes(KvType::kBF16, 20), 16u * 20 * 2);
-  EXPECT_EQ(KvTileBytes(KvType::kQ8_0, 64), 16u * 2 * 36);
-}
-
 }  // namespace
 }  // namespace stagecoach

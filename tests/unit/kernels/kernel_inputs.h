@@ -9,21 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/counter_rng.h"
 #include "gtest/gtest.h"
+#include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
 
-inline const Kernels& Scalar() { return *SelectKernels("scalar").value(); }
+inline const Kernels& Scalar() { return kScalarKernels; }
 
 // The vectorised kernels that this machine can run.
 inline std::vector<const Kernels*> VectorKernels() {
   std::vector<const Kernels*> found;
-  for (const std::string& isa : std::vector<std::string>(absl::StrSplit(AvailableIsas(), ", "))) {
-    if (isa != "scalar") found.push_back(SelectKernels(isa).value());
+  for (const Isa& isa : ListIsas()) {
+    if (isa.available && isa.kernels != &kScalarKernels) found.push_back(isa.kernels);
   }
   return found;
 }

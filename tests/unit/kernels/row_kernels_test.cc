@@ -134,20 +134,5 @@ TEST(LogSumExp, OfNothingPossibleIsMinusInfinity) {
   for (const Kernels* kernels : all) EXPECT_EQ(kernels->log_sum_exp(x.data(), 40), x[0]) << kernels->isa;
 }
 
-TEST(SelectKernels, ChoosesTheLastOfTheAvailableInstructionSets) {
-  const std::vector<std::string> names = absl::StrSplit(AvailableIsas(), ", ");
-  EXPECT_EQ(names.front(), "scalar");
-  EXPECT_EQ(SelectKernels("auto").value()->isa, names.back());
-  EXPECT_EQ(SelectKernels("").value()->isa, names.back());
-  for (const std::string& name : names) EXPECT_EQ(SelectKernels(name).value()->isa, name);
-}
-
-TEST(SelectKernels, NamesAllInstructionSetsWhenItKnowsNoSuchName) {
-  const absl::Status status = SelectKernels("mmx").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("scalar, avx2, avx512-vnni"));
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("'mmx'"));
-}
-
 }  // namespace
 }  // namespace stagecoach
