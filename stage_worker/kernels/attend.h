@@ -33,9 +33,9 @@ inline constexpr int64_t KvCodesOffset(KvType type, int64_t head_dim) {
 }
 
 // One tile of attend: columns that see at least one position each.
-inline constexpr int kMaxAttendColumns = 12;
+inline constexpr int kMaxAttendColumns = 8;
 struct AttendTile {
-  const AttentionSpan* span;
+  const AttentionSpan* span;  // next_k_tiles is set
   const float* q[kMaxAttendColumns];
   int32_t limits[kMaxAttendColumns];
   float* max[kMaxAttendColumns];
@@ -48,6 +48,8 @@ using AttendTileFn = void (*)(const AttendTile& tile);
 struct AttendTiles {
   int max_columns;
   AttendTileFn tile[kMaxAttendColumns + 1];
+  // Of max_columns, for K and V that a tile before it has read: does not ask for them ahead. nullptr: the same.
+  AttendTileFn again = nullptr;
 };
 
 // An attend by tiles: leaves out the columns that see nothing.

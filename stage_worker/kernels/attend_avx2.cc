@@ -60,30 +60,45 @@ inline __m256 LoadScales(const uint8_t* tile, int64_t group, int half) {
   return LoadFloats(tile + group * kKvScaleBytes + half * kLanes * 4);
 }
 
-// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns.
-template <KvType kType, int C, int T>
-inline void AddScores(const uint8_t* const* codes, const float* const* q, int begin, int end, __m256 (*part)[2 * T]) {
-  for (int d = begin; d < end; ++d) {
-    __m256 k[2 * T];
-    for (int t = 0; t < 2 * T; ++t) {
-      k[t] = Load8<kType>(codes[t / 2] + (d * kTilePositions + t % 2 * kLanes) * kBytes<kType>);
-    }
-    for (int c = 0; c < C; ++c) {
-      const __m256 query = _mm256_set1_ps(q[c][d]);
-      for (int t = 0; t < 2 * T; ++t) part[c][t] = _mm256_fmadd_ps(k[t], query, part[c][t]);
+// Vectors of stored elements in a line of the cache.
+template <KvType kType>
+inline constexpr int kLineVectors = 64 / (kLanes * kBytes<kType>);
+
+// Asks for a line that is read a phase later: V while K is read, and the next K while V is.
+inline void Ahead(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
+
+// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns. V's tiles are asked for at the
+// places that are read in K's.
+template <KvType kType, int C, int T, bool kAhead>
+inline void AddScores(const uint8_t* const* codes, const uint8_t* const* v_codes, const float* const* q, int begin,
+                      int end, __m256 (*part)[2 * T]) {
+  constexpr int kLine = kAhead ? kLineVectors<kType> / 2 : 1;  // dimensions
+  for (int line = begin; line < end; line += kLine) {
+    for (int t = 0; kAhead && t < T; ++t) Ahead(v_codes[t] + line * kTilePositions * kBytes<kType>);
+    for (int d = line; d < line + kLine; ++d) {
+      __m256 k[2 * T];
+      for (int t = 0; t < 2 * T; ++t) {
+        k[t] = Load8<kType>(codes[t / 2] + (d * kTilePositions + t % 2 * kLanes) * kBytes<kType>);
+      }
+      for (int c = 0; c < C; ++c) {
+        const __m256 query = _mm256_set1_ps(q[c][d]);
+        for (int t = 0; t < 2 * T; ++t) part[c][t] = _mm256_fmadd_ps(k[t], query, part[c][t]);
+      }
     }
   }
 }
 
 // Scores of T tiles of 16 positions for C columns.
-template <KvType kType, int C, int T>
+template <KvType kType, int C, int T, bool kAhead>
 void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   const int head_dim = tile.span->head_dim;
   const uint8_t* k_tiles[T];
   const uint8_t* codes[T];
+  const uint8_t* v_codes[T];
   for (int t = 0; t < T; ++t) {
     k_tiles[t] = tile.span->k_tiles[first + t];
     codes[t] = k_tiles[t] + KvCodesOffset(kType, head_dim);
+    v_codes[t] = tile.span->v_tiles[first + t] + KvCodesOffset(kType, head_dim);
   }
   const float* q[C];
   for (int c = 0; c < C; ++c) q[c] = tile.q[c];
@@ -94,7 +109,10 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
     for (int c = 0; c < C; ++c) {
       for (int t = 0; t < 2 * T; ++t) part[c][t] = _mm256_setzero_ps();
     }
-    AddScores<kType, C, T>(codes, q, begin, begin + step, part);
+    AddScores<kType, C, T, kAhead>(codes, v_codes, q, begin, begin + step, part);
+    for (int t = 0; kAhead && kType == KvType::kQ8_0 && t < T; ++t) {
+      Ahead(tile.span->v_tiles[first + t] + begin / kKvGroup * kKvScaleBytes);
+    }
     for (int t = 0; t < 2 * T; ++t) {
       for (int c = 0; c < C; ++c) {
         float* out = p[c] + first * kTilePositions + t * kLanes;
@@ -178,12 +196,15 @@ void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
 
 // Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. Vector i of column c weighs them
 // with the row i / (D / G) * stride + c of weights. part: how many dimensions the only vector has, 0 for all.
-template <KvType kType, int N, int D, int G, bool kPart>
+template <KvType kType, int N, int D, int G, bool kPart, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, int part, __m256 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const uint8_t* row = span.v_tiles[j / kTilePositions] + KvCodesOffset(kType, span.head_dim) +
-                         (j % kTilePositions * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+    const int64_t offset = KvCodesOffset(kType, span.head_dim) +
+                           (j % kTilePositions * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+    const uint8_t* row = span.v_tiles[j / kTilePositions] + offset;
+    const uint8_t* next = span.next_k_tiles[j / kTilePositions] + offset;
+    for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
     __m256 v[D];
     for (int i = 0; i < D; ++i) {
       v[i] = kPart ? LoadPart<kType>(row, part) : Load8<kType>(row + i * kLanes * kBytes<kType>);
@@ -198,13 +219,14 @@ inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttenti
 }
 
 // scaled[g * C + c] = the weights of column c times V's scales of the group of dimensions `group` + g.
-template <int C, int G>
+template <int C, int G, bool kAhead>
 inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t group,
                          float (*scaled)[kAttentionGranule]) {
   for (int c = 0; c < C; ++c) {
     for (int t = 0; t * kLanes < w.limits[c]; ++t) {
       const __m256 weights = _mm256_loadu_ps(w.p[c] + t * kLanes);
       for (int g = 0; g < G; ++g) {
+        if (kAhead && c == 0) Ahead(span.next_k_tiles[t / 2] + (group + g) * kKvScaleBytes);
         _mm256_storeu_ps(scaled[g * C + c] + t * kLanes,
                          _mm256_mul_ps(weights, LoadScales(span.v_tiles[t / 2], group + g, t % 2)));
       }
@@ -221,7 +243,7 @@ inline __m256 Merge(__m256 old, __m256 granule, float old_factor, float new_fact
 
 // The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
 // the loads; the others follow column by column, so that no column multiplies what it does not see.
-template <KvType kType, int C, int D, bool kPart>
+template <KvType kType, int C, int D, bool kPart, bool kAhead>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   constexpr int kGroups = kType == KvType::kQ8_0 && D * kLanes > kKvGroup ? D * kLanes / kKvGroup : 1;
   const AttentionSpan& span = *tile.span;
@@ -230,16 +252,16 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   const float(*weights)[kAttentionGranule] = w.p;
   alignas(32) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
   if constexpr (kType == KvType::kQ8_0) {
-    ScaleWeights<C, kGroups>(span, w, d / kKvGroup, scaled);
+    ScaleWeights<C, kGroups, kAhead>(span, w, d / kKvGroup, scaled);
     weights = scaled;
   }
   __m256 acc[C][D];
   for (int c = 0; c < C; ++c) {
     for (int i = 0; i < D; ++i) acc[c][i] = _mm256_setzero_ps();
   }
-  AddValues<kType, C, D, kGroups, kPart>(span, weights, C, 0, common, d, part, acc);
+  AddValues<kType, C, D, kGroups, kPart, kAhead>(span, weights, C, 0, common, d, part, acc);
   for (int c = 0; c < C; ++c) {
-    AddValues<kType, 1, D, kGroups, kPart>(span, weights + c, C, common, w.limits[c], d, part, acc + c);
+    AddValues<kType, 1, D, kGroups, kPart, kAhead>(span, weights + c, C, common, w.limits[c], d, part, acc + c);
     for (int i = 0; i < D; ++i) {
       float* out = tile.acc[c] + d + i * kLanes;
       if constexpr (kPart) {
@@ -254,7 +276,7 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   }
 }
 
-template <KvType kType, int C>
+template <KvType kType, int C, bool kAhead = true>
 void Tile(const AttendTile& tile) {
   // Tiles of positions, and vectors of dimensions, at once: about 8 independent chains.
   constexpr int kScoreTiles = C == 1 ? 4 : C == 2 ? 2 : 1;
@@ -264,23 +286,24 @@ void Tile(const AttendTile& tile) {
   for (int c = 0; c < C; ++c) limit = tile.limits[c] > limit ? tile.limits[c] : limit;
   const int position_tiles = (limit + kTilePositions - 1) / kTilePositions;
   int t = 0;
-  for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles>(tile, t, w.p);
-  for (; t < position_tiles; ++t) Scores<kType, C, 1>(tile, t, w.p);
+  for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles, kAhead>(tile, t, w.p);
+  for (; t < position_tiles; ++t) Scores<kType, C, 1, kAhead>(tile, t, w.p);
   SoftmaxAndMerge<C>(tile, &w);
   const int head_dim = tile.span->head_dim;
   int d = 0;
   for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
-    Values<kType, C, kValueVectors, false>(tile, w, d, 0);
+    Values<kType, C, kValueVectors, false, kAhead>(tile, w, d, 0);
   }
-  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) Values<kType, C, 2, false>(tile, w, d, 0);
+  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) Values<kType, C, 2, false, kAhead>(tile, w, d, 0);
   if constexpr (kType != KvType::kQ8_0) {
-    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false>(tile, w, d, 0);
-    if (d < head_dim) Values<kType, C, 1, true>(tile, w, d, head_dim - d);
+    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false, kAhead>(tile, w, d, 0);
+    if (d < head_dim) Values<kType, C, 1, true, kAhead>(tile, w, d, head_dim - d);
   }
 }
 
 template <KvType kType>
-constexpr AttendTiles kTiles = {4, {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>}};
+constexpr AttendTiles kTiles = {
+    4, {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>}, Tile<kType, 4, false>};
 
 }  // namespace
 

@@ -87,28 +87,43 @@ inline __m512 LoadScales(const uint8_t* tile, int64_t group) {
   return _mm512_loadu_ps(tile + group * kKvScaleBytes);
 }
 
-// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns.
-template <KvType kType, int C, int T>
-inline void AddScores(const uint8_t* const* codes, const float* const* q, int begin, int end, __m512 (*part)[T]) {
-  for (int d = begin; d < end; ++d) {
-    __m512 k[T];
-    for (int t = 0; t < T; ++t) k[t] = LoadFull<kType>(codes[t] + d * kLanes * kBytes<kType>);
-    for (int c = 0; c < C; ++c) {
-      const __m512 query = _mm512_set1_ps(q[c][d]);
-      for (int t = 0; t < T; ++t) part[c][t] = _mm512_fmadd_ps(k[t], query, part[c][t]);
+// Vectors of stored elements in a line of the cache.
+template <KvType kType>
+inline constexpr int kLineVectors = 64 / (kLanes * kBytes<kType>);
+
+// Asks for a line that is read a phase later: V while K is read, and the next K while V is.
+inline void Ahead(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
+
+// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns. V's tiles are asked for at the
+// places that are read in K's.
+template <KvType kType, int C, int T, bool kAhead>
+inline void AddScores(const uint8_t* const* codes, const uint8_t* const* v_codes, const float* const* q, int begin,
+                      int end, __m512 (*part)[T]) {
+  constexpr int kLine = kAhead ? kLineVectors<kType> : 1;  // dimensions
+  for (int line = begin; line < end; line += kLine) {
+    for (int t = 0; kAhead && t < T; ++t) Ahead(v_codes[t] + line * kLanes * kBytes<kType>);
+    for (int d = line; d < line + kLine; ++d) {
+      __m512 k[T];
+      for (int t = 0; t < T; ++t) k[t] = LoadFull<kType>(codes[t] + d * kLanes * kBytes<kType>);
+      for (int c = 0; c < C; ++c) {
+        const __m512 query = _mm512_set1_ps(q[c][d]);
+        for (int t = 0; t < T; ++t) part[c][t] = _mm512_fmadd_ps(k[t], query, part[c][t]);
+      }
     }
   }
 }
 
 // Scores of T tiles of positions for C columns.
-template <KvType kType, int C, int T>
+template <KvType kType, int C, int T, bool kAhead>
 void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   const int head_dim = tile.span->head_dim;
   const uint8_t* k_tiles[T];
   const uint8_t* codes[T];
+  const uint8_t* v_codes[T];
   for (int t = 0; t < T; ++t) {
     k_tiles[t] = tile.span->k_tiles[first + t];
     codes[t] = k_tiles[t] + KvCodesOffset(kType, head_dim);
+    v_codes[t] = tile.span->v_tiles[first + t] + KvCodesOffset(kType, head_dim);
   }
   const float* q[C];
   for (int c = 0; c < C; ++c) q[c] = tile.q[c];
@@ -119,10 +134,13 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
     for (int c = 0; c < C; ++c) {
       for (int t = 0; t < T; ++t) part[c][t] = _mm512_setzero_ps();
     }
-    AddScores<kType, C, T>(codes, q, begin, begin + step, part);
+    AddScores<kType, C, T, kAhead>(codes, v_codes, q, begin, begin + step, part);
     for (int t = 0; t < T; ++t) {
       __m512 scale;
-      if constexpr (kType == KvType::kQ8_0) scale = LoadScales(k_tiles[t], begin / kKvGroup);
+      if constexpr (kType == KvType::kQ8_0) {
+        scale = LoadScales(k_tiles[t], begin / kKvGroup);
+        if (kAhead) Ahead(tile.span->v_tiles[first + t] + begin / kKvGroup * kKvScaleBytes);
+      }
       for (int c = 0; c < C; ++c) {
         float* out = p[c] + (first + t) * kLanes;
         if constexpr (kType == KvType::kQ8_0) {
@@ -205,12 +223,15 @@ void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
 
 // Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. Vector i of column c weighs them
 // with the row i / (D / G) * stride + c of weights.
-template <KvType kType, int N, int D, int G, bool kMasked>
+template <KvType kType, int N, int D, int G, bool kMasked, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, __mmask16 mask, __m512 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const uint8_t* row = span.v_tiles[j / kLanes] + KvCodesOffset(kType, span.head_dim) +
-                         (j % kLanes * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+    const int64_t offset = KvCodesOffset(kType, span.head_dim) +
+                           (j % kLanes * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+    const uint8_t* row = span.v_tiles[j / kLanes] + offset;
+    const uint8_t* next = span.next_k_tiles[j / kLanes] + offset;
+    for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
     __m512 v[D];
     for (int i = 0; i < D; ++i) {
       if constexpr (kMasked) {
@@ -229,13 +250,14 @@ inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttenti
 }
 
 // scaled[g * C + c] = the weights of column c times V's scales of the group of dimensions `group` + g.
-template <int C, int G>
+template <int C, int G, bool kAhead>
 inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t group,
                          float (*scaled)[kAttentionGranule]) {
   for (int c = 0; c < C; ++c) {
     for (int t = 0; t * kLanes < w.limits[c]; ++t) {
       const __m512 weights = _mm512_loadu_ps(w.p[c] + t * kLanes);
       for (int g = 0; g < G; ++g) {
+        if (kAhead && c == 0) Ahead(span.next_k_tiles[t] + (group + g) * kKvScaleBytes);
         _mm512_storeu_ps(scaled[g * C + c] + t * kLanes,
                          _mm512_mul_ps(weights, LoadScales(span.v_tiles[t], group + g)));
       }
@@ -245,7 +267,7 @@ inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t
 
 // The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
 // the loads; the others follow column by column, so that no column multiplies what it does not see.
-template <KvType kType, int C, int D, bool kMasked>
+template <KvType kType, int C, int D, bool kMasked, bool kAhead>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 mask) {
   constexpr int kGroups = kType == KvType::kQ8_0 ? D * kLanes / kKvGroup : 1;
   const AttentionSpan& span = *tile.span;
@@ -254,16 +276,16 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 ma
   const float(*weights)[kAttentionGranule] = w.p;
   alignas(64) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
   if constexpr (kType == KvType::kQ8_0) {
-    ScaleWeights<C, kGroups>(span, w, d / kKvGroup, scaled);
+    ScaleWeights<C, kGroups, kAhead>(span, w, d / kKvGroup, scaled);
     weights = scaled;
   }
   __m512 acc[C][D];
   for (int c = 0; c < C; ++c) {
     for (int i = 0; i < D; ++i) acc[c][i] = _mm512_setzero_ps();
   }
-  AddValues<kType, C, D, kGroups, kMasked>(span, weights, C, 0, common, d, mask, acc);
+  AddValues<kType, C, D, kGroups, kMasked, kAhead>(span, weights, C, 0, common, d, mask, acc);
   for (int c = 0; c < C; ++c) {
-    AddValues<kType, 1, D, kGroups, kMasked>(span, weights + c, C, common, w.limits[c], d, mask, acc + c);
+    AddValues<kType, 1, D, kGroups, kMasked, kAhead>(span, weights + c, C, common, w.limits[c], d, mask, acc + c);
     for (int i = 0; i < D; ++i) {
       float* out = tile.acc[c] + d + i * kLanes;
       const __mmask16 lanes = kMasked ? mask : static_cast<__mmask16>(0xffff);
@@ -276,7 +298,7 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 ma
   }
 }
 
-template <KvType kType, int C>
+template <KvType kType, int C, bool kAhead = true>
 void Tile(const AttendTile& tile) {
   // Tiles of positions, and vectors of dimensions, at once: 8 to 16 independent chains.
   constexpr int kScoreTiles = C == 1 ? 8 : C <= 4 ? 4 : 2;
@@ -286,25 +308,26 @@ void Tile(const AttendTile& tile) {
   for (int c = 0; c < C; ++c) limit = tile.limits[c] > limit ? tile.limits[c] : limit;
   const int position_tiles = (limit + kLanes - 1) / kLanes;
   int t = 0;
-  for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles>(tile, t, w.p);
-  for (; t < position_tiles; ++t) Scores<kType, C, 1>(tile, t, w.p);
+  for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles, kAhead>(tile, t, w.p);
+  for (; t < position_tiles; ++t) Scores<kType, C, 1, kAhead>(tile, t, w.p);
   SoftmaxAndMerge<C>(tile, &w);
   const int head_dim = tile.span->head_dim;
   int d = 0;
   for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
-    Values<kType, C, kValueVectors, false>(tile, w, d, 0);
+    Values<kType, C, kValueVectors, false, kAhead>(tile, w, d, 0);
   }
-  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) Values<kType, C, 2, false>(tile, w, d, 0);
+  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) Values<kType, C, 2, false, kAhead>(tile, w, d, 0);
   if constexpr (kType != KvType::kQ8_0) {
-    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false>(tile, w, d, 0);
-    if (d < head_dim) Values<kType, C, 1, true>(tile, w, d, static_cast<__mmask16>((1u << (head_dim - d)) - 1));
+    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false, kAhead>(tile, w, d, 0);
+    if (d < head_dim) Values<kType, C, 1, true, kAhead>(tile, w, d, static_cast<__mmask16>((1u << (head_dim - d)) - 1));
   }
 }
 
 template <KvType kType>
 constexpr AttendTiles kTiles = {8,
                                 {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>,
-                                 Tile<kType, 5>, Tile<kType, 6>, Tile<kType, 7>, Tile<kType, 8>}};
+                                 Tile<kType, 5>, Tile<kType, 6>, Tile<kType, 7>, Tile<kType, 8>},
+                                Tile<kType, 8, false>};
 
 }  // namespace
 

@@ -156,8 +156,11 @@ void MergeAttentionScalar(const AttentionState& granule, int columns, int head_d
 
 void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
                    const int32_t* limits, int columns, AttentionState state) {
-  AttendTile tile = {.span = &span};
+  AttentionSpan filled = span;
+  if (span.next_k_tiles == nullptr) filled.next_k_tiles = span.k_tiles;
+  AttendTile tile = {.span = &filled};
   int count = 0;
+  bool read = false;
   for (int c = 0; c < columns; ++c) {
     if (limits[c] > 0) {
       tile.q[count] = q + c * q_stride;
@@ -168,7 +171,9 @@ void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const fl
       ++count;
     }
     if (count == tiles.max_columns || (count > 0 && c + 1 == columns)) {
-      tiles.tile[count](tile);
+      const bool again = read && count == tiles.max_columns && tiles.again != nullptr;
+      (again ? tiles.again : tiles.tile[count])(tile);
+      read = true;
       count = 0;
     }
   }

@@ -71,6 +71,9 @@ struct AttentionSpan {
   const uint8_t* const* k_tiles = nullptr;  // [ceil(positions / 16)]
   const uint8_t* const* v_tiles = nullptr;
   int positions = 0;  // most that any column sees
+  // K tiles that are read next, as many as k_tiles (some may repeat), or nullptr. They are only asked of the memory ahead
+  // of time: the processor does not see by itself where the next tile lies.
+  const uint8_t* const* next_k_tiles = nullptr;
 };
 
 // The running result of a softmax-weighted sum. Start: max = -inf, sum = 0, acc = 0.

@@ -8,17 +8,23 @@
 namespace stagecoach {
 namespace {
 
-const uint8_t* const* FindTiles(const KvPool& pool, int64_t layer, int64_t kv_head, const BlockId* blocks,
-                                int64_t start, int positions, AttentionScratch* scratch) {
-  const int32_t block_tokens = pool.shape().block_tokens;
-  for (int t = 0; t * kTilePositions < positions; ++t) {
-    const int64_t position = start + t * kTilePositions;
-    const BlockId block = blocks[position / block_tokens];
-    const int32_t tile = static_cast<int32_t>(position % block_tokens / kTilePositions);
-    scratch->k_tiles[t] = pool.KTile(layer, block, kv_head, tile);
-    scratch->v_tiles[t] = pool.VTile(layer, block, kv_head, tile);
+// Where the tiles of a granule's first `positions` positions lie; K's alone where v_tiles is nullptr. Returns how many.
+int FindTiles(const KvPool& pool, int64_t layer, int64_t kv_head, const BlockId* blocks, int64_t granule,
+              int64_t positions, const uint8_t** k_tiles, const uint8_t** v_tiles) {
+  const int32_t block_tiles = pool.shape().block_tokens / kTilePositions;
+  const int64_t first_tile = granule * (kAttentionGranule / kTilePositions);
+  const int count = static_cast<int>((positions + kTilePositions - 1) / kTilePositions);
+  int64_t block = first_tile / block_tiles;
+  int32_t tile = static_cast<int32_t>(first_tile % block_tiles);
+  for (int t = 0; t < count; ++t) {
+    k_tiles[t] = pool.KTile(layer, blocks[block], kv_head, tile);
+    if (v_tiles != nullptr) v_tiles[t] = pool.VTile(layer, blocks[block], kv_head, tile);
+    if (++tile == block_tiles) {
+      tile = 0;
+      ++block;
+    }
   }
-  return scratch->k_tiles;
+  return count;
 }
 
 // Columns are (row, query head of the group), scaled queries side by side.
@@ -70,8 +76,17 @@ void AttendGranule(const AttentionWork& work, int64_t granule, int64_t layer, co
   span.type = step.pool.shape().type;
   span.head_dim = static_cast<int>(step.hyper.head_dim);
   span.positions = static_cast<int>(std::min<int64_t>(kAttentionGranule, end - start));
-  span.k_tiles = FindTiles(step.pool, layer, work.kv_head, first.blocks, start, span.positions, scratch);
+  span.k_tiles = scratch->k_tiles;
   span.v_tiles = scratch->v_tiles;
+  const int tiles = FindTiles(step.pool, layer, work.kv_head, first.blocks, granule, span.positions, scratch->k_tiles,
+                              scratch->v_tiles);
+  if (granule + 1 < work.end_granule) {
+    const int64_t next_positions = std::min<int64_t>(kAttentionGranule, end - start - kAttentionGranule);
+    int next = FindTiles(step.pool, layer, work.kv_head, first.blocks, granule + 1, next_positions,
+                         scratch->next_k_tiles, nullptr);
+    for (; next < tiles; ++next) scratch->next_k_tiles[next] = scratch->next_k_tiles[0];
+    span.next_k_tiles = scratch->next_k_tiles;
+  }
   for (int64_t column = 0; column < columns; ++column) {
     const int64_t visible = first.position + column / group + 1 - start;
     scratch->limits[static_cast<size_t>(column)] =

@@ -25,6 +25,7 @@ struct AttentionScratch {
   std::vector<int32_t> limits;  // [columns]
   const uint8_t* k_tiles[kAttentionGranule / kTilePositions];
   const uint8_t* v_tiles[kAttentionGranule / kTilePositions];
+  const uint8_t* next_k_tiles[kAttentionGranule / kTilePositions];
 };
 
 // What the threads that share walks hand to each other: the partial states of StepPlan's cuts.
