@@ -17,7 +17,7 @@ struct MachinePeaks {
 };
 
 // The peaks of the instruction set of these kernels with `threads` threads; the best of several short runs: reading by
-// the clock, multiply-adds by CPU time. About half a second in all. kResourceExhausted when memory or threads are not to be had.
+// the clock (one thread by CPU time), multiply-adds by CPU time. About half a second in all. kResourceExhausted when memory or threads are not to be had.
 absl::StatusOr<MachinePeaks> MeasurePeaks(const Kernels& kernels, int threads);
 
 // Which of the peaks bounds a matrix of this type, by its name in the struct: "int8", "bf16" or "f32".

@@ -47,7 +47,7 @@ ModelSummary SummarizeModel(const ModelDescription& model) {
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   const double millions = static_cast<double>(summary.elements) * 1e-6;
   const std::string size = model.file->metadata().GetString("general.size_label").value_or(
-      millions < 1000 ? absl::StrFormat("%.0fM", millions) : absl::StrFormat("%.1fB", millions / 1000));
+      millions < 100 ? absl::StrFormat("%.1fM", millions) : absl::StrFormat("%.1fB", millions / 1000));
   summary.type = absl::StrCat(model.hyper.architecture, " ", size, " ", most == elements_of_type.end() ? "" : most->first);
   return summary;
 }

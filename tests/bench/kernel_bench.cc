@@ -1,27 +1,52 @@
-// Throughput of the matrix kernels and of attention, by instruction set. Prints VALID or INVALID for each instruction
-// set against the scalar kernels before any number; an invalid one ends the program. GOP/s counts a multiply-add as
-// two.
+// Throughput of every kernel, by instruction set, on one thread. Prints VALID or INVALID for each instruction set against
+// the scalar kernels before any number (an invalid one ends the program), and the ceilings of this machine that the
+// numbers are shares of. GOP/s counts a multiply-add as two. Times are CPU time.
+//
+//   kernel_bench [--benchmark_filter=matmul/avx512-vnni/Q4_K] ...
+//
+// matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by the read bandwidth
+// matmul/ISA/TYPE/batch:8, :32    as many input rows, weights from memory
+// matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
+// attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
+// attend/ISA/KV/memory            four query heads over a context from memory
 
 #include <benchmark/benchmark.h>
+#include <time.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/base/aligned_buffer.h"
 #include "common/base/counter_rng.h"
+#include "stage_worker/exec/page_memory.h"
+#include "stage_worker/kernel_check.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/machine_peaks.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kCols = 1024;
-constexpr int64_t kRows = 3072;
-constexpr int kMaxColumns = 64;
+constexpr int64_t kCols = 2048;
+constexpr size_t kMemoryBytes = size_t{128} << 20;  // more than the caches hold
+constexpr size_t kCacheBytes = size_t{2} << 20;
+constexpr int kMaxColumns = 256;
+constexpr int kHeadDim = 128;
+constexpr int64_t kRowLength = 4096;
+constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
+
+// An instruction set with what bounds it.
+struct Subject {
+  const Kernels* kernels;
+  MachinePeaks peaks;
+};
 
 std::vector<float> RandomFloats(uint64_t seed, size_t count) {
   std::vector<float> values(count);
@@ -29,139 +54,257 @@ std::vector<float> RandomFloats(uint64_t seed, size_t count) {
   return values;
 }
 
-// A packed matrix of random numbers and as many input rows as the widest product takes.
-struct Problem {
-  AlignedBuffer packed;
-  PanelSpan span;
-  std::vector<float> x;
-  std::vector<int8_t> q;
-  std::vector<float> scales;
-  std::vector<int32_t> sums;
-  Activations in;
+// Times the calls of one benchmark by CPU time, for counters that are plain numbers.
+class Stopwatch {
+ public:
+  explicit Stopwatch(benchmark::State* state) : state_(state) {}
 
-  Problem(const Kernels& kernels, TensorType type)
-      : packed(kRows / kPanelRows * PanelBytes(type, kCols)),
-        x(RandomFloats(2, kMaxColumns * kCols)),
-        q(x.size()),
-        scales(x.size() / kActivationGroup),
-        sums(scales.size()) {
-    const std::vector<float> values = RandomFloats(1, kRows * kCols);
-    const size_t row_bytes = RowBytes(type, kCols);
-    std::vector<uint8_t> file(kRows * row_bytes);
-    for (int64_t r = 0; r < kRows; ++r) QuantizeRow(type, &values[r * kCols], kCols, &file[r * row_bytes]);
-    for (int64_t p = 0; p < kRows / kPanelRows; ++p) {
-      kernels.pack_panel(type, &file[p * kPanelRows * row_bytes], row_bytes, kPanelRows, kCols,
-                         packed.data() + p * PanelBytes(type, kCols));
+  // Calls `call` as often as the library wants.
+  template <typename Call>
+  void Time(Call call) {
+    const double begin = CpuSeconds();
+    for (auto _ : *state_) {
+      call();
+      benchmark::ClobberMemory();
     }
-    kernels.quantize_row(x.data(), static_cast<int64_t>(x.size()), q.data(), scales.data(), sums.data());
-    span = {type, packed.data(), kRows / kPanelRows, kCols};
-    in = {x.data(), kCols, q.data(), scales.data(), sums.data()};
+    seconds_ = (CpuSeconds() - begin) / static_cast<double>(std::max<int64_t>(state_->iterations(), 1));
+  }
+
+  // Of one call.
+  void CountOps(double ops, double peak_gops) {
+    state_->counters["GOP/s"] = ops * 1e-9 / seconds_;
+    if (peak_gops > 0) state_->counters["%peak"] = 100 * ops * 1e-9 / seconds_ / peak_gops;
+  }
+  void CountBytes(double bytes, double peak_gbps) {
+    state_->counters["GB/s"] = bytes * 1e-9 / seconds_;
+    if (peak_gbps > 0) state_->counters["%bw"] = 100 * bytes * 1e-9 / seconds_ / peak_gbps;
+  }
+
+ private:
+  static double CpuSeconds() {
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  }
+
+  benchmark::State* const state_;
+  double seconds_ = 0;
+};
+
+// A packed matrix of about so many bytes; the panels repeat, for what they hold does not matter.
+struct Matrix {
+  PageMemory packed;
+  PanelSpan span;
+
+  Matrix(TensorType type, size_t bytes) {
+    constexpr int kDistinct = 4;
+    const size_t panel_bytes = PanelBytes(type, kCols), row_bytes = RowBytes(type, kCols);
+    const int64_t panels = std::max<int64_t>(kDistinct, static_cast<int64_t>(bytes / panel_bytes));
+    packed = PageMemory::Allocate(static_cast<size_t>(panels) * panel_bytes, "a matrix").value();
+    std::vector<uint8_t> file(kPanelRows * row_bytes);
+    for (int64_t p = 0; p < panels; ++p) {
+      uint8_t* panel = packed.data() + static_cast<size_t>(p) * panel_bytes;
+      if (p >= kDistinct) {
+        std::memcpy(panel, panel - kDistinct * panel_bytes, panel_bytes);
+        continue;
+      }
+      for (int r = 0; r < kPanelRows; ++r) FillRandomRow(type, kCols, p * kPanelRows + r, 0.02f, &file[r * row_bytes]);
+      SelectKernels("scalar").value()->pack_panel(type, file.data(), row_bytes, kPanelRows, kCols, panel);
+    }
+    span = {type, packed.data(), panels, kCols};
   }
 };
 
-void Matmul(benchmark::State& state, const Kernels* kernels, TensorType type, int columns) {
-  const Problem problem(*kernels, type);
-  std::vector<float> out(columns * kRows);
-  for (auto _ : state) {
-    kernels->matmul(problem.span, problem.in, columns, out.data(), kRows);
-    benchmark::DoNotOptimize(out.data());
-    benchmark::ClobberMemory();
+// The one that the last benchmark used is kept for the next: panels are the same for all instruction sets.
+const Matrix& MatrixOf(TensorType type, size_t bytes) {
+  static std::unique_ptr<Matrix> last;
+  static std::pair<TensorType, size_t> last_key;
+  if (last == nullptr || last_key != std::pair(type, bytes)) {
+    last.reset();
+    last = std::make_unique<Matrix>(type, bytes);
+    last_key = {type, bytes};
   }
-  const double iterations = static_cast<double>(state.iterations());
-  state.counters["GOP/s"] =
-      benchmark::Counter(2e-9 * kRows * kCols * columns * iterations, benchmark::Counter::kIsRate);
-  state.counters["weights_GB/s"] =
-      benchmark::Counter(1e-9 * static_cast<double>(problem.packed.size()) * iterations, benchmark::Counter::kIsRate);
+  return *last;
 }
 
-// One granule of a cache of a KV head of 128 dimensions.
-struct Cache {
-  static constexpr int kHeadDim = 128;
-  AlignedBuffer bytes;
-  std::vector<const uint8_t*> k_tiles, v_tiles;
-  AttentionSpan span;
+// Input rows in every form.
+struct Inputs {
+  std::vector<float> x = RandomFloats(2, kMaxColumns * kCols);
+  std::vector<int8_t> q = std::vector<int8_t>(x.size());
+  std::vector<float> scales = std::vector<float>(x.size() / 32);
+  std::vector<int32_t> starts = std::vector<int32_t>(x.size() / 32);
+  std::vector<int32_t> half_starts = std::vector<int32_t>(x.size() / 16);
+  std::vector<uint16_t> bf16 = std::vector<uint16_t>(x.size());
 
-  Cache(const Kernels& kernels, KvType type) : bytes(2 * kAttentionGranule * kHeadDim * KvTypeBytes(type)) {
-    const size_t tile_bytes = kTilePositions * kHeadDim * KvTypeBytes(type);
-    const std::vector<float> values = RandomFloats(3, 2 * kAttentionGranule * kHeadDim);
-    for (int j = 0; j < kAttentionGranule; ++j) {
-      uint8_t* k_tile = bytes.data() + j / kTilePositions * 2 * tile_bytes;
-      kernels.store_kv(type, &values[2 * j * kHeadDim], &values[(2 * j + 1) * kHeadDim], kHeadDim, j % kTilePositions,
-                       k_tile, k_tile + tile_bytes);
-      if (j % kTilePositions != 0) continue;
+  explicit Inputs(const Kernels& kernels) {
+    const int64_t all = static_cast<int64_t>(x.size());
+    kernels.quantize_row(x.data(), all, q.data(), scales.data(), starts.data(), half_starts.data());
+    kernels.round_row(x.data(), all, bf16.data());
+  }
+  Activations view() const {
+    Activations in;
+    in.x = x.data();
+    in.x_stride = kCols;
+    in.q = q.data();
+    in.scales = scales.data();
+    in.starts = starts.data();
+    in.half_starts = half_starts.data();
+    in.bf16 = bf16.data();
+    return in;
+  }
+};
+
+void Matmul(benchmark::State& state, const Subject& subject, TensorType type, int columns, size_t bytes) {
+  const Matrix& matrix = MatrixOf(type, bytes);
+  const Inputs inputs(*subject.kernels);
+  const int64_t rows = matrix.span.panels * kPanelRows;
+  std::vector<float> out(static_cast<size_t>(columns * rows));
+  Stopwatch watch(&state);
+  watch.Time([&] { subject.kernels->matmul(matrix.span, inputs.view(), columns, out.data(), rows); });
+  watch.CountOps(2.0 * static_cast<double>(rows * kCols) * columns, PeakGopsOf(subject.peaks, *subject.kernels, type));
+  if (bytes == kMemoryBytes) watch.CountBytes(static_cast<double>(matrix.packed.size()), subject.peaks.read_gbps);
+}
+
+// A cache of one KV head, of so many granules.
+struct Cache {
+  PageMemory bytes;
+  std::vector<const uint8_t*> k_tiles, v_tiles;
+  KvType type;
+
+  Cache(const Kernels& kernels, KvType t, int64_t granules) : type(t) {
+    const size_t tile_bytes = KvTileBytes(type, kHeadDim);
+    const int64_t tiles = granules * (kAttentionGranule / kTilePositions);
+    bytes = PageMemory::Allocate(2 * static_cast<size_t>(tiles) * tile_bytes, "a KV cache").value();
+    const std::vector<float> values = RandomFloats(3, 2 * kTilePositions * kHeadDim);
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      uint8_t* k_tile = bytes.data() + 2 * static_cast<size_t>(tile) * tile_bytes;
       k_tiles.push_back(k_tile);
       v_tiles.push_back(k_tile + tile_bytes);
+      if (tile > 0) {
+        std::memcpy(k_tile, bytes.data(), 2 * tile_bytes);
+        continue;
+      }
+      for (int j = 0; j < kTilePositions; ++j) {
+        kernels.store_k(type, &values[2 * j * kHeadDim], kHeadDim, j, k_tile);
+        kernels.store_v(type, &values[(2 * j + 1) * kHeadDim], kHeadDim, j, k_tile + tile_bytes);
+      }
     }
-    span = {type, kHeadDim, k_tiles.data(), v_tiles.data(), kAttentionGranule};
+  }
+  AttentionSpan Granule(int64_t granule) const {
+    const int64_t first = granule * (kAttentionGranule / kTilePositions);
+    return {type, kHeadDim, &k_tiles[first], &v_tiles[first], kAttentionGranule};
   }
 };
 
-std::vector<float> AttendOnce(const Kernels& kernels, const Cache& cache, const std::vector<float>& q, int columns) {
+void Attend(benchmark::State& state, const Subject& subject, KvType type, int columns, int64_t granules) {
+  const Kernels& kernels = *subject.kernels;
+  const Cache cache(kernels, type, granules);
+  const std::vector<float> q = RandomFloats(4, columns * kHeadDim);
   const std::vector<int32_t> limits(columns, kAttentionGranule);
-  std::vector<float> max(columns, -INFINITY), sum(columns), acc(columns * Cache::kHeadDim);
-  kernels.attend(cache.span, q.data(), Cache::kHeadDim, limits.data(), columns, {max.data(), sum.data(), acc.data()});
-  acc.insert(acc.end(), sum.begin(), sum.end());
-  return acc;
+  std::vector<float> max(columns), sum(columns), acc(columns * kHeadDim);
+  Stopwatch watch(&state);
+  watch.Time([&] {
+    std::fill(max.begin(), max.end(), -INFINITY);
+    std::fill(sum.begin(), sum.end(), 0.0f);
+    std::fill(acc.begin(), acc.end(), 0.0f);
+    for (int64_t granule = 0; granule < granules; ++granule) {
+      kernels.attend(cache.Granule(granule), q.data(), kHeadDim, limits.data(), columns,
+                     {max.data(), sum.data(), acc.data()});
+    }
+  });
+  watch.CountOps(4.0 * kAttentionGranule * kHeadDim * columns * static_cast<double>(granules), subject.peaks.f32_gops);
+  if (granules > 1) watch.CountBytes(static_cast<double>(cache.bytes.size()), subject.peaks.read_gbps);
 }
 
-void Attend(benchmark::State& state, const Kernels* kernels, KvType type, int columns) {
-  const Cache cache(*kernels, type);
-  const std::vector<float> q = RandomFloats(4, columns * Cache::kHeadDim);
-  for (auto _ : state) benchmark::DoNotOptimize(AttendOnce(*kernels, cache, q, columns));
-  state.counters["GOP/s"] =
-      benchmark::Counter(4e-9 * kAttentionGranule * Cache::kHeadDim * columns * static_cast<double>(state.iterations()),
-                         benchmark::Counter::kIsRate);
+// The kernels of one row of floats: how many bytes of it they go through.
+void RowKernel(benchmark::State& state, const Subject& subject, const std::string& name) {
+  const Kernels& kernels = *subject.kernels;
+  const std::vector<float> x = RandomFloats(5, kRowLength), y = RandomFloats(6, kRowLength);
+  std::vector<float> out = RandomFloats(7, kRowLength);
+  std::vector<int8_t> q(kRowLength);
+  std::vector<int32_t> starts(kRowLength / 32), half_starts(kRowLength / 16);
+  std::vector<uint16_t> bf16(kRowLength);
+  std::vector<float> scales(kRowLength / 32);
+  const std::map<std::string, std::function<void()>> calls = {
+      {"quantize_row",
+       [&] { kernels.quantize_row(x.data(), kRowLength, q.data(), scales.data(), starts.data(), half_starts.data()); }},
+      {"round_row", [&] { kernels.round_row(x.data(), kRowLength, bf16.data()); }},
+      {"rms_norm", [&] { kernels.rms_norm(x.data(), y.data(), kRowLength, 1e-6f, out.data()); }},
+      {"swiglu", [&] { kernels.swiglu(x.data(), y.data(), kRowLength, out.data()); }},
+      {"add", [&] { kernels.add(x.data(), kRowLength, out.data()); }},
+      {"rope",
+       [&] {
+         for (int64_t i = 0; i < kRowLength; i += kHeadDim) kernels.rope(&out[i], x.data(), y.data(), kHeadDim, true);
+       }},
+      {"log_sum_exp", [&] { benchmark::DoNotOptimize(kernels.log_sum_exp(x.data(), kRowLength)); }},
+  };
+  Stopwatch watch(&state);
+  watch.Time(calls.at(name));
+  watch.CountBytes(kRowLength * sizeof(float), 0);
 }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+constexpr const char* kRowKernels[] = {"quantize_row", "round_row", "rms_norm", "swiglu",
+                                       "add",          "rope",      "log_sum_exp"};
+
+template <typename Body>
+void Register(const std::string& name, Body body) {
+  benchmark::RegisterBenchmark(name.c_str(), body);
 }
 
-constexpr TensorType kTypes[] = {TensorType::kQ8_0, TensorType::kBF16, TensorType::kF16, TensorType::kF32};
-constexpr KvType kKvTypes[] = {KvType::kF16, KvType::kF32};
-
-bool Valid(const Kernels& kernels) {
-  const Kernels& scalar = *SelectKernels("scalar").value();
-  for (TensorType type : kTypes) {
-    const Problem problem(scalar, type);
-    for (int columns : {1, 8, 11}) {
-      std::vector<float> expected(columns * kRows), found(columns * kRows);
-      scalar.matmul(problem.span, problem.in, columns, expected.data(), kRows);
-      kernels.matmul(problem.span, problem.in, columns, found.data(), kRows);
-      if (!SameBits(expected, found)) return false;
+// By type first, so that a matrix is made once for all instruction sets.
+void RegisterAll(const std::vector<Subject>& subjects) {
+  for (TensorType type : SupportedTypes()) {
+    for (size_t bytes : {kMemoryBytes, kCacheBytes}) {
+      for (const Subject& subject : subjects) {
+        const bool scalar = std::strcmp(subject.kernels->isa, "scalar") == 0;
+        for (int columns : bytes == kMemoryBytes ? std::vector<int>{1, 8, 32} : std::vector<int>{kMaxColumns}) {
+          if (scalar && columns > 8) continue;  // a matter of minutes
+          const char* shape = columns == 1 ? "decode" : columns == kMaxColumns ? "prefill" : "batch";
+          Register(absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/", shape, ":", columns),
+                   [=](benchmark::State& state) { Matmul(state, subject, type, columns, bytes); });
+        }
+      }
     }
   }
-  for (KvType type : kKvTypes) {
-    const Cache cache(scalar, type);
-    const std::vector<float> q = RandomFloats(4, 8 * Cache::kHeadDim);
-    for (int columns : {1, 4, 8}) {
-      if (!SameBits(AttendOnce(scalar, cache, q, columns), AttendOnce(kernels, cache, q, columns))) return false;
+  for (const Subject& subject : subjects) {
+    for (KvType type : kKvTypes) {
+      const std::string name = absl::StrCat("attend/", subject.kernels->isa, "/", KvTypeName(type));
+      for (int columns : {1, 2, 4, 8, 64}) {
+        Register(absl::StrCat(name, "/columns:", columns),
+                 [=](benchmark::State& state) { Attend(state, subject, type, columns, 1); });
+      }
+      const int64_t granules = static_cast<int64_t>(kMemoryBytes / 2 / KvTileBytes(type, kHeadDim)) * kTilePositions /
+                               kAttentionGranule;
+      Register(name + "/memory", [=](benchmark::State& state) { Attend(state, subject, type, 4, granules); });
+    }
+    for (const char* name : kRowKernels) {
+      Register(absl::StrCat(name, "/", subject.kernels->isa),
+               [=](benchmark::State& state) { RowKernel(state, subject, name); });
     }
   }
-  return true;
 }
 
 int Main(int argc, char** argv) {
+  std::vector<Subject> subjects;
   for (const std::string& isa : std::vector<std::string>(absl::StrSplit(AvailableIsas(), ", "))) {
     const Kernels* kernels = SelectKernels(isa).value();
-    const bool valid = Valid(*kernels);
-    std::printf("%s: %s\n", isa.c_str(), valid ? "VALID" : "INVALID");
-    if (!valid) return 1;
-    for (TensorType type : kTypes) {
-      for (int columns : {1, 8, kMaxColumns}) {
-        if (isa == "scalar" && columns == kMaxColumns) continue;
-        benchmark::RegisterBenchmark(absl::StrCat("matmul/", isa, "/", GetTensorType(type).name, "/", columns).c_str(),
-                                     [=](benchmark::State& state) { Matmul(state, kernels, type, columns); });
-      }
-    }
-    for (KvType type : kKvTypes) {
-      for (int columns : {1, 2, 4, 8, 64}) {
-        benchmark::RegisterBenchmark(absl::StrCat("attend/", isa, "/", KvTypeName(type), "/", columns).c_str(),
-                                     [=](benchmark::State& state) { Attend(state, kernels, type, columns); });
-      }
-    }
+    const KernelCheck check = CheckKernels(*kernels);
+    std::printf("%s: %s", isa.c_str(), check.valid() ? "VALID" : "INVALID\n");
+    for (const std::string& difference : check.differences) std::printf("  %s\n", difference.c_str());
+    if (!check.valid()) return 1;
+    subjects.push_back({kernels, MeasurePeaks(*kernels, 1).value()});
+    const MachinePeaks& peaks = subjects.back().peaks;
+    std::printf("; one thread reads %.1f GB/s and does %.0f int8, %.0f bf16, %.0f f32 GOP/s\n", peaks.read_gbps,
+                peaks.int8_gops, peaks.bf16_gops, peaks.f32_gops);
   }
-  benchmark::Initialize(&argc, argv);
+  std::fflush(stdout);
+  RegisterAll(subjects);
+  std::vector<char*> arguments(argv, argv + argc);
+  std::string brief = "--benchmark_min_time=0.1";  // the user's own comes later and counts
+  arguments.insert(arguments.begin() + 1, brief.data());
+  int count = static_cast<int>(arguments.size());
+  arguments.push_back(nullptr);
+  benchmark::Initialize(&count, arguments.data());
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }
