@@ -31,6 +31,18 @@ void InputForms::Add(const InputForms& other) {
   bf16 = bf16 || other.bf16;
 }
 
+Activations RowsFrom(const Activations& input, int64_t cols, int64_t first) {
+  const int64_t at = first * cols, group = at / kActivationGroup;
+  Activations rows = input;
+  rows.x += first * input.x_stride;
+  rows.q += at;
+  rows.scales += group;
+  rows.starts += group;
+  rows.half_starts += at / kHalfGroup;
+  rows.bf16 += at;
+  return rows;
+}
+
 MatmulInput::MatmulInput(const InputForms& forms, int64_t max_rows, int64_t max_cols)
     : x_(Buffer(forms.floats, max_rows * max_cols, sizeof(float))),
       q_(Buffer(forms.int8, max_rows * max_cols, sizeof(int8_t))),

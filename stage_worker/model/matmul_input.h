@@ -21,6 +21,9 @@ struct InputForms {
   void Add(const InputForms& other);
 };
 
+// The same input from row `first` on; `cols` wide.
+Activations RowsFrom(const Activations& input, int64_t cols, int64_t first);
+
 // The right-hand side of matrix products: rows of activations in every form that is wanted. One after the other serves
 // inputs of several widths.
 class MatmulInput {

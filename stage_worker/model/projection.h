@@ -29,6 +29,23 @@ inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const st
   }
 }
 
+// A product's outputs are used in blocks, so that they are still in the second-level cache: of up to kBlockRows rows,
+// and of so many panels that the kernel's preparation of these rows is small beside its work.
+inline constexpr int64_t kBlockRows = 128;
+inline constexpr int64_t kBlockFloats = 128 << 10;  // outputs of a block
+inline int64_t BlockPanels(int64_t rows) { return kBlockFloats / (std::min(rows, kBlockRows) * kPanelRows); }
+
+// use(panels, first row, rows) for all blocks; those of the same panels follow each other, so that the panels are read
+// from memory once. `step`: most panels of a block.
+template <typename Use>
+void ForEachBlock(Gang::Part panels, int64_t step, int64_t rows, const Use& use) {
+  for (int64_t panel = panels.begin; panel < panels.end; panel += step) {
+    for (int64_t row = 0; row < rows; row += kBlockRows) {
+      use(Gang::Part{panel, std::min(panel + step, panels.end)}, row, std::min(kBlockRows, rows - row));
+    }
+  }
+}
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_STAGE_WORKER_MODEL_PROJECTION_H_

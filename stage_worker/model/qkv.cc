@@ -1,5 +1,6 @@
 #include "stage_worker/model/qkv.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "stage_worker/model/projection.h"
@@ -53,12 +54,18 @@ template <typename Finish>
 void RunHeads(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
               const StepContext& step, Gang::Part heads, float* out, int64_t stride, const Finish& finish) {
   const int64_t head_dim = step.hyper.head_dim, panels = head_dim / kPanelRows, rows = step.plan.row_count();
-  // Head by head: its rows are finished while they are in the cache.
-  for (int64_t head = heads.begin; head < heads.end; ++head) {
-    float* first = out + head * head_dim;
-    Project(step.kernels, matrix, bias, input, rows, {head * panels, (head + 1) * panels}, first, stride);
-    for (int64_t row = 0; row < rows; ++row) finish(head, row, first + row * stride);
-  }
+  // Blocks of whole heads, which are finished while they are in the cache.
+  const int64_t block_panels = std::max<int64_t>(1, BlockPanels(rows) / panels) * panels;
+  const Gang::Part all = {heads.begin * panels, heads.end * panels};
+  ForEachBlock(all, block_panels, rows, [&](Gang::Part block, int64_t first, int64_t count) {
+    float* const block_out = out + first * stride + block.begin * kPanelRows;
+    Project(step.kernels, matrix, bias, RowsFrom(input, matrix.cols, first), count, block, block_out, stride);
+    for (int64_t row = 0; row < count; ++row) {
+      for (int64_t head = block.begin / panels; head < block.end / panels; ++head) {
+        finish(head, first + row, out + (first + row) * stride + head * head_dim);
+      }
+    }
+  });
 }
 
 void RunPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
+#include "stage_worker/model/projection.h"
+
 namespace stagecoach {
 namespace {
-
-// Of one of two outputs: with its inputs and weights passing by, half of a small second-level cache.
-constexpr int64_t kBlockFloats = 32 << 10;
 
 int64_t InputWidth(const HyperParameters& hyper) { return std::max(hyper.hidden, hyper.q_width()); }
 
@@ -33,14 +32,10 @@ AttentionPartials::AttentionPartials(const AttentionSizes& sizes)
 
 size_t AttentionPartials::bytes() const { return states.size(); }
 
-int64_t BlockPanels(int64_t rows) {
-  return std::max<int64_t>(2, kBlockFloats / (rows * kPanelRows) / 2 * 2);
-}
-
-WorkerScratch::WorkerScratch(const InputForms& forms, int32_t max_rows, int64_t width)
+WorkerScratch::WorkerScratch(const InputForms& forms, int64_t width)
     : row(Floats(1, width)),
       input(forms, kFewRows, width),
-      block(Floats(2, std::max<int64_t>(kBlockFloats, int64_t{max_rows} * 2 * kPanelRows))) {}
+      block(Floats(2, kBlockFloats)) {}
 
 size_t WorkerScratch::bytes() const { return row.size() + input.bytes() + block.size(); }
 
@@ -57,7 +52,7 @@ StepScratch::StepScratch(const HyperParameters& hyper, const InputForms& forms, 
       input(forms, max_rows, InputWidth(hyper)),
       ffn_input(ffn_forms, max_rows, hyper.ffn),
       partials(attention_sizes) {
-  for (int thread = 0; thread < threads; ++thread) workers.emplace_back(forms, max_rows, InputWidth(hyper));
+  for (int thread = 0; thread < threads; ++thread) workers.emplace_back(forms, InputWidth(hyper));
   for (int thread = 0; thread < threads; ++thread)
     attention.emplace_back(attention_sizes.ColumnsPerWork(), hyper.head_dim);
 }

@@ -40,17 +40,14 @@ struct AttentionPartials {
 // Up to so many rows each thread prepares all inputs for itself instead of waiting for the others' part.
 inline constexpr int64_t kFewRows = 4;
 
-// How many panels' outputs of `rows` rows are used together, so that they stay in the second-level cache; even.
-int64_t BlockPanels(int64_t rows);
-
 // One thread's working memory outside of attention.
 struct WorkerScratch {
-  WorkerScratch(const InputForms& forms, int32_t max_rows, int64_t width);
+  WorkerScratch(const InputForms& forms, int64_t width);
   size_t bytes() const;
 
   AlignedBuffer row;    // float [width]: a row on its way into an input
   MatmulInput input;    // [kFewRows, width]
-  AlignedBuffer block;  // float [2, rows, 16 BlockPanels(rows)]: outputs of one or two matrices
+  AlignedBuffer block;  // float [2, kBlockFloats]: outputs of one or two matrices
 };
 
 // The buffers of a step, made once for the largest one. A stride is a width rounded up to whole panels, because the

@@ -45,15 +45,14 @@ void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, c
   const int64_t rows = step.plan.row_count(), hidden = step.hyper.hidden;
   const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
   float* const delta = step.scratch.workers[static_cast<size_t>(worker.thread)].block.as<float>();
-  for (int64_t first = panels.begin; first < panels.end; first += BlockPanels(rows)) {
-    const Gang::Part block = {first, std::min(first + BlockPanels(rows), panels.end)};
+  ForEachBlock(panels, BlockPanels(rows), rows, [&](Gang::Part block, int64_t first, int64_t count) {
     const int64_t stride = (block.end - block.begin) * kPanelRows;
-    Project(step.kernels, matrix, bias, input, rows, block, delta, stride);
+    Project(step.kernels, matrix, bias, RowsFrom(input, matrix.cols, first), count, block, delta, stride);
     const Gang::Part columns = OutputColumns(matrix, block);
-    for (int64_t row = 0; row < rows; ++row) {
-      step.kernels.add(delta + row * stride, columns.end - columns.begin, x + row * hidden + columns.begin);
+    for (int64_t row = 0; row < count; ++row) {
+      step.kernels.add(delta + row * stride, columns.end - columns.begin, x + (first + row) * hidden + columns.begin);
     }
-  }
+  });
 }
 
 }  // namespace
