@@ -28,8 +28,8 @@ struct Shape {
 
 consteval Shape ShapeOf(const IntegerLayout& layout) {
   using F = CodeFormat;
-  if (layout.table == kMxfp4Codes) return {4, false, false, 16};  // the table's values and 16: 4 to 28
-  if (layout.table != nullptr || layout.codes == F::kU8) return {0, layout.halves, layout.minima, 0};
+  if (layout.scales == ScaleFormat::kE8m0) return {4, false, false, 16};  // the table's values and 16: 4 to 28
+  if (layout.tabled || layout.codes == F::kU8) return {0, layout.halves, layout.minima, 0};
   const int steps = layout.codes == F::kNibble2Bits ? 2 : layout.codes == F::kNibbleBit || layout.halves ? 4 : 8;
   return {steps, layout.halves, layout.minima, layout.bias};
 }
@@ -54,7 +54,7 @@ struct PanelSource {
 
   PanelSource(const uint8_t* panel, const PanelSections& sections)
       : scales(panel), sub_scales(panel + sections.sub_scales), codes(panel + sections.codes) {
-    if constexpr (kLayout.table != nullptr) {
+    if constexpr (kLayout.tabled) {
       const __m256i biased = _mm256_broadcastsi128_si256(Load128(kLayout.table));
       table = _mm256_sub_epi8(biased, _mm256_set1_epi8(static_cast<char>(128 - kShape.bias)));
     }
@@ -80,7 +80,7 @@ struct PanelSource {
     if constexpr (kFormat == F::kNibble2Bits) {
       code = _mm256_or_si256(code, Mask(Shift<4 - 2 * (g % 4)>(vector(4 + g / 4)), 48));
     }
-    if constexpr (kLayout.table != nullptr) code = _mm256_shuffle_epi8(table, code);
+    if constexpr (kLayout.tabled) code = _mm256_shuffle_epi8(table, code);
     return code;
   }
 

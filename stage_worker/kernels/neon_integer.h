@@ -54,7 +54,7 @@ struct PanelSource {
 
   PanelSource(const uint8_t* panel, const PanelSections& sections)
       : scales(panel), sub_scales(panel + sections.sub_scales), codes(panel + sections.codes) {
-    if constexpr (kLayout.table != nullptr) table = veorq_u8(vld1q_u8(kLayout.table), vdupq_n_u8(0x80));
+    if constexpr (kLayout.tabled) table = veorq_u8(vld1q_u8(kLayout.table), vdupq_n_u8(0x80));
   }
 
   // The four columns of group g of a block, in the four lanes of a quarter; with the shape's bias.
@@ -79,7 +79,7 @@ struct PanelSource {
     if constexpr (kFormat == F::kNibble2Bits) {
       code = vorrq_u8(code, Mask(Shift<4 - 2 * (g % 4)>(vector(4 + g / 4)), 48));
     }
-    if constexpr (kLayout.table != nullptr) code = vqtbl1q_u8(table, code);
+    if constexpr (kLayout.tabled) code = vqtbl1q_u8(table, code);
     return vreinterpretq_s8_u8(code);
   }
 

@@ -62,6 +62,7 @@ struct IntegerLayout {
   const uint8_t* table = nullptr;  // [16], or none
 
   // What follows from them.
+  bool tabled = false;      // whether there is a table: with the sanitizers, no constant expression may compare its address
   bool minima = false;      // whether groups have minima
   bool halves = false;      // whether groups have 16 columns, not 32
   int vectors = 0;          // of a block of codes; 0 for kTrits
@@ -69,8 +70,7 @@ struct IntegerLayout {
   int sub_scale_bytes = 0;  // of 16 lanes, for a block of 32 columns
 };
 
-consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int scale_columns, int bias,
-                                   const uint8_t* table = nullptr) {
+consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int scale_columns, int bias) {
   using S = ScaleFormat;
   constexpr int kVectors[] = {8, 4, 5, 6, 2, 3, 1, 0};  // by CodeFormat
   const bool minima = scales == S::kF16Min || scales == S::kSub32Min || scales == S::kSub16Min;
@@ -80,12 +80,21 @@ consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int sca
           scales,
           scale_columns,
           bias,
-          table,
+          nullptr,
+          false,
           minima,
           halves,
           kVectors[static_cast<int>(codes)],
           scales == S::kE8m0 ? 16 : minima ? 64 : 32,
           sub_scales ? (scales == S::kSub32 ? 16 : 32) : 0};
+}
+
+consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int scale_columns, int bias,
+                                   const uint8_t (&table)[16]) {
+  IntegerLayout layout = MakeLayout(codes, scales, scale_columns, bias);
+  layout.table = table;
+  layout.tabled = true;
+  return layout;
 }
 
 // Evaluated by the compiler only, so that no unit of an instruction set leaves a copy of it to the linker.
