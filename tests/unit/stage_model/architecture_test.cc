@@ -29,7 +29,7 @@ std::shared_ptr<const ModelDescription> Write(const TempDir& dir, const TinyMode
 // Logits after every one of the tokens, over two stages.
 std::vector<std::vector<float>> StageLogits(std::shared_ptr<const ModelDescription> model,
                                             const std::vector<TokenId>& tokens) {
-  PipelineRig rig(std::move(model), {.stages = 2, .kv_type = KvType::kF32});
+  PipelineRig rig(std::move(model), {.stages = 2, .kv_type = KvType::kF32, .isa = TwinIsa()});
   const SequenceId sequence = rig.Open(tokens);
   std::vector<std::vector<float>> logits;
   for (size_t at = 0; at < tokens.size(); at += 32) {

@@ -217,6 +217,8 @@ TEST_P(EqualityTest, OverBatchMixesAndPreemption) {
 
 TEST_P(EqualityTest, OfTheScalarTwinAndTheBestInstructionSet) {
   Play play = Base();
+  play.rig.isa = TwinIsa();
+  expected_ = Player(model_, play).Run();
   play.rig.isa = "scalar";
   play.chunk = 96;
   ExpectSameAsBase(play, "scalar");

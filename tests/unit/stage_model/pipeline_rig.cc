@@ -7,6 +7,15 @@
 
 namespace stagecoach::testing {
 
+std::string TwinIsa() {
+  const auto best = SelectKernels("auto");
+  if (!(*best)->bf16_dot) return "auto";
+  for (const char* isa : {"avx512-vnni", "avx512", "avx2"}) {
+    if (SelectKernels(isa).ok()) return isa;
+  }
+  return "scalar";
+}
+
 PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options)
     : model_(std::move(model)), block_tokens_(options.block_tokens) {
   const int32_t blocks = 4096 / options.block_tokens;

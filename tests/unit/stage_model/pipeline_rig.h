@@ -15,6 +15,10 @@
 
 namespace stagecoach::testing {
 
+// The best instruction set of this machine that computes what the scalar twin does. Better ones may multiply BF16 by a
+// dot instruction, which rounds activations to BF16 first.
+std::string TwinIsa();
+
 struct RigOptions {
   int stages = 1;
   int threads = 1;
