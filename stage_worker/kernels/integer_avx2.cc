@@ -281,6 +281,7 @@ inline void DecodeGroups(const Source& source, int64_t block, uint8_t (*out)[kVe
 
 // One vector of TQ1_0, which has `count` digits of base 3 that go to the groups out[0], out[stride], ...
 inline void DecodeTrits(const uint8_t* vector, int count, uint8_t (*out)[kVectorBytes], int stride) {
+  _mm_prefetch(reinterpret_cast<const char*>(vector + kPrefetchBytes), _MM_HINT_T0);
   for (int half = 0; half < 2; ++half) {
     __m256i v = Load256(vector + 32 * half);
     for (int digit = 0; digit < count; ++digit) {
@@ -306,6 +307,7 @@ void Decode(const PanelSource<kType>& source, int64_t first, int64_t count, Piec
   constexpr IntegerLayout kLayout = LayoutOf(kType);
   for (int64_t b = 0; b < count; ++b) {
     const int64_t block = first + b;
+    source.Prefetch(block);
     if constexpr (kLayout.codes != CodeFormat::kTrits) DecodeGroups<0>(source, block, piece->codes[b]);
     for (int part = 0; part < (kLayout.halves ? 2 : 1); ++part) {
       for (int half = 0; half < 2; ++half) {
