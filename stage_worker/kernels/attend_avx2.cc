@@ -76,13 +76,20 @@ inline void AddScores(const uint8_t* const* codes, const uint8_t* const* v_codes
   for (int line = begin; line < end; line += kLine) {
     for (int t = 0; kAhead && t < T; ++t) Ahead(v_codes[t] + line * kTilePositions * kBytes<kType>);
     for (int d = line; d < line + kLine; ++d) {
-      __m256 k[2 * T];
-      for (int t = 0; t < 2 * T; ++t) {
-        k[t] = Load8<kType>(codes[t / 2] + (d * kTilePositions + t % 2 * kLanes) * kBytes<kType>);
-      }
-      for (int c = 0; c < C; ++c) {
-        const __m256 query = _mm256_set1_ps(q[c][d]);
-        for (int t = 0; t < 2 * T; ++t) part[c][t] = _mm256_fmadd_ps(k[t], query, part[c][t]);
+      // The registers hold the sums and the fewer of the two factors.
+      const auto load = [&](int t) {
+        return Load8<kType>(codes[t / 2] + (d * kTilePositions + t % 2 * kLanes) * kBytes<kType>);
+      };
+      if constexpr (C == 1) {
+        const __m256 query = _mm256_set1_ps(q[0][d]);
+        for (int t = 0; t < 2 * T; ++t) part[0][t] = _mm256_fmadd_ps(load(t), query, part[0][t]);
+      } else {
+        __m256 k[2 * T];
+        for (int t = 0; t < 2 * T; ++t) k[t] = load(t);
+        for (int c = 0; c < C; ++c) {
+          const __m256 query = _mm256_set1_ps(q[c][d]);
+          for (int t = 0; t < 2 * T; ++t) part[c][t] = _mm256_fmadd_ps(k[t], query, part[c][t]);
+        }
       }
     }
   }
@@ -205,14 +212,17 @@ inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttenti
     const uint8_t* row = span.v_tiles[j / kTilePositions] + offset;
     const uint8_t* next = span.next_k_tiles[j / kTilePositions] + offset;
     for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
+    const auto load = [&](int i) {
+      return kPart ? LoadPart<kType>(row, part) : Load8<kType>(row + i * kLanes * kBytes<kType>);
+    };
     __m256 v[D];
-    for (int i = 0; i < D; ++i) {
-      v[i] = kPart ? LoadPart<kType>(row, part) : Load8<kType>(row + i * kLanes * kBytes<kType>);
-    }
+    for (int i = 0; N > 1 && i < D; ++i) v[i] = load(i);
     for (int c = 0; c < N; ++c) {
       for (int g = 0; g < G; ++g) {
         const __m256 weight = _mm256_set1_ps(weights[g * stride + c][j]);
-        for (int i = g * D / G; i < (g + 1) * D / G; ++i) acc[c][i] = _mm256_fmadd_ps(weight, v[i], acc[c][i]);
+        for (int i = g * D / G; i < (g + 1) * D / G; ++i) {
+          acc[c][i] = _mm256_fmadd_ps(weight, N > 1 ? v[i] : load(i), acc[c][i]);
+        }
       }
     }
   }
@@ -278,7 +288,7 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
 
 template <KvType kType, int C, bool kAhead = true>
 void Tile(const AttendTile& tile) {
-  // Tiles of positions, and vectors of dimensions, at once: about 8 independent chains.
+  // Tiles of positions, and vectors of dimensions, at once: 8 to 12 independent chains.
   constexpr int kScoreTiles = C == 1 ? 4 : C == 2 ? 2 : 1;
   constexpr int kValueVectors = C == 1 ? 8 : C == 2 ? 4 : 2;
   Weights<C> w;
@@ -302,8 +312,10 @@ void Tile(const AttendTile& tile) {
 }
 
 template <KvType kType>
-constexpr AttendTiles kTiles = {
-    4, {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>}, Tile<kType, 4, false>};
+constexpr AttendTiles kTiles = {6,
+                                {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>,
+                                 Tile<kType, 5>, Tile<kType, 6>},
+                                Tile<kType, 6, false>};
 
 }  // namespace
 
