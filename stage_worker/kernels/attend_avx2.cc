@@ -67,8 +67,8 @@ inline constexpr int kLineVectors = 64 / (kLanes * kBytes<kType>);
 // Asks for a line that is read a phase later: V while K is read, and the next K while V is.
 inline void Ahead(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
-// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns. V's tiles are asked for at the
-// places that are read in K's.
+// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns. V's tiles are asked for at
+// the places that are read in K's.
 template <KvType kType, int C, int T, bool kAhead>
 inline void AddScores(const uint8_t* const* codes, const uint8_t* const* v_codes, const float* const* q, int begin,
                       int end, __m256 (*part)[2 * T]) {
@@ -244,8 +244,8 @@ inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t
   }
 }
 
-// Merges a vector of a granule's weighted values into the state. No negative zero, so that a granule gives the same bits
-// when it is merged later.
+// Merges a vector of a granule's weighted values into the state. No negative zero, so that a granule gives the same
+// bits when it is merged later.
 inline __m256 Merge(__m256 old, __m256 granule, float old_factor, float new_factor) {
   granule = _mm256_mul_ps(_mm256_add_ps(granule, _mm256_setzero_ps()), _mm256_set1_ps(new_factor));
   return _mm256_fmadd_ps(old, _mm256_set1_ps(old_factor), granule);

@@ -94,8 +94,8 @@ inline constexpr int kLineVectors = 64 / (kLanes * kBytes<kType>);
 // Asks for a line that is read a phase later: V while K is read, and the next K while V is.
 inline void Ahead(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
-// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns. V's tiles are asked for at the
-// places that are read in K's.
+// part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns. V's tiles are asked for at
+// the places that are read in K's.
 template <KvType kType, int C, int T, bool kAhead>
 inline void AddScores(const uint8_t* const* codes, const uint8_t* const* v_codes, const float* const* q, int begin,
                       int end, __m512 (*part)[T]) {

@@ -17,9 +17,10 @@ constexpr int64_t kPiecesPerThread = 4;
 // What reading a granule of K and V costs, in columns that attend to it.
 constexpr int64_t kReadCost = 4;
 
-// Of all partial states: a hundredth of the K and V of the longest walks that are worth cutting.
+// Room for partial states: for this many rows in every cut walk at the full context, up to this many bytes. Walks that
+// find no room stay whole.
+constexpr int64_t kCutRows = 4;
 constexpr int64_t kMaxPartialBytes = 32 << 20;
-constexpr int64_t kCutRows = 4;  // rows of a walk that there is room to cut at any length
 
 int64_t Granules(int64_t positions) { return (positions + kAttentionGranule - 1) / kAttentionGranule; }
 

@@ -19,8 +19,8 @@ struct StepRow {
   const BlockId* blocks = nullptr;  // the sequence's block table
 };
 
-// Granules [begin_granule, end_granule) of a walk: consecutive rows of one sequence attend together, for one KV head, to
-// all positions up to their own.
+// Granules [begin_granule, end_granule) of a walk: consecutive rows of one sequence attend together, for one KV head,
+// to all positions up to their own.
 struct AttentionWork {
   int32_t first_row = 0;
   int32_t rows = 0;

@@ -278,7 +278,8 @@ TEST(MergeAttention, OfGranulesAttendedAloneGivesTheBitsOfOneWalk) {
       std::vector<std::vector<int32_t>> limits;
       for (const int written : {256, 256, 60}) {
         // The first granule's values are so large that later ones vanish beside it for some columns, and the reverse.
-        granules.emplace_back(Scalar(), type, head_dim, written, 40 + granules.size() * 2, granules.empty() ? 9.0 : 2.0);
+        const double range = granules.empty() ? 9.0 : 2.0;
+        granules.emplace_back(Scalar(), type, head_dim, written, 40 + granules.size() * 2, range);
         limits.push_back(Limits(static_cast<int>(limits.size()), columns, written));  // the last: some see nothing
       }
       const std::vector<float> q = RandomFloats(50, columns * head_dim, 2.0);

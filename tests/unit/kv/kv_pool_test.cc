@@ -59,6 +59,17 @@ TEST(KvPool, SizesTilesByTheStoredType) {
   EXPECT_EQ(KvPool::Create(shape)->bytes(), 2 * f16_bytes);
 }
 
+TEST(KvPool, KeepsAScaleForEachGroupOfEightBitElements) {
+  KvPoolShape shape = SmallShape();
+  shape.type = KvType::kQ8_0;
+  shape.head_dim = 64;
+  EXPECT_EQ(KvPool::Create(shape)->bytes(), 3u * 5 * 2 * 48 * 2 * (64 + 2 * 4));
+  shape.head_dim = 80;
+  const absl::Status refused = KvPool::Create(shape).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("heads have 80"));
+}
+
 TEST(KvPool, CostsNothingBeforeItIsUsed) {
   KvPoolShape shape = SmallShape();
   shape.blocks = 1 << 24;  // 184 GB, more than any test machine has to spare
