@@ -5,10 +5,13 @@
 // choose one, and by nothing else. Everything is in an unnamed namespace: each unit is compiled with its own
 // instruction set and must keep its own copy.
 //
-// A tile is P panels times C columns. It walks the blocks of 32 columns once; codes become bytes in registers, on ports
-// that the dot instruction leaves free, so that a tile of many columns needs no pass that unpacks the panel first.
+// A tile is P panels times C columns: it walks the blocks of 32 columns of K once and keeps P x C sums in registers.
+// Codes become bytes in registers, on ports that the dot instruction leaves free, so that no pass has to unpack the
+// panels first, however many columns there are. The inputs are packed before, so that a tile reads them as one stream,
+// and what the next panels need is fetched from memory meanwhile: both matter more than the shape of the tile.
 
 #include "stage_worker/kernels/avx512.h"
+#include "stage_worker/kernels/avx512_codes.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/panel_layout.h"
 
@@ -17,143 +20,14 @@
 namespace stagecoach {
 namespace {
 
-constexpr int kGroups = kCodeBlock / 4;  // dot instructions a block
-constexpr int kMaxPanels = 4;
-
-constexpr int HalvesOf(const IntegerLayout& layout) { return layout.halves ? 2 : 1; }
-
 // 32-bit words that the inputs of one block and column take once packed (see PackInputs).
 constexpr int InputWords(const IntegerLayout& layout) {
   return kGroups + (layout.bias != 0 ? HalvesOf(layout) : 0) + 1 + (layout.minima ? HalvesOf(layout) : 0);
 }
 
-constexpr int MaxCode(const IntegerLayout& layout) {
-  if (layout.tabled) {
-    int largest = 0;
-    for (int i = 0; i < 16; ++i) largest = layout.table[i] > largest ? layout.table[i] : largest;
-    return largest;
-  }
-  constexpr int kLargest[] = {255, 15, 31, 63, 3, 7, 2, 2};  // by CodeFormat
-  return kLargest[static_cast<int>(layout.codes)];
-}
-
-struct IntegerTile {
-  const uint8_t* panels[kMaxPanels];
-  size_t sub_scales, codes;  // where these sections start
-  int64_t first_block, blocks;
-  const int32_t* inputs;     // packed
-  __m512* acc;               // [C][P], read and written
-};
-using IntegerTileFn = void (*)(const IntegerTile& tile);
-
-inline __m512i ShiftLeft16(__m512i v, int by) {
-  return by == 0 ? v : by > 0 ? _mm512_slli_epi16(v, by) : _mm512_srli_epi16(v, -by);
-}
-
-inline __m512i Masked(__m512i v, int mask) { return _mm512_and_si512(v, _mm512_set1_epi8(static_cast<char>(mask))); }
-
-// (bits & mask) | low
-inline __m512i WithBits(__m512i bits, int mask, __m512i low) {
-  return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi8(static_cast<char>(mask)), low, 0xea);
-}
-
-// Group g of a block as bytes, before the bias.
-template <IntegerLayout kLayout>
-inline __m512i Codes(const uint8_t* block, int g) {
-  const auto vector = [block](int v) { return _mm512_loadu_si512(block + v * kVectorBytes); };
-  if constexpr (kLayout.codes == CodeFormat::kU8 || kLayout.codes == CodeFormat::kTrits) {
-    return vector(g);  // trits are unpacked before
-  } else if constexpr (kLayout.codes == CodeFormat::kBit) {
-    return Masked(ShiftLeft16(vector(0), 1 - g), 2);
-  } else if constexpr (kLayout.codes == CodeFormat::k2Bits) {
-    return Masked(ShiftLeft16(vector(g / 4), -2 * (g % 4)), 3);
-  } else if constexpr (kLayout.codes == CodeFormat::k2BitsBit) {
-    return WithBits(ShiftLeft16(vector(2), 2 - g), 4, Masked(ShiftLeft16(vector(g / 4), -2 * (g % 4)), 3));
-  } else {
-    const __m512i nibbles = Masked(ShiftLeft16(vector(g % 4), g < 4 ? 0 : -4), 15);
-    if constexpr (kLayout.codes == CodeFormat::kNibbleBit) return WithBits(ShiftLeft16(vector(4), 4 - g), 16, nibbles);
-    if constexpr (kLayout.codes == CodeFormat::kNibble2Bits) {
-      return WithBits(ShiftLeft16(vector(4 + g / 4), 4 - 2 * (g % 4)), 48, nibbles);
-    }
-    if constexpr (kLayout.tabled) {
-      const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kLayout.table));
-      return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), nibbles);
-    }
-    return nibbles;
-  }
-}
-
-// 256 columns of TQ1_0 as 64 groups of bytes 0 .. 2.
-inline void UnpackTrits(const uint8_t* in, uint8_t* out) {
-  for (int v = 0; v < kTritsVectors; ++v) {
-    __m512i digits = _mm512_loadu_si512(in + v * kVectorBytes);
-    const int first = v < 8 ? v : v < 12 ? 32 + v : 60, step = v < 8 ? 8 : v < 12 ? 4 : 1;  // in groups
-    const int count = v < 12 ? 5 : 4;
-    for (int d = 0; d < count; ++d) {
-      // digits * 3 >> 8: the average of x and x / 2, rounded down each time, is 3 x / 4.
-      const __m512i less = _mm512_subs_epu8(digits, _mm512_set1_epi8(1));
-      const __m512i scaled = _mm512_avg_epu8(less, _mm512_avg_epu8(less, _mm512_setzero_si512()));
-      _mm512_store_si512(out + (first + d * step) * kVectorBytes, Masked(_mm512_srli_epi16(scaled, 6), 3));
-      digits = _mm512_add_epi8(digits, _mm512_add_epi8(digits, digits));
-    }
-  }
-}
-
-inline __m512 HalvesToFloats(const uint8_t* p) { return _mm512_cvtph_ps(Load256(p)); }
-
-inline __m128i Load128(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
-
-inline __m512 BytesToFloats(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)); }
-
-struct BlockScales {
-  __m512 scale[2];
-  __m512 minus_min[2];  // minus the minimum of the definition, for the types with sub-scales; else the minimum
-};
-
-// The scales of one block of 32 columns; only what the layout has is written.
-template <IntegerLayout kLayout>
-inline BlockScales LoadScales(const uint8_t* scales, const uint8_t* sub_scales, int64_t block) {
-  using S = ScaleFormat;
-  const uint8_t* d_at = scales + block * kCodeBlock / kLayout.scale_columns * kLayout.scale_bytes;
-  const uint8_t* sub = sub_scales + block * kLayout.sub_scale_bytes;
-  BlockScales out;
-  if constexpr (kLayout.scales == S::kE8m0) {
-    // 2^(e - 128): the exponent field e - 1, or a subnormal.
-    const __m512i e = _mm512_cvtepu8_epi32(Load128(d_at));
-    const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    const __mmask16 small = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
-    const __m512i bits = _mm512_mask_sllv_epi32(normal, small, _mm512_set1_epi32(0x00200000), e);
-    out.scale[0] = _mm512_castsi512_ps(bits);
-    return out;
-  }
-  const __m512 d = HalvesToFloats(d_at);
-  if constexpr (kLayout.scales == S::kF16 || kLayout.scales == S::kF16Min) {
-    out.scale[0] = d;
-    if constexpr (kLayout.minima) out.minus_min[0] = HalvesToFloats(d_at + 32);
-  } else if constexpr (kLayout.scales == S::kSub32Min) {
-    out.scale[0] = _mm512_mul_ps(d, BytesToFloats(Load128(sub)));
-    out.minus_min[0] = _mm512_mul_ps(HalvesToFloats(d_at + 32), BytesToFloats(Load128(sub + 16)));
-  } else if constexpr (kLayout.scales == S::kSub16Min) {
-    const __m512 m = HalvesToFloats(d_at + 32);
-    for (int h = 0; h < 2; ++h) {
-      const __m512i both = _mm512_cvtepu8_epi32(Load128(sub + 16 * h));
-      const __m512i low = _mm512_and_si512(both, _mm512_set1_epi32(15));
-      out.scale[h] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(low));
-      out.minus_min[h] = _mm512_mul_ps(m, _mm512_cvtepi32_ps(_mm512_srli_epi32(both, 4)));
-    }
-  } else {
-    for (int h = 0; h < HalvesOf(kLayout); ++h) {
-      out.scale[h] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(Load128(sub + 16 * h))));
-    }
-  }
-  return out;
-}
-
-inline __m512 BroadcastFloat(const int32_t* p) { return _mm512_castsi512_ps(_mm512_set1_epi32(*p)); }
-
-// One block of 32 columns into the accumulators acc[C * P]. `codes` is where each panel's block lies.
+// One block of 32 columns into the accumulators acc[C * P].
 template <typename Dot, IntegerLayout kLayout, int P, int C>
-[[gnu::always_inline]] inline void AddBlock(const uint8_t* const* codes, const BlockScales* scales, const int32_t* x,
+[[gnu::always_inline]] inline void AddBlock(const uint8_t* const* codes, const ScalesAt* scales, const int32_t* x,
                                             __m512* acc) {
   constexpr int kHalves = HalvesOf(kLayout), kHalfGroups = kGroups / kHalves;
   constexpr bool kStarts = kLayout.bias != 0;
@@ -162,12 +36,13 @@ template <typename Dot, IntegerLayout kLayout, int P, int C>
   const int32_t* x_sums = x_scales + C;
   if constexpr (kLayout.minima) {
     STAGECOACH_UNROLL for (int h = 0; h < kHalves; ++h) {
-      STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
-        const __m512 x_sum = BroadcastFloat(x_sums + h * C + c);
-        STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
+      STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
+        const __m512 minimum = LoadMinimum<kLayout>(scales[p], h);
+        STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
+          const __m512 x_sum = BroadcastFloat(x_sums + h * C + c);
           __m512& sum = acc[c * P + p];
-          sum = kLayout.sub_scale_bytes == 0 ? _mm512_fmadd_ps(scales[p].minus_min[h], x_sum, sum)
-                                             : _mm512_fnmadd_ps(scales[p].minus_min[h], x_sum, sum);
+          sum = kLayout.sub_scale_bytes == 0 ? _mm512_fmadd_ps(minimum, x_sum, sum)
+                                             : _mm512_fnmadd_ps(minimum, x_sum, sum);
         }
       }
     }
@@ -187,164 +62,229 @@ template <typename Dot, IntegerLayout kLayout, int P, int C>
         }
       }
     }
-    STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
-      const __m512 x_scale = BroadcastFloat(x_scales + c);
-      STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-        const __m512 scale = _mm512_mul_ps(scales[p].scale[h], x_scale);
+    STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
+      const __m512 w_scale = LoadScale<kLayout>(scales[p], h);
+      STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
+        const __m512 scale = _mm512_mul_ps(w_scale, BroadcastFloat(x_scales + c));
         acc[c * P + p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[c * P + p]), scale, acc[c * P + p]);
       }
     }
   }
 }
 
-// Accumulators beyond this number stay in memory: the registers are for the dot products.
-constexpr int kRegisterAccumulators = 12;
+// What one call multiplies: panels times tiles of C columns, in the blocks [first_block, first_block + blocks) of K.
+struct IntegerRun {
+  const uint8_t* panels;
+  int64_t panel_bytes, panel_count;
+  int64_t sub_scales, codes;  // where these sections of a panel start
+  int64_t first_block, blocks;
+  const int32_t* inputs;  // packed, of the first tile
+  int64_t input_stride;   // from tile to tile
+  int tiles;
+  float* out;  // of the first panel and column; added to unless first_block is 0
+  int64_t out_stride;
+  // Fetched meanwhile: for every block `prefetch_lines` lines, then the address moves by prefetch_step. Runs of one
+  // panel at a time fetch what lies ahead by themselves.
+  const uint8_t* prefetch;
+  int64_t prefetch_step;
+  int prefetch_lines;
+};
+using IntegerRunFn = void (*)(const IntegerRun& run);
+
+constexpr int64_t kPrefetchBytes = 8192;  // ahead of a single stream: measured best of 2 to 16 KiB
 
 template <typename Dot, IntegerLayout kLayout, int P, int C>
-void MultiplyTile(const IntegerTile& tile) {
+void MultiplyRun(const IntegerRun& run) {
   constexpr bool kTrits = kLayout.codes == CodeFormat::kTrits;
-  constexpr bool kRegisters = P * C <= kRegisterAccumulators;
-  constexpr int kStep = kTrits ? kTritsColumns / kCodeBlock : 1;
-  constexpr int kStepBytes = (kTrits ? kTritsVectors : kLayout.vectors) * kVectorBytes;
-  const int32_t* x = tile.inputs;
+  constexpr int kStep = kTrits ? kTritsColumns / kCodeBlock : 1;  // blocks
+  constexpr int kStepCodes = (kTrits ? kTritsVectors : kLayout.vectors) * kVectorBytes;
+  constexpr int kStepBytes =
+      kStepCodes + kStep * (kLayout.sub_scale_bytes + kLayout.scale_bytes * kCodeBlock / kLayout.scale_columns);
   alignas(64) uint8_t unpacked[kTrits ? P : 1][kTrits ? kTritsColumns * kPanelRows : 1];
-  __m512 registers[kRegisters ? C * P : 1];
-  if constexpr (kRegisters) {
-    STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) registers[i] = tile.acc[i];
-  }
-  __m512* const acc = kRegisters ? registers : tile.acc;
-  const uint8_t* panels[P];
-  STAGECOACH_UNROLL for (int p = 0; p < P; ++p) panels[p] = tile.panels[p];
-  const int64_t sub_scales = tile.sub_scales, last_block = tile.first_block + tile.blocks;
-  int64_t codes_at = tile.codes + tile.first_block / kStep * kStepBytes;
-  for (int64_t block = tile.first_block; block < last_block; block += kStep, codes_at += kStepBytes) {
-    const uint8_t* codes[P];
-    BlockScales scales[P];
+  const int64_t last_block = run.first_block + run.blocks, sub_scales = run.sub_scales;
+  const int64_t ahead = P == 1 ? kPrefetchBytes : 2 * P * run.panel_bytes;
+  const uint8_t* prefetch = run.prefetch;
+  for (int64_t first = 0; first < run.panel_count; first += P) {
+    const uint8_t* panels[P];
+    __mmask16 present[P];
     STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-      codes[p] = panels[p] + codes_at;
-      scales[p] = LoadScales<kLayout>(panels[p], panels[p] + sub_scales, block);
+      // Beyond the end the last panel again, for nothing.
+      const bool inside = first + p < run.panel_count;
+      panels[p] = run.panels + (inside ? first + p : run.panel_count - 1) * run.panel_bytes;
+      present[p] = inside ? 0xffff : 0;
     }
-    if constexpr (kTrits) {
-      for (int p = 0; p < P; ++p) {
-        UnpackTrits(codes[p], unpacked[p]);
-        codes[p] = unpacked[p];
+    for (int t = 0; t < run.tiles; ++t) {
+      const int32_t* x = run.inputs + t * run.input_stride;
+      float* out = run.out + t * C * run.out_stride + first * kPanelRows;
+      __m512 acc[C * P];
+      STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) acc[i] = _mm512_setzero_ps();
+      if (run.first_block != 0) {  // not by the mask: a masked load waits for memory that it does not use
+        STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
+          acc[i] = _mm512_maskz_loadu_ps(present[i % P], out + i / P * run.out_stride + i % P * kPanelRows);
+        }
       }
-      for (int sub = 0; sub < kStep; ++sub) {
-        AddBlock<Dot, kLayout, P, C>(codes, scales, x, acc);
-        x += InputWords(kLayout) * C;
-        STAGECOACH_UNROLL for (int p = 0; p < P; ++p) codes[p] += kGroups * kVectorBytes;
+      const uint8_t* streamed = panels[0] + ahead;
+      int64_t codes_at = run.codes + run.first_block / kStep * kStepCodes;
+      for (int64_t block = run.first_block; block < last_block; block += kStep, codes_at += kStepCodes) {
+        const uint8_t* codes[P];
+        ScalesAt scales[P];
+        STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
+          codes[p] = panels[p] + codes_at;
+          scales[p] = FindScales<kLayout>(panels[p], sub_scales, block);
+        }
+        if constexpr (C <= 2) {
+          // One or two columns wait for memory alone: evenly over the bytes of the panels, scales and codes alike.
+          STAGECOACH_UNROLL for (int i = 0; i < P * kStepBytes; i += kVectorBytes) {
+            _mm_prefetch(streamed + i, _MM_HINT_T0);
+          }
+          streamed += P * kStepBytes;
+        } else {
+          for (int i = 0; i < run.prefetch_lines * kStep; ++i) _mm_prefetch(prefetch + i * kVectorBytes, _MM_HINT_T0);
+          prefetch += run.prefetch_step * kStep;
+        }
+        if constexpr (kTrits) {
+          for (int p = 0; p < P; ++p) {
+            UnpackTrits(codes[p], unpacked[p]);
+            codes[p] = unpacked[p];
+          }
+          for (int sub = 0; sub < kStep; ++sub, x += InputWords(kLayout) * C) {
+            AddBlock<Dot, kLayout, P, C>(codes, scales, x, acc);
+            STAGECOACH_UNROLL for (int p = 0; p < P; ++p) codes[p] += kGroups * kVectorBytes;
+          }
+        } else {
+          AddBlock<Dot, kLayout, P, C>(codes, scales, x, acc);
+          x += InputWords(kLayout) * C;
+        }
       }
-    } else {
-      AddBlock<Dot, kLayout, P, C>(codes, scales, x, acc);
-      x += InputWords(kLayout) * C;
+      STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
+        _mm512_mask_storeu_ps(out + i / P * run.out_stride + i % P * kPanelRows, present[i % P], acc[i]);
+      }
     }
-  }
-  if constexpr (kRegisters) {
-    STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) tile.acc[i] = registers[i];
   }
 }
 
-// Packs what the tiles read of `columns` input rows from `column` on, for the blocks [first_block, first_block +
-// blocks), so that a tile reads one stream. Per block, 32-bit words of C = columns each: 8 groups of four q; for types
-// with a bias the starts of the integer sums (of each half); x scales; for types with minima float(sum of q) * x_scale
-// (of each half).
+// Packs the groups of four columns: the bytes of each block in the order [group][column][4].
+inline void PackFourColumns(const int8_t* q, int64_t q_stride, int64_t blocks, int64_t block_words, int32_t* out) {
+  for (int64_t b = 0; b < blocks; ++b, q += kCodeBlock, out += block_words) {
+    const __m256i c0 = Load256(q), c1 = Load256(q + q_stride);
+    const __m256i c2 = Load256(q + 2 * q_stride), c3 = Load256(q + 3 * q_stride);
+    const __m256i low01 = _mm256_unpacklo_epi32(c0, c1), low23 = _mm256_unpacklo_epi32(c2, c3);
+    const __m256i high01 = _mm256_unpackhi_epi32(c0, c1), high23 = _mm256_unpackhi_epi32(c2, c3);
+    const __m256i groups[4] = {_mm256_unpacklo_epi64(low01, low23), _mm256_unpackhi_epi64(low01, low23),
+                               _mm256_unpacklo_epi64(high01, high23), _mm256_unpackhi_epi64(high01, high23)};
+    for (int g = 0; g < 4; ++g) {  // and group g + 4 in the other half
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 4 * g), _mm256_castsi256_si128(groups[g]));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16 + 4 * g), _mm256_extracti128_si256(groups[g], 1));
+    }
+  }
+}
+
+// Packs what a tile reads of C = `columns` input rows from `column` on, for the blocks [first_block, first_block +
+// blocks). Per block, 32-bit words of C columns each: 8 groups of four q; for types with a bias the starts of the
+// integer sums (of each half); x scales; for types with minima float(sum of q) * x_scale (of each half).
 inline void PackInputs(const IntegerLayout& layout, const Activations& in, int64_t cols, int64_t column, int columns,
                        int64_t first_block, int64_t blocks, int32_t* out) {
   const int halves = HalvesOf(layout);
   const int64_t all_blocks = cols / kCodeBlock, block_words = static_cast<int64_t>(InputWords(layout)) * columns;
+  const int8_t* q = in.q + column * cols + first_block * kCodeBlock;
+  if (columns == 4) {
+    PackFourColumns(q, cols, blocks, block_words, out);
+  } else {
+    for (int64_t b = 0; b < blocks; ++b) {
+      int32_t* to = out + b * block_words;
+      for (int g = 0; g < kGroups; ++g) {
+        for (int c = 0; c < columns; ++c, ++to) std::memcpy(to, q + c * cols + b * kCodeBlock + 4 * g, 4);
+      }
+    }
+  }
   int shift = 7;  // starts are for a bias of 2^7
   for (int bias = layout.bias; bias > 1; bias /= 2) --shift;
   for (int c = 0; c < columns; ++c) {
-    const int8_t* q = in.q + (column + c) * cols + first_block * kCodeBlock;
-    const float* scales = in.scales + (column + c) * all_blocks + first_block;
-    const int32_t* sums = (layout.halves ? in.half_starts : in.starts) + ((column + c) * all_blocks + first_block) * halves;
-    int32_t* words = out + c;
-    for (int64_t b = 0; b < blocks; ++b, words += block_words) {
+    const int64_t at = (column + c) * all_blocks + first_block;
+    const float* scales = in.scales + at;
+    const int32_t* starts = layout.halves ? in.half_starts + at * 2 : in.starts + at;
+    int32_t* words = out + kGroups * columns + c;
+    for (int64_t b = 0; b < blocks; ++b, words += block_words, starts += halves) {
       int32_t* to = words;
-      for (int g = 0; g < kGroups; ++g, to += columns) std::memcpy(to, q + b * kCodeBlock + 4 * g, 4);
-      if (layout.bias != 0) {
-        for (int h = 0; h < halves; ++h, to += columns) *to = sums[b * halves + h] >> shift;
-      }
+      for (int h = 0; layout.bias != 0 && h < halves; ++h, to += columns) *to = starts[h] >> shift;
       std::memcpy(to, scales + b, 4);
-      if (!layout.minima) continue;
-      for (int h = 0; h < halves; ++h) {
-        const float sum = static_cast<float>(-sums[b * halves + h] >> 7) * scales[b];
+      for (int h = 0; layout.minima && h < halves; ++h) {
+        const float sum = static_cast<float>(-starts[h] >> 7) * scales[b];
         std::memcpy(to += columns, &sum, 4);
       }
     }
   }
 }
 
-constexpr int kMaxColumns = 8;
+constexpr int kMaxColumns = 4;   // of a tile
+constexpr int kWidePanels = 3;   // of a tile of several columns: 12 sums hide the latency of the dot instruction
 
-// Panels of a tile by its columns.
-constexpr int PanelsFor(int columns) { return columns == 1 ? 4 : 2; }
+// One or two columns wait for memory, which one stream reads fastest; but single bits are the processor's work.
+constexpr int PanelsFor(const IntegerLayout& layout, int columns) {
+  if (columns > 2 || (columns == 2 && layout.vectors <= 2)) return kWidePanels;
+  return layout.codes == CodeFormat::kBit ? 4 : 1;
+}
 
 struct IntegerTiles {
   IntegerLayout layout;
-  IntegerTileFn tile[kMaxColumns + 1];
+  IntegerRunFn run[kMaxColumns + 1];  // by columns of a tile
 };
 
-template <typename Dot, IntegerLayout kLayout>
-constexpr IntegerTiles TilesOf() {
-  return {kLayout,
-          {nullptr, MultiplyTile<Dot, kLayout, PanelsFor(1), 1>, MultiplyTile<Dot, kLayout, PanelsFor(2), 2>,
-           MultiplyTile<Dot, kLayout, PanelsFor(3), 3>, MultiplyTile<Dot, kLayout, PanelsFor(4), 4>,
-           MultiplyTile<Dot, kLayout, PanelsFor(5), 5>, MultiplyTile<Dot, kLayout, PanelsFor(6), 6>,
-           MultiplyTile<Dot, kLayout, PanelsFor(7), 7>, MultiplyTile<Dot, kLayout, PanelsFor(8), 8>}};
-}
+template <typename Dot, IntegerLayout kLayout, int C>
+constexpr IntegerRunFn kRun = MultiplyRun<Dot, kLayout, PanelsFor(kLayout, C), C>;
 
-template <typename Dot, TensorType kType>
-constexpr IntegerTiles kTiles = TilesOf<Dot, LayoutOf(kType)>();
+template <typename Dot, TensorType kType, IntegerLayout kLayout = LayoutOf(kType)>
+constexpr IntegerTiles kTiles = {
+    kLayout, {nullptr, kRun<Dot, kLayout, 1>, kRun<Dot, kLayout, 2>, kRun<Dot, kLayout, 3>, kRun<Dot, kLayout, 4>}};
 
-// Input columns packed at a time: half of the smallest second-level cache in use.
-constexpr int64_t kInputWords = 64 << 10;
+// Inputs packed at a time, in words: half of the smallest second-level cache in use.
+constexpr int64_t kInputWords = 128 << 10;
 alignas(64) thread_local int32_t packed_inputs[kInputWords];
 
-// Columns of K that a tile takes at once, where there are several tiles of columns: its panels stay in the first-level
-// cache meanwhile.
-constexpr int64_t kChunkBlocks = 16;
+constexpr int64_t kStepBlocks = kTritsColumns / kCodeBlock;  // parts of K are whole numbers of the longest blocks
+constexpr int64_t kPassColumns = 16;   // at least, where K has to be cut for the inputs to fit
+constexpr int64_t kChunkBlocks = 128;  // of K, whose panels stay in the second-level cache while columns pass by
 
-// Splits `columns` evenly: nine are five and four, not eight and one.
-struct ColumnTiles {
-  int columns, tiles;
-  int First(int tile) const { return static_cast<int>(static_cast<int64_t>(columns) * tile / tiles); }
-  int Count(int tile) const { return First(tile + 1) - First(tile); }
+// One part of K, whose inputs are packed: `wide` tiles of `tile` columns, then `narrow` tiles of one less.
+struct PackedPart {
+  int64_t first_block, blocks;
+  int tile, wide, narrow;
 };
 
-// One pass of a chunk of K over all panels and the packed columns.
-inline void MultiplyChunk(const IntegerTiles& tiles, const PanelSpan& weights, const PanelSections& sections,
-                          int64_t first_block, int64_t blocks, const ColumnTiles& split, float* out,
-                          int64_t out_stride) {
-  const int words = InputWords(tiles.layout);
-  const int wide = PanelsFor(split.Count(split.tiles - 1));
-  for (int64_t panel = 0; panel < weights.panels; panel += wide) {
-    for (int t = 0; t < split.tiles; ++t) {
-      const int count = split.Count(t);
-      __m512 acc[kMaxColumns * kMaxPanels];
-      IntegerTile tile;
-      tile.sub_scales = sections.sub_scales;
-      tile.codes = sections.codes;
-      tile.first_block = first_block;
-      tile.blocks = blocks;
-      tile.inputs = packed_inputs + split.First(t) * words * blocks;
-      tile.acc = acc;
-      for (int p = 0; p < wide; ++p) {
-        // Beyond the end the last panel again, for nothing.
-        const int64_t at = panel + p < weights.panels ? panel + p : weights.panels - 1;
-        tile.panels[p] = weights.data + at * sections.bytes;
-      }
-      const int present = weights.panels - panel < wide ? static_cast<int>(weights.panels - panel) : wide;
-      for (int c = 0; c < count; ++c) {
-        const float* from = out + (split.First(t) + c) * out_stride + panel * kPanelRows;
-        for (int p = 0; p < wide; ++p) {
-          acc[c * wide + p] = first_block > 0 && p < present ? _mm512_loadu_ps(from + p * kPanelRows) : _mm512_setzero_ps();
-        }
-      }
-      tiles.tile[count](tile);
-      for (int c = 0; c < count; ++c) {
-        float* to = out + (split.First(t) + c) * out_stride + panel * kPanelRows;
-        for (int p = 0; p < present; ++p) _mm512_storeu_ps(to + p * kPanelRows, acc[c * wide + p]);
+inline void MultiplyPart(const IntegerTiles& tiles, const PanelSpan& weights, const PackedPart& part, float* out,
+                         int64_t out_stride) {
+  const PanelSections sections = SectionsOf(weights.type, weights.cols);
+  const int words = InputWords(tiles.layout), tile_count = part.wide + part.narrow;
+  IntegerRun run;
+  run.panel_bytes = static_cast<int64_t>(sections.bytes);
+  run.sub_scales = static_cast<int64_t>(sections.sub_scales);
+  run.codes = static_cast<int64_t>(sections.codes);
+  run.out_stride = out_stride;
+  // All tiles of columns share the fetching of the next panels.
+  const int64_t group_bytes = kWidePanels * run.panel_bytes;
+  const bool whole = part.blocks * kCodeBlock == weights.cols;
+  run.prefetch_step = group_bytes / (part.blocks * tile_count) + 1;
+  run.prefetch_lines = whole ? static_cast<int>((run.prefetch_step + kVectorBytes - 1) / kVectorBytes) : 0;
+  const int64_t group = tile_count == 1 ? weights.panels : kWidePanels;
+  const int64_t chunk = tile_count == 1 ? part.blocks : kChunkBlocks;
+  for (int64_t panel = 0; panel < weights.panels; panel += group) {
+    run.panels = weights.data + panel * run.panel_bytes;
+    run.panel_count = weights.panels - panel < group ? weights.panels - panel : group;
+    run.prefetch = run.panels + group_bytes;
+    for (int64_t block = 0; block < part.blocks; block += chunk) {
+      run.first_block = part.first_block + block;
+      run.blocks = part.blocks - block < chunk ? part.blocks - block : chunk;
+      int column = 0;
+      for (int narrower = 0; narrower < 2; ++narrower) {
+        const int tile = part.tile - narrower;
+        run.tiles = narrower ? part.narrow : part.wide;
+        if (run.tiles == 0) continue;
+        run.inputs = packed_inputs + (column * part.blocks + block * tile) * words;
+        run.input_stride = tile * part.blocks * words;
+        run.out = out + column * out_stride + panel * kPanelRows;
+        tiles.run[tile](run);
+        run.prefetch += run.prefetch_step * run.blocks * run.tiles;
+        column += tile * run.tiles;
       }
     }
   }
@@ -352,24 +292,29 @@ inline void MultiplyChunk(const IntegerTiles& tiles, const PanelSpan& weights, c
 
 inline void MultiplyByTiles(const IntegerTiles& tiles, const PanelSpan& weights, const Activations& in, int columns,
                             float* out, int64_t out_stride) {
-  constexpr int64_t kStepBlocks = kTritsColumns / kCodeBlock;  // chunks are whole numbers of the longest blocks
-  const PanelSections sections = SectionsOf(weights.type, weights.cols);
-  const int64_t blocks = weights.cols / kCodeBlock;
-  const int64_t words = InputWords(tiles.layout);
-  const int64_t fit = kInputWords / (words * kStepBlocks) * kStepBlocks;  // blocks of one column
-  const bool one_tile = columns <= kMaxColumns;
-  const int64_t chunk = one_tile ? fit / columns / kStepBlocks * kStepBlocks : kChunkBlocks;
-  const int pass_columns = one_tile ? columns : static_cast<int>(fit / chunk / kMaxColumns) * kMaxColumns;
-  for (int first = 0; first < columns; first += pass_columns) {
-    const int count = columns - first < pass_columns ? columns - first : pass_columns;
-    const ColumnTiles split = {count, (count + kMaxColumns - 1) / kMaxColumns};
-    for (int64_t block = 0; block < blocks; block += chunk) {
-      const int64_t present = blocks - block < chunk ? blocks - block : chunk;
-      for (int t = 0; t < split.tiles; ++t) {
-        PackInputs(tiles.layout, in, weights.cols, first + split.First(t), split.Count(t), block, present,
-                   packed_inputs + split.First(t) * words * present);
+  const int64_t blocks = weights.cols / kCodeBlock, words = InputWords(tiles.layout);
+  const int64_t least = columns < kPassColumns ? columns : kPassColumns;
+  const int64_t fit = kInputWords / (words * least * kStepBlocks) * kStepBlocks;
+  const int64_t part_blocks = blocks < fit ? blocks : fit;
+  const int64_t fit_columns = kInputWords / (words * part_blocks) / kMaxColumns * kMaxColumns;
+  const int pass = fit_columns < columns ? static_cast<int>(fit_columns) : columns;
+  for (int first = 0; first < columns; first += pass) {
+    const int count = columns - first < pass ? columns - first : pass;
+    // Even tiles: nine columns are three, three and three, not four, four and one.
+    const int tile_count = (count + kMaxColumns - 1) / kMaxColumns;
+    PackedPart part;
+    part.tile = (count + tile_count - 1) / tile_count;
+    part.narrow = part.tile * tile_count - count;
+    part.wide = tile_count - part.narrow;
+    for (part.first_block = 0; part.first_block < blocks; part.first_block += part_blocks) {
+      part.blocks = blocks - part.first_block < part_blocks ? blocks - part.first_block : part_blocks;
+      for (int t = 0, c = 0; t < tile_count; ++t) {
+        const int tile = t < part.wide ? part.tile : part.tile - 1;
+        PackInputs(tiles.layout, in, weights.cols, first + c, tile, part.first_block, part.blocks,
+                   packed_inputs + c * part.blocks * words);
+        c += tile;
       }
-      MultiplyChunk(tiles, weights, sections, block, present, split, out + first * out_stride, out_stride);
+      MultiplyPart(tiles, weights, part, out + first * out_stride, out_stride);
     }
   }
 }
