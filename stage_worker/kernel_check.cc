@@ -165,7 +165,8 @@ void Checker::CheckMatrix(TensorType type, int64_t cols) {
   }
 }
 
-// The float product of the rounded inputs is what the dot instruction comes close to.
+// The float product of the rounded inputs is what the dot instruction comes
+// close to.
 void Checker::CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const std::string& subject) {
   std::vector<float> rounded(inputs.x.size());
   for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16ToFloat(inputs.bf16[i]);
@@ -179,7 +180,8 @@ void Checker::CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const st
                    static_cast<int>(r % kPanelRows), row.data());
     for (int c = 0; c < kMostColumns; ++c) {
       double sum = 0;
-      for (int64_t k = 0; k < span.cols; ++k) sum += std::fabs(static_cast<double>(row[k]) * rounded[c * span.cols + k]);
+      for (int64_t k = 0; k < span.cols; ++k)
+        sum += std::fabs(static_cast<double>(row[k]) * rounded[c * span.cols + k]);
       bounds[c * width + r] = static_cast<double>(span.cols) * 0x1p-24 * sum;
     }
   }
@@ -256,7 +258,8 @@ void Checker::CheckAttention(KvType type, int head_dim) {
       kernels->store_v(type, &v[j * head_dim], head_dim, j % kTilePositions, bytes + tile + tile_bytes);
     }
   }
-  comparer_.Bytes(absl::StrCat("store_k and store_v ", KvTypeName(type)), expected.data(), found.data(), expected.size());
+  comparer_.Bytes(absl::StrCat("store_k and store_v ", KvTypeName(type)), expected.data(), found.data(),
+                  expected.size());
   std::vector<const uint8_t*> k_tiles, v_tiles;
   for (int tile = 0; tile < kTiles; ++tile) {
     k_tiles.push_back(expected.data() + 2 * tile * tile_bytes);

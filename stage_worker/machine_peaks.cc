@@ -21,13 +21,14 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kReadStep = 4096;     // parts of the memory are multiples of it
+constexpr size_t kReadStep = 4096;  // parts of the memory are multiples of it
 constexpr size_t kLeastReadBytes = size_t{256} << 20;
 constexpr int kRuns = 6;
 constexpr double kRunSeconds = 0.005;  // about the duration of a run of multiply-adds
 constexpr int64_t kFirstRounds = 20000;
 
-// What is read: far more than the last-level cache holds, but no more than a quarter of the memory that is free.
+// What is read: far more than the last-level cache holds, but no more than a
+// quarter of the memory that is free.
 size_t ReadBytes() {
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   const size_t wanted = std::max(kLeastReadBytes, cache > 0 ? 4 * static_cast<size_t>(cache) : 0);
@@ -42,8 +43,9 @@ double SecondsOf(clockid_t clock) {
 double WallSeconds() { return SecondsOf(CLOCK_MONOTONIC); }
 double ThreadCpuSeconds() { return SecondsOf(CLOCK_THREAD_CPUTIME_ID); }
 
-// Seconds from when all threads are there until the last one is done; the least of several runs. One thread alone takes
-// CPU time, which holds its waits for memory and not those for a core.
+// Seconds from when all threads are there until the last one is done; the least
+// of several runs. One thread alone takes CPU time, which holds its waits for
+// memory and not those for a core.
 double BestSeconds(Gang* gang, const std::function<void(int thread)>& work) {
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
@@ -63,15 +65,16 @@ double BestSeconds(Gang* gang, const std::function<void(int thread)>& work) {
 
 absl::StatusOr<double> MeasureRead(const PeakLoops& loops, Gang* gang) {
   const size_t part = std::max<size_t>(ReadBytes() / gang->threads() / kReadStep, 1) * kReadStep;
-  ASSIGN_OR_RETURN(PageMemory memory, PageMemory::Allocate(part * gang->threads(), "the measurement of the read bandwidth"));
+  ASSIGN_OR_RETURN(PageMemory memory,
+                   PageMemory::Allocate(part * gang->threads(), "the measurement of the read bandwidth"));
   gang->Run([&](int thread) { std::memset(memory.data() + part * thread, 1, part); });
   std::atomic<uint64_t> sum{0};  // used, so that the reading is
-  const double seconds =
-      BestSeconds(gang, [&](int thread) { sum += loops.read(memory.data() + part * thread, part); });
+  const double seconds = BestSeconds(gang, [&](int thread) { sum += loops.read(memory.data() + part * thread, part); });
   return static_cast<double>(part) * gang->threads() / seconds * 1e-9;
 }
 
-// By the CPU time of each thread: others that take the cores away for a moment do not lower a peak.
+// By the CPU time of each thread: others that take the cores away for a moment
+// do not lower a peak.
 double MeasureGops(double (*loop)(int64_t rounds), Gang* gang) {
   if (loop == nullptr) return 0;
   int64_t rounds = kFirstRounds;
@@ -112,18 +115,24 @@ absl::StatusOr<MachinePeaks> MeasurePeaks(const Kernels& kernels, int threads) {
 
 const char* PeakNameOf(const Kernels& kernels, TensorType type) {
   switch (ActivationKindFor(kernels, type)) {
-    case ActivationKind::kInt8: return "int8";
-    case ActivationKind::kBf16: return "bf16";
-    case ActivationKind::kFloat: return "f32";
+    case ActivationKind::kInt8:
+      return "int8";
+    case ActivationKind::kBf16:
+      return "bf16";
+    case ActivationKind::kFloat:
+      return "f32";
   }
   return "f32";
 }
 
 double PeakGopsOf(const MachinePeaks& peaks, const Kernels& kernels, TensorType type) {
   switch (ActivationKindFor(kernels, type)) {
-    case ActivationKind::kInt8: return peaks.int8_gops;
-    case ActivationKind::kBf16: return peaks.bf16_gops > 0 ? peaks.bf16_gops : peaks.f32_gops;
-    case ActivationKind::kFloat: return peaks.f32_gops;
+    case ActivationKind::kInt8:
+      return peaks.int8_gops;
+    case ActivationKind::kBf16:
+      return peaks.bf16_gops > 0 ? peaks.bf16_gops : peaks.f32_gops;
+    case ActivationKind::kFloat:
+      return peaks.f32_gops;
   }
   return peaks.f32_gops;
 }

@@ -42,6 +42,7 @@ namespace {
 constexpr IntegerRange kTokensRange = {0, 1 << 24};
 constexpr IntegerRange kSequencesRange = {1, 4096};
 constexpr IntegerRange kCountRange = {1, 1024};
+constexpr int64_t kMostStagesOfAWorld = 16;  // expected, where their number is not known before the job is ready
 constexpr IntegerRange kRepetitionsRange = {1, 10000};
 
 class BenchVerb : public Verb {
@@ -50,7 +51,8 @@ class BenchVerb : public Verb {
   const char* name() const override { return "bench"; }
   const char* summary() const override { return "measure how fast a model runs here, beside what the machine can do"; }
   const char* example() const override {
-    return "coordinator bench --load-format dummy --shape qwen3-0.6b --type q8_0 -p 512 -n 64 -b 1,8 --pp 1,2";
+    return "coordinator bench --load-format dummy --shape qwen3-0.6b --type "
+           "q8_0 -p 512 -n 64 -b 1,8 --pp 1,2";
   }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
   void AddOptions(CLI::App* app) override;
@@ -65,7 +67,6 @@ class BenchVerb : public Verb {
   absl::StatusOr<LaunchOptions> LaunchOf(const BenchJob& job, const ModelDescription& model,
                                          const RunContext& context) const;
   absl::Status CheckKernels(const RunContext& context);
-  int64_t ThreadsOnThisHost(const BenchJob& job) const;
   absl::Status RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context);
   absl::Status RunTests(const BenchJob& job, const ModelDescription& model, ClusterSession* cluster);
   absl::Status CheckPool(const BenchJob& job, const pb::JobReady& ready) const;
@@ -111,10 +112,12 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddNames(app, "--shape", &shapes_, absl::StrCat("with dummy: ", DummyModelShapes()));
   AddNames(app, "--type", &types_, absl::StrCat("with dummy: ", DummyModelTypes()));
   AddIntegerList(app, "-p,--n-prompt", &lists_.prompts, kTokensRange, "tokens of a prompt, 0 for none (512)");
-  AddIntegerList(app, "-n,--n-gen", &lists_.generated, kTokensRange, "tokens that a sequence decodes, 0 for none (128)");
+  AddIntegerList(app, "-n,--n-gen", &lists_.generated, kTokensRange,
+                 "tokens that a sequence decodes, 0 for none (128)");
   AddIntegerList(app, "-d,--n-depth", &lists_.depths, kTokensRange, "tokens of context before those (0)");
   AddIntegerList(app, "-b,--n-parallel", &lists_.sequences, kSequencesRange, "sequences that decode at once (1)");
-  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, kCountRange, "pipeline stages (1)");
+  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, kCountRange,
+                 "pipeline stages (the host file's slots, else 1)");
   AddIntegerList(app, "-t,--threads", &lists_.threads, kCountRange,
                  "compute threads per stage (allowed cores / stages of the host)");
   AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up",
@@ -128,12 +131,17 @@ absl::Status BenchVerb::CollectModels() {
   const std::vector<std::string> shapes = SplitNames(shapes_), types = SplitNames(types_);
   if (load_format_ == "gguf") {
     if (!shapes.empty() || !types.empty()) return UsageError("--shape and --type need --load-format dummy");
-    if (lists_.models.empty()) return UsageError("--model is required, or --load-format dummy with --shape and --type");
+    if (lists_.models.empty())
+      return UsageError(
+          "--model is required, or --load-format dummy with "
+          "--shape and --type");
     return absl::OkStatus();
   }
   if (!lists_.models.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
-  if (shapes.empty()) return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
-  if (types.empty()) return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
+  if (shapes.empty())
+    return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
+  if (types.empty())
+    return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
   for (const std::string& shape : shapes) {
     for (const std::string& type : types) lists_.models.push_back(DummyModelPath(shape, type));
   }
@@ -145,7 +153,8 @@ BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
   scheduling.policy = cluster_options_.policy;
   scheduling.max_num_batched_tokens = cluster_options_.max_num_batched_tokens;
   scheduling.prefill_chunk = cluster_options_.prefill_chunk;
-  scheduling.micro_batches = cluster_options_.micro_batches > 0 ? cluster_options_.micro_batches : job.stages;
+  scheduling.micro_batches = job.stages > 0 ? job.stages : kMostStagesOfAWorld;
+  if (cluster_options_.micro_batches > 0) scheduling.micro_batches = cluster_options_.micro_batches;
   return scheduling;
 }
 
@@ -159,10 +168,13 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
     return UsageError(absl::StrCat("-b: ", most, " sequences do not fit a micro-batch of ",
                                    cluster_options_.max_num_batched_tokens, " rows; raise --max-num-batched-tokens"));
   }
+  const bool placed_elsewhere = context.joined || !cluster_options_.hostfile.empty();
+  if (!placed_elsewhere) std::replace(lists_.stages.begin(), lists_.stages.end(), int64_t{0}, int64_t{1});
   jobs_ = JobsOf(lists_);
   if (context.joined && jobs_.size() > 1) {
     return UsageError(absl::StrCat("mpirun or srun has started one job, but the lists make ", jobs_.size(),
-                                   "; give one model, one --pp and one -t, or start the coordinator alone"));
+                                   "; give one model, one --pp and one -t, or start the coordinator "
+                                   "alone"));
   }
   for (const BenchJob& job : jobs_) {
     const bool same = !models_.empty() && jobs_[models_.size() - 1].model == job.model;
@@ -219,11 +231,12 @@ absl::Status BenchVerb::Run(const RunContext& context) {
   return status;
 }
 
-// Threads that compute at once on this host.
-int64_t BenchVerb::ThreadsOnThisHost(const BenchJob& job) const {
+// Threads that compute at once on this host; more than there are cores do as
+// much as those.
+int64_t ThreadsAtOnce(int64_t stages, int64_t threads) {
   const int64_t cores = AllowedCores();
-  const int64_t threads = job.threads > 0 ? job.threads : std::max<int64_t>(1, cores / job.stages);
-  return std::min(cores, threads * job.stages);
+  if (threads == 0) threads = std::max<int64_t>(1, cores / stages);
+  return std::min(cores, threads * stages);
 }
 
 absl::Status BenchVerb::CheckKernels(const RunContext& context) {
@@ -231,11 +244,15 @@ absl::Status BenchVerb::CheckKernels(const RunContext& context) {
   absl::StatusOr<LaunchPlan> plan = ResolveLaunch(launch);
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kLaunch);
   std::set<int64_t> threads;
-  for (const BenchJob& job : jobs_) threads.insert(ThreadsOnThisHost(job));
-  ASSIGN_OR_RETURN(kernels_, CheckKernelsOfHost(plan->stage_worker, cluster_options_.isa, {threads.begin(), threads.end()}));
+  for (const BenchJob& job : jobs_) {
+    threads.insert(ThreadsAtOnce(std::max<int64_t>(job.stages, 1), job.threads));
+    if (context.joined || !cluster_options_.hostfile.empty()) threads.insert(AllowedCores());
+  }
+  ASSIGN_OR_RETURN(kernels_,
+                   CheckKernelsOfHost(plan->stage_worker, cluster_options_.isa, {threads.begin(), threads.end()}));
   if (!kernels_.valid) {
-    const std::string text = absl::StrCat("INVALID: the kernels of ", kernels_.isa, " differ from the scalar ones: ",
-                                          absl::StrJoin(kernels_.differences, "; "));
+    const std::string text = absl::StrCat("INVALID: the kernels of ", kernels_.isa,
+                                          " differ from the scalar ones: ", absl::StrJoin(kernels_.differences, "; "));
     if (output_ == "md") RETURN_IF_ERROR(WriteStdout(text + "\n"));
     return absl::FailedPreconditionError(text);
   }
@@ -260,7 +277,8 @@ absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& mode
   return status;
 }
 
-// Whether the pool that the stages agreed on holds all sequences of every test at once.
+// Whether the pool that the stages agreed on holds all sequences of every test
+// at once.
 absl::Status BenchVerb::CheckPool(const BenchJob& job, const pb::JobReady& ready) const {
   for (const BenchTest& test : tests_) {
     const int64_t blocks = BlocksOf(test, SchedulingOf(job), ready.block_tokens());
@@ -292,10 +310,13 @@ absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& mo
   return absl::OkStatus();
 }
 
-absl::Status BenchVerb::RunTest(const BenchTest& test, const ModelWork& work, BenchRunner* runner, BenchRecord* record) {
+absl::Status BenchVerb::RunTest(const BenchTest& test, const ModelWork& work, BenchRunner* runner,
+                                BenchRecord* record) {
   record->test = test;
   record->test_time = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  const HostPeaks* peaks = record->has_shares ? kernels_.PeaksOf(record->n_threads * record->n_stages) : nullptr;
+  const HostPeaks* peaks = kernels_.PeaksOf(ThreadsAtOnce(record->n_stages, record->n_threads));
+  if (!record->has_shares) peaks = nullptr;
+  record->has_shares = peaks != nullptr;
   RETURN_IF_ERROR(runner->WarmUp(test));
   for (int64_t i = 0; i < repetitions_; ++i) {
     ASSIGN_OR_RETURN(const BenchSample sample, runner->Run(test));

@@ -48,14 +48,15 @@ std::vector<BenchTest> TestsOf(const BenchLists& lists) {
 
 int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling) {
   if (test.prefill()) return 1;
-  // A sequence produces at most one token a micro-batch, so at most as many beside the prompts as these need
-  // micro-batches.
+  // A sequence produces at most one token a micro-batch, so at most as many
+  // beside the prompts as these need micro-batches.
   int64_t rows = std::min(scheduling.prefill_chunk, scheduling.max_num_batched_tokens);
   if (scheduling.policy == "decode-priority") rows = std::min(rows, kDecodePriorityRows);
   if (scheduling.policy == "interleaved") {
     rows = std::max<int64_t>(1, std::min(rows, scheduling.max_num_batched_tokens - test.sequences));
   }
-  const int64_t beside = scheduling.policy == "prefill-first" ? 0 : test.sequences * CeilDiv(test.prompt_tokens(), rows);
+  const int64_t beside =
+      scheduling.policy == "prefill-first" ? 0 : test.sequences * CeilDiv(test.prompt_tokens(), rows);
   return 1 + beside + test.generated + 2 * scheduling.micro_batches + 2;
 }
 

@@ -43,7 +43,8 @@ constexpr Column kColumns[] = {{"model", 24, false}, {"size", 10, true},   {"par
                                {"stages", 6, true},  {"threads", 7, true}, {"test", 18, true},   {"t/s", 18, true},
                                {"GB/s", 6, true},    {"%bw", 4, true},     {"GOP/s", 7, true},   {"%peak", 5, true}};
 
-// Characters, not bytes: the cells hold no others than ASCII and a plus-minus sign.
+// Characters, not bytes: the cells hold no others than ASCII and a plus-minus
+// sign.
 int Width(const std::string& text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
@@ -114,7 +115,8 @@ std::vector<double> BenchRecord::TokensPerSecond() const {
 }
 
 Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
-  // Of decode, the time is that of as many tokens as were asked for: a result may bring a few more.
+  // Of decode, the time is that of as many tokens as were asked for: a result
+  // may bring a few more.
   std::vector<double> ns;
   for (double rate : record.TokensPerSecond()) {
     ns.push_back(rate > 0 ? std::round(static_cast<double>(record.test.tokens()) * 1e9 / rate) : 0);
@@ -163,10 +165,14 @@ std::string BenchWriter::Row(const BenchRecord& record) {
   const bool first = !any_;
   any_ = true;
   switch (format_) {
-    case BenchFormat::kMarkdown: return (first ? TableHead() : "") + TableRow(record);
-    case BenchFormat::kJsonLines: return CompactJson(BenchRecordJson(record, true)) + "\n";
-    case BenchFormat::kJson: return (first ? "[\n" : ",\n") + Indented(BenchRecordJson(record, true));
-    case BenchFormat::kCsv: break;
+    case BenchFormat::kMarkdown:
+      return (first ? TableHead() : "") + TableRow(record);
+    case BenchFormat::kJsonLines:
+      return CompactJson(BenchRecordJson(record, true)) + "\n";
+    case BenchFormat::kJson:
+      return (first ? "[\n" : ",\n") + Indented(BenchRecordJson(record, true));
+    case BenchFormat::kCsv:
+      break;
   }
   std::vector<std::string> names, values;
   const Json json = BenchRecordJson(record, false);

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_BENCH_REPORT_H_
 #define STAGECOACH_COORDINATOR_CLI_BENCH_REPORT_H_
 
-// The results of a benchmark as a Markdown table, CSV, JSON or JSON lines. Where llama-bench has a field of the same
-// meaning, it has its name.
+// The results of a benchmark as a Markdown table, CSV, JSON or JSON lines.
+// Where llama-bench has a field of the same meaning, it has its name.
 
 #include <cstdint>
 #include <string>
@@ -27,12 +27,12 @@ struct BenchRecord {
   std::string cpu_info;
   std::string isa;
   std::string model_filename;
-  std::string model_type;  // "qwen3 0.6B Q8_0"
+  std::string model_type;       // "qwen3 0.6B Q8_0"
   uint64_t model_size = 0;      // bytes of all tensors
   uint64_t model_n_params = 0;  // elements of all tensors
-  int64_t n_batch = 0;   // rows of a micro-batch
-  int64_t n_ubatch = 0;  // rows of a prompt's chunk
-  int64_t n_threads = 0;  // of a stage
+  int64_t n_batch = 0;          // rows of a micro-batch
+  int64_t n_ubatch = 0;         // rows of a prompt's chunk
+  int64_t n_threads = 0;        // of a stage
   int64_t n_stages = 0;
   std::string type_kv;
   BenchTest test;
@@ -46,7 +46,8 @@ struct BenchRecord {
 
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
 
-// Prints rows as they come: Text for each, with what must stand before it, and End after the last.
+// Prints rows as they come: Text for each, with what must stand before it, and
+// End after the last.
 class BenchWriter {
  public:
   explicit BenchWriter(BenchFormat format) : format_(format) {}

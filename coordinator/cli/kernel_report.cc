@@ -23,7 +23,8 @@ constexpr int kWorkerUsage = 2;  // the exit code of stage_worker for arguments 
 // Runs a command and collects what it prints, errors too.
 absl::StatusOr<std::string> Output(const std::string& command, int* exit_code) {
   std::FILE* pipe = popen(command.c_str(), "re");
-  if (pipe == nullptr) return absl::FailedPreconditionError(absl::StrCat("cannot run ", command, ": ", std::strerror(errno)));
+  if (pipe == nullptr)
+    return absl::FailedPreconditionError(absl::StrCat("cannot run ", command, ": ", std::strerror(errno)));
   std::string output;
   char buffer[4096];
   for (size_t n = 0; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
@@ -35,11 +36,10 @@ absl::StatusOr<std::string> Output(const std::string& command, int* exit_code) {
 }  // namespace
 
 const HostPeaks* KernelReport::PeaksOf(int64_t threads) const {
-  const HostPeaks* found = nullptr;
   for (const HostPeaks& candidate : peaks) {
-    if (found == nullptr || candidate.threads <= threads) found = &candidate;
+    if (candidate.threads == threads) return &candidate;
   }
-  return found;
+  return nullptr;
 }
 
 absl::StatusOr<KernelReport> ParseKernelReport(const std::string& text) {
@@ -56,7 +56,8 @@ absl::StatusOr<KernelReport> ParseKernelReport(const std::string& text) {
       HostPeaks peaks;
       peaks.threads = entry.at("threads").get<int64_t>();
       peaks.read_gbps = entry.at("read_gbps").get<double>();
-      for (const char* name : {"int8", "bf16", "f32"}) peaks.gops[name] = entry.at(absl::StrCat(name, "_gops")).get<double>();
+      for (const char* name : {"int8", "bf16", "f32"})
+        peaks.gops[name] = entry.at(absl::StrCat(name, "_gops")).get<double>();
       report.peaks.push_back(std::move(peaks));
     }
   } catch (const nlohmann::json::exception& error) {

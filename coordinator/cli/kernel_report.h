@@ -12,7 +12,8 @@
 
 namespace stagecoach {
 
-// The peaks of one host with so many threads, in 10^9 bytes and operations a second; a multiply-add counts as two.
+// The peaks of one host with so many threads, in 10^9 bytes and operations a
+// second; a multiply-add counts as two.
 struct HostPeaks {
   int64_t threads = 0;
   double read_gbps = 0;
@@ -27,15 +28,16 @@ struct KernelReport {
   int64_t comparisons = 0;
   std::vector<std::string> differences;
   std::map<std::string, std::string> peak_of_type;  // "Q8_0" -> "int8"
-  std::vector<HostPeaks> peaks;  // by ascending threads
+  std::vector<HostPeaks> peaks;                     // by ascending threads
 
-  // The last that has no more threads than these, else the first; nullptr when there are none.
+  // nullptr when none are of so many threads.
   const HostPeaks* PeaksOf(int64_t threads) const;
 };
 absl::StatusOr<KernelReport> ParseKernelReport(const std::string& json);
 
-// Runs the stage program's check on this host, which takes a second or two. kInvalidArgument when it does not like the
-// name of the instruction set, kFailedPrecondition when it cannot run or this host lacks the set.
+// Runs the stage program's check on this host, which takes a second or two.
+// kInvalidArgument when it does not like the name of the instruction set,
+// kFailedPrecondition when it cannot run or this host lacks the set.
 absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, const std::string& isa,
                                                 const std::vector<int64_t>& threads);
 

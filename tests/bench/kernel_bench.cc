@@ -1,14 +1,17 @@
-// Throughput of every kernel, by instruction set, on one thread. Prints VALID or INVALID for each instruction set against
-// the scalar kernels before any number (an invalid one ends the program), and the ceilings of this machine that the
-// numbers are shares of. GOP/s counts a multiply-add as two. Times are CPU time.
+// Throughput of every kernel, by instruction set, on one thread. Prints VALID
+// or INVALID for each instruction set against the scalar kernels before any
+// number (an invalid one ends the program), and the ceilings of this machine
+// that the numbers are shares of. GOP/s counts a multiply-add as two. Times are
+// CPU time.
 //
 //   kernel_bench [--benchmark_filter=matmul/avx512-vnni/Q4_K] ...
 //
-// matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by the read bandwidth
-// matmul/ISA/TYPE/batch:8, :32    as many input rows, weights from memory
-// matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
-// attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
-// attend/ISA/KV/memory            four query heads over a context from memory
+// matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by
+// the read bandwidth matmul/ISA/TYPE/batch:8, :32    as many input rows,
+// weights from memory matmul/ISA/TYPE/prefill:256     a chunk of a prompt,
+// weights that fit a cache: bound by the multiply-adds attend/ISA/KV/columns:C
+// C query heads over one granule that fits a cache attend/ISA/KV/memory four
+// query heads over a context from memory
 
 #include <benchmark/benchmark.h>
 #include <time.h>
@@ -54,7 +57,8 @@ std::vector<float> RandomFloats(uint64_t seed, size_t count) {
   return values;
 }
 
-// Times the calls of one benchmark by CPU time, for counters that are plain numbers.
+// Times the calls of one benchmark by CPU time, for counters that are plain
+// numbers.
 class Stopwatch {
  public:
   explicit Stopwatch(benchmark::State* state) : state_(state) {}
@@ -91,7 +95,8 @@ class Stopwatch {
   double seconds_ = 0;
 };
 
-// A packed matrix of about so many bytes; the panels repeat, for what they hold does not matter.
+// A packed matrix of about so many bytes; the panels repeat, for what they hold
+// does not matter.
 struct Matrix {
   PageMemory packed;
   PanelSpan span;
@@ -115,7 +120,8 @@ struct Matrix {
   }
 };
 
-// The one that the last benchmark used is kept for the next: panels are the same for all instruction sets.
+// The one that the last benchmark used is kept for the next: panels are the
+// same for all instruction sets.
 const Matrix& MatrixOf(TensorType type, size_t bytes) {
   static std::unique_ptr<Matrix> last;
   static std::pair<TensorType, size_t> last_key;
@@ -129,7 +135,7 @@ const Matrix& MatrixOf(TensorType type, size_t bytes) {
 
 // Input rows in every form.
 struct Inputs {
-  std::vector<float> x = RandomFloats(2, kMaxColumns * kCols);
+  std::vector<float> x = RandomFloats(2, kMaxColumns* kCols);
   std::vector<int8_t> q = std::vector<int8_t>(x.size());
   std::vector<float> scales = std::vector<float>(x.size() / 32);
   std::vector<int32_t> starts = std::vector<int32_t>(x.size() / 32);
@@ -243,8 +249,7 @@ void RowKernel(benchmark::State& state, const Subject& subject, const std::strin
   watch.CountBytes(kRowLength * sizeof(float), 0);
 }
 
-constexpr const char* kRowKernels[] = {"quantize_row", "round_row", "rms_norm", "swiglu",
-                                       "add",          "rope",      "log_sum_exp"};
+constexpr const char* kRowKernels[] = {"quantize_row", "round_row", "rms_norm", "swiglu", "add", "rope", "log_sum_exp"};
 
 template <typename Body>
 void Register(const std::string& name, Body body) {
@@ -260,8 +265,9 @@ void RegisterAll(const std::vector<Subject>& subjects) {
         for (int columns : bytes == kMemoryBytes ? std::vector<int>{1, 8, 32} : std::vector<int>{kMaxColumns}) {
           if (scalar && columns > 8) continue;  // a matter of minutes
           const char* shape = columns == 1 ? "decode" : columns == kMaxColumns ? "prefill" : "batch";
-          Register(absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/", shape, ":", columns),
-                   [=](benchmark::State& state) { Matmul(state, subject, type, columns, bytes); });
+          Register(
+              absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/", shape, ":", columns),
+              [=](benchmark::State& state) { Matmul(state, subject, type, columns, bytes); });
         }
       }
     }
@@ -273,8 +279,8 @@ void RegisterAll(const std::vector<Subject>& subjects) {
         Register(absl::StrCat(name, "/columns:", columns),
                  [=](benchmark::State& state) { Attend(state, subject, type, columns, 1); });
       }
-      const int64_t granules = static_cast<int64_t>(kMemoryBytes / 2 / KvTileBytes(type, kHeadDim)) * kTilePositions /
-                               kAttentionGranule;
+      const int64_t granules =
+          static_cast<int64_t>(kMemoryBytes / 2 / KvTileBytes(type, kHeadDim)) * kTilePositions / kAttentionGranule;
       Register(name + "/memory", [=](benchmark::State& state) { Attend(state, subject, type, 4, granules); });
     }
     for (const char* name : kRowKernels) {
@@ -294,8 +300,10 @@ int Main(int argc, char** argv) {
     if (!check.valid()) return 1;
     subjects.push_back({kernels, MeasurePeaks(*kernels, 1).value()});
     const MachinePeaks& peaks = subjects.back().peaks;
-    std::printf("; one thread reads %.1f GB/s and does %.0f int8, %.0f bf16, %.0f f32 GOP/s\n", peaks.read_gbps,
-                peaks.int8_gops, peaks.bf16_gops, peaks.f32_gops);
+    std::printf(
+        "; one thread reads %.1f GB/s and does %.0f int8, %.0f bf16, "
+        "%.0f f32 GOP/s\n",
+        peaks.read_gbps, peaks.int8_gops, peaks.bf16_gops, peaks.f32_gops);
   }
   std::fflush(stdout);
   RegisterAll(subjects);

@@ -1,4 +1,5 @@
-// `coordinator bench`: what it prints, on the demo model with tiny sizes. Speeds are never compared.
+// `coordinator bench`: what it prints, on the demo model with tiny sizes.
+// Speeds are never compared.
 
 #include <signal.h>
 
@@ -81,7 +82,8 @@ TEST(Bench, GivesJsonWithEveryField) {
 }
 
 TEST(Bench, RunsOneJobForEveryNumberOfStages) {
-  const ProgramResult result = Bench(OnDemo({"-p", "16", "-n", "4", "-b", "3", "-r", "1", "-o", "jsonl", "--pp", "1,2"}));
+  const ProgramResult result =
+      Bench(OnDemo({"-p", "16", "-n", "4", "-b", "3", "-r", "1", "-o", "jsonl", "--pp", "1,2"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 4u) << result;
@@ -93,8 +95,8 @@ TEST(Bench, RunsOneJobForEveryNumberOfStages) {
 }
 
 TEST(Bench, MeasuresModelsWithoutAFile) {
-  const ProgramResult result = Bench({"--load-format", "dummy", "--shape", "tiny", "--type", "q8_0,q4_0", "-p", "8", "-n",
-                                      "0", "-r", "1", "-o", "csv", "-q"});
+  const ProgramResult result = Bench({"--load-format", "dummy", "--shape", "tiny", "--type", "q8_0,q4_0", "-p", "8",
+                                      "-n", "0", "-r", "1", "-o", "csv", "-q"});
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, IsEmpty());
   const std::vector<std::string> lines = Lines(result.out);
@@ -106,10 +108,11 @@ TEST(Bench, MeasuresModelsWithoutAFile) {
 
 TEST(Bench, WorksInAWorldThatMpirunStarted) {
   const ProgramResult result =
-      World({"bench", "-m", DemoModelPath(), "-t", "1", "--pp", "2", "-p", "16", "-n", "4", "-r", "1", "-o", "jsonl"}, 2,
-            "", 300);
+      World({"bench", "-m", DemoModelPath(), "-t", "1", "-p", "16", "-n", "4", "-r", "1", "-o", "jsonl"}, 2, "", 300);
   ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(Lines(result.out).size(), 2u) << result;
+  const std::vector<std::string> lines = Lines(result.out);
+  ASSERT_EQ(lines.size(), 2u) << result;
+  for (const std::string& line : lines) EXPECT_EQ(OrderedJson::parse(line)["n_stages"], 2);
 }
 
 TEST(Bench, EndsCleanlyWhenInterrupted) {
@@ -155,12 +158,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongBench{"NoSuchFile", {"bench", "-m", "/nowhere.gguf"}, 3, "/nowhere.gguf"},
         WrongBench{"ShapeWithoutDummy", Wrong({"--shape", "tiny"}), 2, "--shape and --type need --load-format dummy"},
         WrongBench{"DummyWithAFile", Wrong({"--load-format", "dummy"}), 2, "instead of --model"},
-        WrongBench{"DummyWithoutShape", {"bench", "--load-format", "dummy", "--type", "q8_0"}, 2, "--shape is required"},
+        WrongBench{
+            "DummyWithoutShape", {"bench", "--load-format", "dummy", "--type", "q8_0"}, 2, "--shape is required"},
         WrongBench{"DummyWithoutType", {"bench", "--load-format", "dummy", "--shape", "tiny"}, 2, "--type is required"},
-        WrongBench{"UnknownShape",
-                   {"bench", "--load-format", "dummy", "--shape", "huge", "--type", "q8_0"},
-                   3,
-                   "huge"},
+        WrongBench{"UnknownShape", {"bench", "--load-format", "dummy", "--shape", "huge", "--type", "q8_0"}, 3, "huge"},
         WrongBench{"ListIsNoList", Wrong({"-p", "128;512"}), 2, "'128;512' is not an integer"},
         WrongBench{"EmptyPartOfAList", Wrong({"-b", "1,,2"}), 2, "'' is not an integer"},
         WrongBench{"NegativeDepth", Wrong({"-d", "-1"}), 2, "-1 is out of range, expected 0 to"},
@@ -169,7 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongBench{"NothingToMeasure", Wrong({"-p", "0", "-n", "0"}), 2, "there is nothing to measure"},
         WrongBench{"PromptBeyondTheContext", Wrong({"-p", "2048"}), 2, "-p: pp2048 needs 2049 tokens of context"},
         WrongBench{"DepthBeyondTheContext", Wrong({"-d", "1000"}), 2, "tg128 @ d1000 needs"},
-        WrongBench{"MoreSequencesThanRows", Wrong({"-b", "600"}), 2, "600 sequences do not fit a micro-batch of 512 rows"},
+        WrongBench{"MoreSequencesThanRows", Wrong({"-b", "600"}), 2,
+                   "600 sequences do not fit a micro-batch of 512 rows"},
         WrongBench{"MoreStagesThanLayers", Wrong({"--pp", "1,9"}), 2, "9 stages, but the model has 8 layers"},
         WrongBench{"UnknownFormat", Wrong({"-o", "xml"}), 2, "'xml' is not one of md, csv, json, jsonl"},
         WrongBench{"UnknownInstructionSet", Wrong({"--isa", "mmx"}), 2, "unknown instruction set 'mmx'"}),
