@@ -106,6 +106,11 @@ void Gang::Run(Work work) {
   for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) WaitWhile(running_, left, spin_);
 }
 
+void Gang::Release() {
+  if (!cpus_.empty()) BindToCpus(cpus_.data(), cpus_.size());
+  bound_ = false;
+}
+
 void Gang::Barrier() {
   if (threads_ == 1) return;
   const uint32_t phase = phase_.load(std::memory_order_relaxed);

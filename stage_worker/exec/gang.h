@@ -29,6 +29,10 @@ class Gang {
   // Calls work(0 .. threads-1) on all threads and returns when all are done. From one thread at a time, always the same.
   void Run(Work work);
 
+  // From the thread that calls Run: it may run wherever the gang may, and so may threads that it starts, until its next
+  // Run binds it again.
+  void Release();
+
   // Inside work: returns when every thread has arrived. Spins briefly, then sleeps.
   void Barrier();
 

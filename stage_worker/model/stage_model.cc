@@ -83,16 +83,18 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
                              hyper.head_dim,
                              config.kv_type};
   ASSIGN_OR_RETURN(KvPool pool, KvPool::Create(shape));
+  auto gang = std::make_unique<Gang>(config.threads, config.cpus);
   const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
-                                       config.threads};
+                                       gang.get()};
   ASSIGN_OR_RETURN(StageWeights weights,
                    LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load, &counters->bytes_loaded));
   return std::unique_ptr<StageModelImpl>(
-      new StageModelImpl(std::move(model), config, counters, *kernels, std::move(weights), std::move(pool)));
+      new StageModelImpl(std::move(model), config, counters, *kernels, std::move(gang), std::move(weights), std::move(pool)));
 }
 
 StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config,
-                               StageCounters* counters, const Kernels& kernels, StageWeights weights, KvPool pool)
+                               StageCounters* counters, const Kernels& kernels, std::unique_ptr<Gang> gang,
+                               StageWeights weights, KvPool pool)
     : model_(std::move(model)),
       hyper_(model_->hyper),
       config_(config),
@@ -102,12 +104,12 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       rope_(hyper_.rope, hyper_.head_dim, weights_.rope_freqs),
       pool_(std::move(pool)),
       table_(config.block_tokens, config.blocks, config.context),
-      gang_(config.threads, config.cpus),
+      gang_(std::move(gang)),
       plan_(AttentionSizesOf(hyper_, config)),
       scratch_(hyper_, FormsOf(weights_, kernels_), FfnFormsOf(weights_, kernels_), config.max_rows, config.threads,
                AttentionSizesOf(hyper_, config)) {
   if (!config_.owns_head) return;
-  head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, config_.max_rows, &gang_);
+  head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, config_.max_rows, gang_.get());
   samplers_.resize(static_cast<size_t>(config_.threads));
   head_rows_.reserve(static_cast<size_t>(config_.max_rows));
   head_row_indices_.reserve(static_cast<size_t>(config_.max_rows));
@@ -182,8 +184,8 @@ absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
 void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
   plan_.Build(batch, table_);
   const StepContext step = {hyper_, kernels_, plan_, pool_, scratch_};
-  gang_.Run([&](int thread) {
-    const Worker worker{gang_, thread};
+  gang_->Run([&](int thread) {
+    const Worker worker{*gang_, thread};
     if (config_.owns_embedding) EmbedTokens(weights_.embedding, plan_, worker, hidden);
     const Gang::Part rows = worker.Share(plan_.row_count());
     for (int64_t row = rows.begin; row < rows.end; ++row) {

@@ -47,7 +47,7 @@ class StageModelImpl final : public StageModel {
   };
 
   StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
-                 const Kernels& kernels, StageWeights weights, KvPool pool);
+                 const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights, KvPool pool);
 
   absl::Status CheckSize(const MicroBatch& batch) const;
   absl::Status CheckTokens(const MicroBatch& batch) const;    // stage with the embedding
@@ -65,7 +65,7 @@ class StageModelImpl final : public StageModel {
 
   KvPool pool_;
   SequenceTable table_;
-  Gang gang_;
+  const std::unique_ptr<Gang> gang_;
   StepPlan plan_;
   StepScratch scratch_;
 

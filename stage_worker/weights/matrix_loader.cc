@@ -71,8 +71,13 @@ absl::Status MatrixLoader::LoadPiece(const Piece& piece, std::vector<uint8_t>* r
   return absl::OkStatus();
 }
 
-absl::StatusOr<PageMemory> MatrixLoader::Load(int threads, std::atomic<uint64_t>* bytes_loaded) {
+absl::StatusOr<PageMemory> MatrixLoader::Allocate() {
   ASSIGN_OR_RETURN(PageMemory memory, PageMemory::Allocate(bytes_, "the weights"));
+  for (const Matrix& matrix : matrices_) matrix.out->data = memory.data() + matrix.offset;
+  return memory;
+}
+
+absl::Status MatrixLoader::Load(int threads, std::atomic<uint64_t>* bytes_loaded, PageMemory* memory) {
   const std::vector<Piece> pieces = CutIntoPieces();
   tbb::enumerable_thread_specific<std::vector<uint8_t>> scratch;
   std::mutex mu;
@@ -82,16 +87,14 @@ absl::StatusOr<PageMemory> MatrixLoader::Load(int threads, std::atomic<uint64_t>
   tbb::task_arena(std::min(threads, tbb::info::default_concurrency())).execute([&] {
     tbb::parallel_for(size_t{0}, pieces.size(), [&](size_t i) {
       if (failed.load(std::memory_order_relaxed)) return;
-      absl::Status status = LoadPiece(pieces[i], &scratch.local(), memory.data(), bytes_loaded);
+      absl::Status status = LoadPiece(pieces[i], &scratch.local(), memory->data(), bytes_loaded);
       if (status.ok()) return;
       failed.store(true, std::memory_order_relaxed);
       const std::lock_guard<std::mutex> lock(mu);
       first_error.Update(std::move(status));
     });
   });
-  RETURN_IF_ERROR(first_error);
-  for (const Matrix& matrix : matrices_) matrix.out->data = memory.data() + matrix.offset;
-  return memory;
+  return first_error;
 }
 
 }  // namespace stagecoach

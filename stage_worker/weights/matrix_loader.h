@@ -22,9 +22,12 @@ class MatrixLoader {
   // Rows [first_row, first_row + rows) of a tensor as a matrix of their own; `out` is complete after Load.
   absl::Status Add(const GgufTensor& tensor, int64_t first_row, int64_t rows, PackedMatrix* out);
 
-  // Reads and packs everything added, on `threads` threads, into the memory it returns. Adds the bytes it has read to
+  // Memory for everything added, which the matrices then point into.
+  absl::StatusOr<PageMemory> Allocate();
+
+  // Reads and packs everything added into that memory, on `threads` threads. Adds the bytes it has read to
   // `bytes_loaded`.
-  absl::StatusOr<PageMemory> Load(int threads, std::atomic<uint64_t>* bytes_loaded);
+  absl::Status Load(int threads, std::atomic<uint64_t>* bytes_loaded, PageMemory* memory);
 
  private:
   struct Matrix {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/model_description.h"
+#include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/weights/packed_matrix.h"
@@ -48,7 +49,7 @@ struct StageWeightsRequest {
   int64_t last_layer = 0;  // exclusive
   bool owns_embedding = false;
   bool owns_head = false;
-  int threads = 1;  // that read and pack
+  Gang* gang = nullptr;  // of the stage; its threads touch what they will read first, and as many read and pack
 };
 
 // Reads exactly the bytes of ModelDescription::StageTensors, each once, in pieces of about a megabyte, so that the peak
