@@ -195,12 +195,13 @@ absl::Status StageLoop::HandOver(StepFrame step, std::shared_ptr<FrameBuffer> bu
     compute_us_ += times.end_us - times.start_us;
   };
   if (is_last_) {
-    StepResult result;
-    result.number = step.batch.number;
-    if (step.batch.rows() > 0) model_->Finish(step.batch, hidden, &result);
-    result.times = std::move(step.times);
-    finish_times(result.times.back());
-    RETURN_IF_ERROR(EncodeResult(limits_, result, buffer.get()));
+    result_.number = step.batch.number;
+    result_.sampled.clear();
+    result_.targets.clear();
+    if (step.batch.rows() > 0) model_->Finish(step.batch, hidden, &result_);
+    result_.times = std::move(step.times);
+    finish_times(result_.times.back());
+    RETURN_IF_ERROR(EncodeResult(limits_, result_, buffer.get()));
     outgoing_.Push({Channel::kResult, kCoordinator, std::move(buffer)});
     ladder_.Wake();
     return absl::OkStatus();

@@ -73,6 +73,7 @@ class StageLoop {
 
   // Owned by the computing thread.
   uint64_t next_number_ = 0;
+  StepResult result_;  // of the last step; kept for its memory
   absl::Status compute_status_;  // read after the thread has ended
 
   // Shared.

@@ -1,5 +1,6 @@
 #include "stage_worker/kv/sequence_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -10,6 +11,14 @@
 namespace stagecoach {
 
 struct SequenceTable::Pending {
+  // Cleared sets of up to 127 keep their memory: steps with fewer sequences and new blocks take none.
+  static constexpr size_t kUsualSize = 100;
+  Pending() {
+    freed.reserve(kUsualSize);
+    extents.reserve(kUsualSize);
+    taken.reserve(kUsualSize);
+  }
+
   struct Extent {
     int64_t rows = 0;
     int64_t blocks = 0;
@@ -17,12 +26,20 @@ struct SequenceTable::Pending {
   absl::flat_hash_set<SequenceId> freed;
   absl::flat_hash_map<SequenceId, Extent> extents;  // of sequences that this batch opens or adds rows to
   absl::flat_hash_set<BlockId> taken;
+
+  void Clear() {
+    freed.clear();
+    extents.clear();
+    taken.clear();
+  }
 };
 
 SequenceTable::SequenceTable(int32_t block_tokens, int32_t blocks, int64_t context)
-    : block_tokens_(block_tokens), context_(context), owners_(static_cast<size_t>(blocks)) {
+    : pending_(std::make_unique<Pending>()), block_tokens_(block_tokens), context_(context), owners_(static_cast<size_t>(blocks)) {
   CHECK_GT(block_tokens, 0);
 }
+
+SequenceTable::~SequenceTable() = default;
 
 absl::Status SequenceTable::Apply(const MicroBatch& batch) {
   RETURN_IF_ERROR(Validate(batch));
@@ -31,9 +48,9 @@ absl::Status SequenceTable::Apply(const MicroBatch& batch) {
 }
 
 absl::Status SequenceTable::Validate(const MicroBatch& batch) const {
-  Pending pending;
-  RETURN_IF_ERROR(ValidateFreesAndOpens(batch, &pending));
-  for (const SequenceSlice& slice : batch.slices) RETURN_IF_ERROR(ValidateSlice(slice, &pending));
+  pending_->Clear();
+  RETURN_IF_ERROR(ValidateFreesAndOpens(batch, pending_.get()));
+  for (const SequenceSlice& slice : batch.slices) RETURN_IF_ERROR(ValidateSlice(slice, pending_.get()));
   return absl::OkStatus();
 }
 
@@ -118,7 +135,10 @@ void SequenceTable::Commit(const MicroBatch& batch) {
     blocks_in_use_ -= static_cast<int32_t>(entry->second.blocks.size());
     entries_.erase(entry);
   }
-  for (const OpenSequence& open : batch.open) entries_.try_emplace(open.sequence);
+  for (const OpenSequence& open : batch.open) {
+    const int64_t most = std::min((context_ + block_tokens_ - 1) / block_tokens_, static_cast<int64_t>(owners_.size()));
+    entries_.try_emplace(open.sequence).first->second.blocks.reserve(static_cast<size_t>(most));
+  }
   for (const SequenceSlice& slice : batch.slices) {
     Entry& entry = entries_.at(slice.sequence);
     for (const BlockId block : slice.new_blocks) {

@@ -6,6 +6,7 @@
 // make one sequence read or overwrite another's blocks.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,6 +26,7 @@ class SequenceTable {
 
   // `context`: most rows a sequence may have.
   SequenceTable(int32_t block_tokens, int32_t blocks, int64_t context);
+  ~SequenceTable();
 
   // Takes in the micro-batch's frees, then its opens, then its slices with their new blocks. A sequence may have
   // several slices in one micro-batch. On an error (kInvalidArgument) nothing has changed: a free or slice of an
@@ -46,6 +48,7 @@ class SequenceTable {
   absl::Status ValidateSlice(const SequenceSlice& slice, Pending* pending) const;
   absl::Status ValidateNewBlocks(const SequenceSlice& slice, Pending* pending) const;
 
+  const std::unique_ptr<Pending> pending_;  // kept for its memory; means something inside Validate only
   const int32_t block_tokens_;
   const int64_t context_;
   absl::flat_hash_map<SequenceId, Entry> entries_;

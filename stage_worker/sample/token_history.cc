@@ -9,7 +9,10 @@
 
 namespace stagecoach {
 
-TokenHistory::TokenHistory(const OpenSequence& open) : sampling_(open.sampling), tokens_(open.prompt) {
+TokenHistory::TokenHistory(const OpenSequence& open) : sampling_(open.sampling) {
+  tokens_.reserve(open.prompt.size() + open.output.size() + kRoom);
+  tokens_.assign(open.prompt.begin(), open.prompt.end());
+  output_counts_.reserve(kRoom);
   for (const TokenId token : open.output) AppendOutput(token);
 }
 

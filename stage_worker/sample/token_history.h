@@ -16,7 +16,9 @@ namespace stagecoach {
 // preemption or a restart, because OpenSequence brings both parts.
 class TokenHistory {
  public:
+  // With room for kRoom more tokens; beyond that memory grows by doubling.
   explicit TokenHistory(const OpenSequence& open);
+  static constexpr size_t kRoom = 512;
 
   void AppendOutput(TokenId token);
 

@@ -1,0 +1,156 @@
+// A step takes no memory from the heap. Counted through operator new of the whole program while a step runs. What may
+// take some: opening and freeing a sequence; the first sample of each thread; a sequence's history where it doubles; a
+// repetition penalty (the set of tokens it has met) and lists of log-probabilities, which belong to the result.
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "common/step/step.h"
+#include "gtest/gtest.h"
+#include "stage_worker/model/stage_model_impl.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<int> allocations{0};
+
+void* Allocate(size_t bytes, size_t alignment) {
+  if (counting.load(std::memory_order_relaxed)) ++allocations;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<size_t>(alignment)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace stagecoach {
+namespace {
+
+struct Case {
+  TensorType type;
+  int threads;
+};
+
+class StepMemory : public ::testing::TestWithParam<Case> {
+ protected:
+  static constexpr int32_t kBlockTokens = 16, kMaxRows = 64, kPrompt = 96;
+  static constexpr SequenceId kSequences = 3;
+
+  StepMemory() {
+    testing::TinyModelOptions options;
+    options.type = GetParam().type;
+    auto model = OpenModel(testing::WriteTinyModel(dir_.File("tiny.gguf"), options));
+    EXPECT_TRUE(model.ok()) << model.status();
+    StageConfig config;
+    config.last_layer = (*model)->hyper.layers;
+    config.owns_embedding = true;
+    config.owns_head = true;
+    config.blocks = 64;
+    config.block_tokens = kBlockTokens;
+    config.threads = GetParam().threads;
+    config.context = 512;
+    config.max_rows = kMaxRows;
+    config.max_slices = kSequences;
+    auto stage = StageModelImpl::Create(*model, config, &counters_);
+    EXPECT_TRUE(stage.ok()) << stage.status();
+    stage_ = std::move(stage).value();
+    hidden_.resize(static_cast<size_t>(kMaxRows * (*model)->hyper.hidden));
+  }
+
+  // Rows for one sequence; it is sampled after the last one when its history ends there.
+  void Add(SequenceId sequence, int32_t count, bool sample) {
+    SequenceSlice& slice = batch_.slices.emplace_back();
+    slice.sequence = sequence;
+    slice.start = rows_[sequence];
+    slice.count = count;
+    slice.sample = sample;
+    for (int32_t i = 0; i < count; ++i) slice.tokens.push_back((slice.start + i) * 7 % 300);
+    rows_[sequence] += count;
+    for (; blocks_[sequence] * kBlockTokens < rows_[sequence]; ++blocks_[sequence]) {
+      slice.new_blocks.push_back(next_block_++);
+    }
+  }
+
+  void AddAll(int32_t count, bool sample) {
+    for (SequenceId sequence = 0; sequence < kSequences; ++sequence) Add(sequence, count, sample);
+  }
+
+  void Open(SequenceId sequence, int32_t prompt, float temperature) {
+    OpenSequence& open = batch_.open.emplace_back();
+    open.sequence = sequence;
+    open.prompt.assign(static_cast<size_t>(prompt), 5);
+    open.sampling.temperature = temperature;
+    open.sampling.top_p = 0.9f;
+    open.sampling.logprobs = 0;
+  }
+
+  // How often the stage took memory for the batch.
+  int Step() {
+    allocations = 0;
+    counting = true;
+    const absl::Status taken = stage_->Begin(batch_);
+    if (taken.ok()) {
+      stage_->Forward(batch_, hidden_.data());
+      stage_->Finish(batch_, hidden_.data(), &result_);
+    }
+    counting = false;
+    EXPECT_TRUE(taken.ok()) << taken;
+    const uint64_t number = batch_.number;
+    batch_ = MicroBatch();
+    batch_.number = number + 1;
+    return allocations;
+  }
+
+  testing::TempDir dir_;
+  StageCounters counters_;
+  std::unique_ptr<StageModelImpl> stage_;
+  std::vector<float> hidden_;
+  MicroBatch batch_;
+  StepResult result_;  // as the stage loop does, one for all steps
+  int32_t rows_[kSequences] = {}, blocks_[kSequences] = {};
+  BlockId next_block_ = 0;
+};
+
+TEST_P(StepMemory, IsThereBeforePrefillChunksAndDecodeStepsRun) {
+  for (SequenceId sequence = 0; sequence < kSequences; ++sequence) Open(sequence, kPrompt, sequence == 0 ? 0 : 0.8f);
+  AddAll(8, false);
+  EXPECT_GT(Step(), 0) << "opening a sequence takes memory, and this test can see it";
+  for (SequenceId sequence = 0; sequence < kSequences; ++sequence) {
+    Add(sequence, kMaxRows, false);
+    EXPECT_EQ(Step(), 0) << "a chunk of the prompt of sequence " << sequence;
+  }
+  AddAll(20, false);
+  EXPECT_EQ(Step(), 0) << "chunks of several prompts, through new blocks";
+  for (int i = 0; i < 2; ++i) {
+    AddAll(i == 0 ? kPrompt - kMaxRows - 28 : 1, true);
+    Step();  // the first samples: every thread's sampler takes its memory
+  }
+  for (int i = 0; i < 40; ++i) {
+    AddAll(1, true);
+    EXPECT_EQ(Step(), 0) << "decode step " << i;
+    ASSERT_EQ(result_.sampled.size(), static_cast<size_t>(kSequences));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StepMemory,
+                         ::testing::Values(Case{TensorType::kQ8_0, 1}, Case{TensorType::kQ8_0, 2},
+                                           Case{TensorType::kF32, 1}, Case{TensorType::kBF16, 2}),
+                         [](const auto& info) {
+                           return std::string(GetTensorType(info.param.type).name) + "With" +
+                                  std::to_string(info.param.threads) + "Threads";
+                         });
+
+}  // namespace
+}  // namespace stagecoach
