@@ -2,7 +2,7 @@
 
 stagecoach_packages=(
   g++ cmake ninja-build pkg-config
-  openmpi-bin libopenmpi-dev protobuf-compiler libprotobuf-dev libabsl-dev libtbb-dev
+  openmpi-bin libopenmpi-dev protobuf-compiler libprotobuf-dev libabsl-dev libtbb-dev libhwloc-dev
   libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev
 )

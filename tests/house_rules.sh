@@ -48,6 +48,7 @@ forbid '^(common|coordinator|stage_worker)/' 'tests/' 'the product never include
 only_in '^(common/transport/mpi|tests)/' 'mpi\.h' '<mpi.h> lives in common/transport/mpi'
 only_in '^stage_worker/kernels/' '(x86|imm|arm_neon|arm_sve)[a-z]*\.h' 'intrinsics live in stage_worker/kernels'
 only_in '^(stage_worker/weights|common/parallel)/' '(tbb|oneapi)/' '<tbb/...> lives in stage_worker/weights and common/parallel'
+only_in '^common/base/cpu_topology' 'hwloc' '<hwloc.h> lives in common/base/cpu_topology'
 only_in '^(coordinator/cli|tests/unit/cli)/' 'CLI/' 'the command-line library lives in coordinator/cli'
 
 while read -r lines file; do

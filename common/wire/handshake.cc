@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/cpu_topology.h"
 #include "common/base/host_info.h"
 
 namespace stagecoach {
@@ -17,6 +18,12 @@ pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa) {
   hello.set_allowed_cores(AllowedCores());
   hello.set_available_memory_bytes(AvailableMemoryBytes());
   hello.set_isa(isa);
+  if (role != pb::Hello::ROLE_STAGE) return hello;
+  for (const CpuPlace& place : AllowedCpuPlaces()) {
+    pb::CpuPlace* out = hello.add_cpus();
+    out->set_cpu(place.cpu);
+    out->set_core(place.core);
+  }
   return hello;
 }
 

@@ -15,7 +15,7 @@ namespace stagecoach {
 
 inline constexpr char kProgramVersion[] = "0.1.0";
 
-// This process as a rank: host, process id, cores and memory it may use. `isa`: the best instruction set of its kernels; empty
+// This process as a rank: host, process id, cores and memory it may use, a stage's CPUs. `isa`: the best instruction set of its kernels; empty
 // for the coordinator, which computes nothing.
 pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa);
 

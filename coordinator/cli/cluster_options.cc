@@ -38,6 +38,9 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
   AddInteger(app, "-t,--threads", &o->threads, {1, 1024}, "compute threads per stage",
              "allowed cores / stages of the host")
       ->group(group);
+  AddChoice(app, "--cpu-bind", &o->cpu_bind, {"auto", "none"},
+            "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere")
+      ->group(group);
 }
 
 void AddPlaces(CLI::App* app, ClusterOptions* o) {
@@ -146,6 +149,7 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_kv_type(o.kv_type);
   job->set_wire_type(o.wire_type);
   job->set_isa(o.isa);
+  job->set_cpu_bind(o.cpu_bind);
   job->set_stage_timeout_s(o.stage_timeout_s);
   job->set_stage_delay_us(static_cast<uint32_t>(o.stage_delay_us));
 }

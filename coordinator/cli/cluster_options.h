@@ -33,6 +33,7 @@ struct ClusterOptions {
   std::string kv_type = "f16";
   std::string wire_type = "f32";
   std::string isa = "auto";
+  std::string cpu_bind = "auto";
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
   std::string step_log;

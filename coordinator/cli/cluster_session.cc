@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "coordinator/cli/exit_codes.h"
+#include "coordinator/cli/statistics.h"
 
 namespace stagecoach {
 namespace {
@@ -121,6 +122,11 @@ void ClusterSession::NoteReady() {
   LogVerbose(absl::StrCat("ready after ", absl::StrFormat("%.3f", Seconds(ready_us_ - start_us_)),
                           " s: ", ready.stages_size(), " stages, context ", ready.context(), ", ", ready.blocks(),
                           " KV blocks of ", ready.block_tokens(), " tokens"));
+  for (const pb::StageSummary& stage : ready.stages()) {
+    LogVerbose(absl::StrCat("stage ", stage.stage(), " on ", stage.host(), ": layers ", stage.first_layer(), "-",
+                            stage.last_layer() - 1, ", ", stage.isa(), ", ", stage.threads(),
+                            stage.threads() == 1 ? " thread" : " threads", " on CPUs ", CpuList(stage)));
+  }
 }
 
 void ClusterSession::Count(const SessionEvent& event) {

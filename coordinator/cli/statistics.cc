@@ -52,12 +52,13 @@ std::string StageTable(const RunSummary& summary) {
   const auto* stages = Stages(summary);
   if (stages == nullptr || stages->empty()) return "";
   const bool timed = summary.job.has_value() && summary.job->stages_size() > 0;
-  Table table({"stage", "host", "layers", "threads", "compute s", "send s", "wait s", "utilisation", "KV blocks",
+  Table table({"stage", "host", "layers", "threads", "CPUs", "compute s", "send s", "wait s", "utilisation", "KV blocks",
                "resident MiB"});
   for (const pb::StageSummary& stage : *stages) {
     const auto seconds = [timed](double value) { return timed ? absl::StrFormat("%.3f", value) : std::string("-"); };
     table.Add({absl::StrCat(stage.stage()), stage.host(),
                absl::StrCat(stage.first_layer(), "-", stage.last_layer() - 1), absl::StrCat(stage.threads()),
+               CpuList(stage),
                seconds(stage.compute_s()), seconds(stage.send_s()), seconds(stage.wait_s()),
                timed ? absl::StrFormat("%.1f %%", 100 * Utilisation(summary, stage)) : std::string("-"),
                absl::StrCat(stage.blocks_used_peak(), "/", summary.ready.has_value() ? summary.ready->blocks() : 0),
@@ -69,6 +70,20 @@ std::string StageTable(const RunSummary& summary) {
 double SafeRate(double count, double seconds) { return seconds > 0 && count > 0 ? count / seconds : 0; }
 
 }  // namespace
+
+std::string CpuList(const pb::StageSummary& stage) {
+  if (stage.cpus().empty()) return "any";
+  std::vector<int32_t> cpus(stage.cpus().begin(), stage.cpus().end());
+  std::sort(cpus.begin(), cpus.end());
+  std::string text;
+  for (size_t i = 0; i < cpus.size();) {
+    size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    absl::StrAppend(&text, text.empty() ? "" : ",", cpus[i], last > i ? absl::StrCat("-", cpus[last]) : "");
+    i = last + 1;
+  }
+  return text;
+}
 
 double DecodeRate(const RunTotals& totals) {
   return SafeRate(static_cast<double>(totals.decode_tokens - totals.requests_with_tokens), totals.decode_s);
@@ -133,6 +148,7 @@ Json StagesJson(const RunSummary& summary) {
                     {"first_layer", stage.first_layer()},
                     {"last_layer", stage.last_layer()},
                     {"threads", stage.threads()},
+                    {"cpus", std::vector<int32_t>(stage.cpus().begin(), stage.cpus().end())},
                     {"isa", stage.isa()},
                     {"compute_s", stage.compute_s()},
                     {"send_s", stage.send_s()},

@@ -37,6 +37,9 @@ struct RunSummary {
 double DecodeRate(const RunTotals& totals);
 double TotalRate(const RunTotals& totals);
 
+// The CPUs a stage's threads are bound to, such as "0-3,8"; "any" when they are not bound.
+std::string CpuList(const pb::StageSummary& stage);
+
 // The lines for stderr, ending in a newline.
 std::string StatisticsText(const RunSummary& summary);
 

@@ -152,6 +152,7 @@ class Job {
     out->set_first_layer(assignment.first_layer());
     out->set_last_layer(assignment.last_layer());
     out->set_threads(assignment.threads());
+    *out->mutable_cpus() = assignment.cpus();
     out->set_isa(assignment.isa());
     out->set_weight_bytes(record.ready.weight_bytes());
     out->set_kv_bytes(record.ready.kv_bytes());

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/footprint.h"
 #include "common/wire/frame.h"
+#include "coordinator/plan/cpu_plan.h"
 #include "coordinator/plan/partitioner.h"
 
 namespace stagecoach {
@@ -28,6 +29,9 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
   RETURN_IF_ERROR(CheckRange("--prefill-chunk", job.prefill_chunk(), 1, 65536));
   RETURN_IF_ERROR(CheckRange("--micro-batches", job.micro_batches(), 0, 256));
   RETURN_IF_ERROR(CheckRange("--threads", job.threads(), 0, 1024));
+  if (job.cpu_bind() != "" && job.cpu_bind() != "auto" && job.cpu_bind() != "none") {
+    return absl::InvalidArgumentError(absl::StrCat("--cpu-bind is '", job.cpu_bind(), "', expected auto or none"));
+  }
   RETURN_IF_ERROR(CheckRange("--block-size", job.block_tokens(), 16, 1024));
   if (job.block_tokens() % 16 != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--block-size is ", job.block_tokens(), ", expected a multiple of 16"));
@@ -172,7 +176,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   }
   ASSIGN_OR_RETURN(const std::vector<LayerRange> split, SplitLayers(job, model, stages));
   ASSIGN_OR_RETURN(const std::string isa, CommonIsa(job, hellos));
-  const std::map<std::string, int> by_host = StagesByHost(hellos);
+  const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != "none");
   JobPlan plan;
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;
@@ -182,8 +186,8 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     stage.set_last_layer(split[i].end);
     stage.set_owns_embedding(i == 0);
     stage.set_owns_head(i + 1 == stages);
-    const int share = hellos[i].allowed_cores() / by_host.at(hellos[i].host());
-    stage.set_threads(job.threads() > 0 ? job.threads() : std::max(1, share));
+    stage.set_threads(cpus[i].threads);
+    stage.mutable_cpus()->Add(cpus[i].cpus.begin(), cpus[i].cpus.end());
     plan.stages.push_back(std::move(stage));
   }
   RETURN_IF_ERROR(SizePool(job, hellos, model, &plan));

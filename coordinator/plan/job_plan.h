@@ -23,7 +23,7 @@ struct JobPlan {
 
 // The defaults of a zero field:
 //   layer split     even by the bytes a decode step reads (layers and head; of the embedding it reads a row a token)
-//   threads         the host's allowed cores / its stages, at least 1
+//   threads         the host's allowed cores / its stages, at least 1; with the CPUs they run on (cpu_plan.h)
 //   context         min(the model's, what the pool holds)
 //   kv_cache_bytes  per stage, min(what max_num_seqs x context needs, half of the host's available memory less the weights of the
 //                   host's stages, shared among them)

@@ -1,0 +1,29 @@
+#ifndef STAGECOACH_COMMON_BASE_CPU_TOPOLOGY_H_
+#define STAGECOACH_COMMON_BASE_CPU_TOPOLOGY_H_
+
+// Which hardware threads share a core, and which lie near each other: what hwloc knows of this host.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace stagecoach {
+
+// A hardware thread.
+struct CpuPlace {
+  int cpu = 0;   // the kernel's number
+  int core = 0;  // threads of one physical core have the same number, others another
+  friend bool operator==(const CpuPlace&, const CpuPlace&) = default;
+};
+
+// The CPUs that the calling thread's affinity allows, near ones side by side: by NUMA node, shared cache and core. A
+// host whose topology cannot be read has one thread a core. Never empty. Takes milliseconds. Thread-safe.
+std::vector<CpuPlace> AllowedCpuPlaces();
+
+// The same of a made-up machine in hwloc's words, such as "numa:2 core:4 pu:2"; for tests.
+absl::StatusOr<std::vector<CpuPlace>> SyntheticCpuPlaces(const std::string& machine, const std::vector<int>& allowed);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_BASE_CPU_TOPOLOGY_H_

@@ -1,0 +1,145 @@
+#include "coordinator/plan/cpu_plan.h"
+
+#include <string>
+#include <vector>
+
+#include "common/base/cpu_topology.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<int> Range(int count) {
+  std::vector<int> cpus;
+  for (int i = 0; i < count; ++i) cpus.push_back(i);
+  return cpus;
+}
+
+// A stage on a made-up machine. quota: 0: none.
+pb::Hello StageOn(const std::string& host, const std::string& machine, const std::vector<int>& allowed, int quota = 0) {
+  pb::Hello hello;
+  hello.set_host(host);
+  const auto places = SyntheticCpuPlaces(machine, allowed);
+  EXPECT_TRUE(places.ok()) << places.status();
+  for (const CpuPlace& place : *places) {
+    pb::CpuPlace* out = hello.add_cpus();
+    out->set_cpu(place.cpu);
+    out->set_core(place.core);
+  }
+  hello.set_allowed_cores(quota > 0 ? quota : hello.cpus_size());
+  return hello;
+}
+
+std::vector<pb::Hello> Stages(int count, const std::string& machine, int cpus, int quota = 0) {
+  return std::vector<pb::Hello>(static_cast<size_t>(count), StageOn("node", machine, Range(cpus), quota));
+}
+
+TEST(CpuPlan, CutsTheCoresIntoRunsOfNeighboursWithOneThreadEach) {
+  const auto plan = PlanCpus(Stages(2, "numa:2 core:4 pu:1", 8), 0, true);
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].threads, 4);
+  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(plan[1].threads, 4);
+  EXPECT_THAT(plan[1].cpus, ElementsAre(4, 5, 6, 7));
+}
+
+TEST(CpuPlan, KeepsAStageOnOneNumaNodeHoweverTheKernelCountsItsCpus) {
+  // Nodes whose CPUs alternate: 0 2 4 6 on the first, 1 3 5 7 on the second.
+  const auto plan = PlanCpus(Stages(2, "numa:2 core:4 pu:1(indexes=0,2,4,6,1,3,5,7)", 8), 0, true);
+  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(plan[1].cpus, ElementsAre(1, 3, 5, 7));
+}
+
+TEST(CpuPlan, UsesOneHardwareThreadOfACoreAndTheSecondOnesOnlyOnDemand) {
+  const auto by_core = PlanCpus(Stages(2, "core:4 pu:2", 8), 0, true);
+  EXPECT_EQ(by_core[0].threads, 2);
+  EXPECT_THAT(by_core[0].cpus, ElementsAre(0, 2));
+  EXPECT_THAT(by_core[1].cpus, ElementsAre(4, 6));
+  const auto all = PlanCpus(Stages(2, "core:4 pu:2", 8), 4, true);
+  EXPECT_THAT(all[0].cpus, ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(all[1].cpus, ElementsAre(4, 6, 5, 7));
+  const auto three = PlanCpus(Stages(2, "core:4 pu:2", 8), 3, true);
+  EXPECT_THAT(three[1].cpus, ElementsAre(4, 6, 5));
+}
+
+TEST(CpuPlan, FewerThreadsThanCoresShareTheirRun) {
+  const auto plan = PlanCpus(Stages(3, "core:8 pu:1", 8), 0, true);
+  EXPECT_EQ(plan[0].threads, 2);
+  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 1));
+  EXPECT_EQ(plan[1].threads, 2);
+  EXPECT_THAT(plan[1].cpus, ElementsAre(2, 3, 4));
+  EXPECT_THAT(plan[2].cpus, ElementsAre(5, 6, 7));
+}
+
+TEST(CpuPlan, BindsNothingWithMoreThreadsThanCpus) {
+  for (const auto& stage : PlanCpus(Stages(2, "core:4 pu:1", 4), 3, true)) {
+    EXPECT_EQ(stage.threads, 3);
+    EXPECT_THAT(stage.cpus, IsEmpty());
+  }
+  for (const auto& stage : PlanCpus(Stages(3, "core:2 pu:1", 2), 0, true)) {
+    EXPECT_EQ(stage.threads, 1);
+    EXPECT_THAT(stage.cpus, IsEmpty());
+  }
+}
+
+TEST(CpuPlan, BindsNothingWhenTheUserSaysSo) {
+  for (const auto& stage : PlanCpus(Stages(2, "core:4 pu:1", 4), 0, false)) {
+    EXPECT_EQ(stage.threads, 2);
+    EXPECT_THAT(stage.cpus, IsEmpty());
+  }
+}
+
+TEST(CpuPlan, BindsNothingUnderAQuotaAndCountsItsCores) {
+  for (const auto& stage : PlanCpus(Stages(2, "core:16 pu:2", 32, /*quota=*/8), 0, true)) {
+    EXPECT_EQ(stage.threads, 4);
+    EXPECT_THAT(stage.cpus, IsEmpty());
+  }
+}
+
+TEST(CpuPlan, LeavesStagesWhereTheLauncherPutThem) {
+  const std::vector<pb::Hello> stages = {StageOn("node", "core:8 pu:1", {0, 1, 2, 3}),
+                                         StageOn("node", "core:8 pu:1", {4, 5, 6, 7})};
+  for (const auto& stage : PlanCpus(stages, 0, true)) {
+    EXPECT_EQ(stage.threads, 4) << "each has its set for itself";
+    EXPECT_THAT(stage.cpus, IsEmpty());
+  }
+}
+
+TEST(CpuPlan, SetsThatOverlapAreSharedButNotBound) {
+  const std::vector<pb::Hello> stages = {StageOn("node", "core:8 pu:1", {0, 1, 2, 3, 4, 5}),
+                                         StageOn("node", "core:8 pu:1", {4, 5, 6, 7})};
+  const auto plan = PlanCpus(stages, 0, true);
+  EXPECT_EQ(plan[0].threads, 3);
+  EXPECT_EQ(plan[1].threads, 2);
+  EXPECT_THAT(plan[0].cpus, IsEmpty());
+}
+
+TEST(CpuPlan, ALoneStageIsBoundOnlyWhenItFillsTheCores) {
+  EXPECT_THAT(PlanCpus(Stages(1, "core:2 pu:2", 4), 0, true)[0].cpus, ElementsAre(0, 2));
+  EXPECT_THAT(PlanCpus(Stages(1, "core:2 pu:2", 4), 1, true)[0].cpus, IsEmpty());
+}
+
+TEST(CpuPlan, HostsAreCountedApart) {
+  const std::vector<pb::Hello> stages = {StageOn("a", "core:2 pu:1", Range(2)), StageOn("b", "core:4 pu:1", Range(4)),
+                                         StageOn("a", "core:2 pu:1", Range(2))};
+  const auto plan = PlanCpus(stages, 0, true);
+  EXPECT_THAT(plan[0].cpus, ElementsAre(0));
+  EXPECT_THAT(plan[1].cpus, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(plan[2].cpus, ElementsAre(1));
+}
+
+TEST(CpuPlan, ARankThatKnowsNoCoresSharesWhatItMayUse) {
+  std::vector<pb::Hello> stages(2);
+  for (pb::Hello& hello : stages) hello.set_allowed_cores(6);
+  for (const auto& stage : PlanCpus(stages, 0, true)) {
+    EXPECT_EQ(stage.threads, 3);
+    EXPECT_THAT(stage.cpus, IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
