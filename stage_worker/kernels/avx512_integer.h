@@ -83,8 +83,8 @@ struct IntegerRun {
   int tiles;
   float* out;  // of the first panel and column; added to unless first_block is 0
   int64_t out_stride;
-  // Fetched meanwhile: for every block `prefetch_lines` lines, then the address moves by prefetch_step. Runs of one
-  // panel at a time fetch what lies ahead by themselves.
+  // Fetched meanwhile: for every block `prefetch_lines` lines, then the address moves by prefetch_step. Streams fetch
+  // what lies ahead by themselves.
   const uint8_t* prefetch;
   int64_t prefetch_step;
   int prefetch_lines;
@@ -93,7 +93,8 @@ using IntegerRunFn = void (*)(const IntegerRun& run);
 
 constexpr int64_t kPrefetchBytes = 8192;  // ahead of a single stream: measured best of 2 to 16 KiB
 
-template <typename Dot, IntegerLayout kLayout, int P, int C>
+// kStream: one tile of few columns, which waits for memory alone.
+template <typename Dot, IntegerLayout kLayout, int P, int C, bool kStream>
 void MultiplyRun(const IntegerRun& run) {
   constexpr bool kTrits = kLayout.codes == CodeFormat::kTrits;
   constexpr int kStep = kTrits ? kTritsColumns / kCodeBlock : 1;  // blocks
@@ -132,8 +133,8 @@ void MultiplyRun(const IntegerRun& run) {
           codes[p] = panels[p] + codes_at;
           scales[p] = FindScales<kLayout>(panels[p], sub_scales, block);
         }
-        if constexpr (C <= 2) {
-          // One or two columns wait for memory alone: evenly over the bytes of the panels, scales and codes alike.
+        if constexpr (kStream) {
+          // Evenly over the bytes of the panels, scales and codes alike.
           STAGECOACH_UNROLL for (int i = 0; i < P * kStepBytes; i += kVectorBytes) {
             _mm_prefetch(streamed + i, _MM_HINT_T0);
           }
@@ -216,26 +217,41 @@ inline void PackInputs(const IntegerLayout& layout, const Activations& in, int64
   }
 }
 
-constexpr int kMaxColumns = 4;   // of a tile
-constexpr int kWidePanels = 3;   // of a tile of several columns: 12 sums hide the latency of the dot instruction
+constexpr int kWideColumns = 4;  // of a tile
+constexpr int kWidePanels = 3;   // of a tile: 12 sums hide the latency of the dot instruction
+constexpr int kMostStreamColumns = 8;
 
-// One or two columns wait for memory, which one stream reads fastest; but single bits are the processor's work.
-constexpr int PanelsFor(const IntegerLayout& layout, int columns) {
-  if (columns > 2 || (columns == 2 && layout.vectors <= 2)) return kWidePanels;
-  return layout.codes == CodeFormat::kBit ? 4 : 1;
+// Up to this number of columns wait for memory, which a stream of one panel after the other reads fastest; more are the
+// processor's work.
+constexpr int StreamColumns(const IntegerLayout& layout) {
+  return layout.codes == CodeFormat::kU8 ? kMostStreamColumns : layout.vectors > 2 ? 2 : 1;
 }
+
+// Single bits are the processor's work from the first column on.
+constexpr int StreamPanels(const IntegerLayout& layout) { return layout.codes == CodeFormat::kBit ? 4 : 1; }
 
 struct IntegerTiles {
   IntegerLayout layout;
-  IntegerRunFn run[kMaxColumns + 1];  // by columns of a tile
+  IntegerRunFn wide[kWideColumns + 1];  // by columns of a tile
+  IntegerRunFn stream[kMostStreamColumns + 1];
 };
 
 template <typename Dot, IntegerLayout kLayout, int C>
-constexpr IntegerRunFn kRun = MultiplyRun<Dot, kLayout, PanelsFor(kLayout, C), C>;
+constexpr IntegerRunFn kWide = MultiplyRun<Dot, kLayout, kWidePanels, C, false>;
+
+template <typename Dot, IntegerLayout kLayout, int C>
+constexpr IntegerRunFn StreamOf() {
+  if constexpr (C > StreamColumns(kLayout)) return nullptr;
+  else return MultiplyRun<Dot, kLayout, StreamPanels(kLayout), C, true>;
+}
 
 template <typename Dot, TensorType kType, IntegerLayout kLayout = LayoutOf(kType)>
 constexpr IntegerTiles kTiles = {
-    kLayout, {nullptr, kRun<Dot, kLayout, 1>, kRun<Dot, kLayout, 2>, kRun<Dot, kLayout, 3>, kRun<Dot, kLayout, 4>}};
+    kLayout,
+    {nullptr, nullptr, kWide<Dot, kLayout, 2>, kWide<Dot, kLayout, 3>, kWide<Dot, kLayout, 4>},
+    {nullptr, StreamOf<Dot, kLayout, 1>(), StreamOf<Dot, kLayout, 2>(), StreamOf<Dot, kLayout, 3>(),
+     StreamOf<Dot, kLayout, 4>(), StreamOf<Dot, kLayout, 5>(), StreamOf<Dot, kLayout, 6>(), StreamOf<Dot, kLayout, 7>(),
+     StreamOf<Dot, kLayout, 8>()}};
 
 // Inputs packed at a time, in words: half of the smallest second-level cache in use.
 constexpr int64_t kInputWords = 128 << 10;
@@ -247,6 +263,7 @@ constexpr int64_t kChunkBlocks = 128;  // of K, whose panels stay in the second-
 
 // One part of K, whose inputs are packed: `wide` tiles of `tile` columns, then `narrow` tiles of one less.
 struct PackedPart {
+  bool stream;
   int64_t first_block, blocks;
   int tile, wide, narrow;
 };
@@ -282,7 +299,7 @@ inline void MultiplyPart(const IntegerTiles& tiles, const PanelSpan& weights, co
         run.inputs = packed_inputs + (column * part.blocks + block * tile) * words;
         run.input_stride = tile * part.blocks * words;
         run.out = out + column * out_stride + panel * kPanelRows;
-        tiles.run[tile](run);
+        (part.stream ? tiles.stream : tiles.wide)[tile](run);
         run.prefetch += run.prefetch_step * run.blocks * run.tiles;
         column += tile * run.tiles;
       }
@@ -296,13 +313,14 @@ inline void MultiplyByTiles(const IntegerTiles& tiles, const PanelSpan& weights,
   const int64_t least = columns < kPassColumns ? columns : kPassColumns;
   const int64_t fit = kInputWords / (words * least * kStepBlocks) * kStepBlocks;
   const int64_t part_blocks = blocks < fit ? blocks : fit;
-  const int64_t fit_columns = kInputWords / (words * part_blocks) / kMaxColumns * kMaxColumns;
-  const int pass = fit_columns < columns ? static_cast<int>(fit_columns) : columns;
+  const int64_t fit_columns = kInputWords / (words * part_blocks);
+  const int pass = fit_columns < columns ? static_cast<int>(fit_columns / kWideColumns) * kWideColumns : columns;
   for (int first = 0; first < columns; first += pass) {
     const int count = columns - first < pass ? columns - first : pass;
     // Even tiles: nine columns are three, three and three, not four, four and one.
-    const int tile_count = (count + kMaxColumns - 1) / kMaxColumns;
     PackedPart part;
+    part.stream = count <= StreamColumns(tiles.layout);
+    const int tile_count = part.stream ? 1 : (count + kWideColumns - 1) / kWideColumns;
     part.tile = (count + tile_count - 1) / tile_count;
     part.narrow = part.tile * tile_count - count;
     part.wide = tile_count - part.narrow;

@@ -19,7 +19,10 @@ inline void SplitPair(const uint8_t* pair, __m512* even, __m512* odd) {
   }
 }
 
-// P panels times C columns, two k a step (F32 may have an odd last one).
+constexpr int kFewPanels = 2, kManyPanels = 3;  // of a tile
+
+// P panels times C columns, two k a step (F32 may have an odd last one). Fetches meanwhile what the next tile will
+// read; F32 with many columns does not, its panels would push the inputs out of the cache.
 template <TensorType kType, int P, int C>
 void FloatTile(const MatmulTile& tile) {
   constexpr bool kSingle = kType == TensorType::kF32;
@@ -34,6 +37,9 @@ void FloatTile(const MatmulTile& tile) {
   }
   for (int64_t k = 0; k + 1 < tile.cols; k += 2, panel += kPairBytes, x += 2) {
     __m512 even[P], odd[P];
+    for (int p = 0; p < P && (!kSingle || P < kManyPanels); ++p) {
+      for (int64_t i = 0; i < kPairBytes; i += 64) _mm_prefetch(panel + (P + p) * panel_bytes + i, _MM_HINT_T0);
+    }
     for (int p = 0; p < P; ++p) {
       if constexpr (kSingle) {
         even[p] = _mm512_loadu_ps(panel + p * panel_bytes);
@@ -62,29 +68,44 @@ void FloatTile(const MatmulTile& tile) {
   }
 }
 
-// Enough panels at once to hide the latency of a multiply-add, and to use a broadcast input more than once: loads are
-// as scarce as multiply-adds. Measured best among the shapes that fit in 32 registers.
+// Few columns wait for memory: two panels at once hide the latency, and few streams are read fastest.
+constexpr int kStreamColumns = 4;
+
 template <TensorType kType>
-constexpr MatmulTiles FloatTiles() {
-  return {6,
-          {0, 4, 4, 4, 4, 3, 3},
-          {nullptr, FloatTile<kType, 4, 1>, FloatTile<kType, 4, 2>, FloatTile<kType, 4, 3>, FloatTile<kType, 4, 4>,
-           FloatTile<kType, 3, 5>, FloatTile<kType, 3, 6>},
-          {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>,
-           FloatTile<kType, 1, 5>, FloatTile<kType, 1, 6>}};
+constexpr MatmulTiles StreamTiles() {
+  constexpr int P = kFewPanels;
+  return {kStreamColumns,
+          {0, P, P, P, P},
+          {nullptr, FloatTile<kType, P, 1>, FloatTile<kType, P, 2>, FloatTile<kType, P, 3>, FloatTile<kType, P, 4>},
+          {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
 }
 
-constexpr MatmulTiles kF32Tiles = FloatTiles<TensorType::kF32>();
-constexpr MatmulTiles kF16Tiles = FloatTiles<TensorType::kF16>();
-constexpr MatmulTiles kBF16Tiles = FloatTiles<TensorType::kBF16>();
+// More columns: loads are as scarce as multiply-adds, so that a broadcast input is used more than once. Measured best
+// among the shapes that fit in 32 registers. Evenly cut, five columns or more make tiles of three or more.
+template <TensorType kType>
+constexpr MatmulTiles WideTiles() {
+  constexpr int P = kManyPanels;
+  return {6,
+          {0, P, P, P, P, P, P},
+          {nullptr, nullptr, nullptr, FloatTile<kType, P, 3>, FloatTile<kType, P, 4>, FloatTile<kType, P, 5>,
+           FloatTile<kType, P, 6>},
+          {nullptr, nullptr, nullptr, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>, FloatTile<kType, 1, 5>,
+           FloatTile<kType, 1, 6>}};
+}
+
+template <TensorType kType>
+void Multiply(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+  static constexpr MatmulTiles kStream = StreamTiles<kType>(), kWide = WideTiles<kType>();
+  MatmulByTiles(columns <= kStreamColumns ? kStream : kWide, weights, in, columns, out, out_stride);
+}
 
 }  // namespace
 
 void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   switch (weights.type) {
-    case TensorType::kF32: return MatmulByTiles(kF32Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kF16: return MatmulByTiles(kF16Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kBF16: return MatmulByTiles(kBF16Tiles, weights, in, columns, out, out_stride);
+    case TensorType::kF32: return Multiply<TensorType::kF32>(weights, in, columns, out, out_stride);
+    case TensorType::kF16: return Multiply<TensorType::kF16>(weights, in, columns, out, out_stride);
+    case TensorType::kBF16: return Multiply<TensorType::kBF16>(weights, in, columns, out, out_stride);
     default: __builtin_unreachable();  // integer types have units of their own
   }
 }

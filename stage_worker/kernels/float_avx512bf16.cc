@@ -6,8 +6,9 @@
 namespace stagecoach {
 namespace {
 
-// P panels times C columns, a pair of k a step.
-template <int P, int C>
+// P panels times C columns, a pair of k a step. Fetches meanwhile what lies kAhead bytes ahead, or what the next tile
+// will read.
+template <int P, int C, int kAhead = 0>
 void PairTile(const MatmulTile& tile) {
   constexpr int64_t kPairBytes = 2 * kPanelRows * 2;
   const int64_t stride = tile.cols;
@@ -21,6 +22,9 @@ void PairTile(const MatmulTile& tile) {
   for (int64_t k = 0; k < tile.cols; k += 2, panel += kPairBytes, x += 2) {
     __m512i w[P];
     for (int p = 0; p < P; ++p) w[p] = _mm512_loadu_si512(panel + p * panel_bytes);
+    for (int p = 0; p < P; ++p) {
+      _mm_prefetch(panel + p * panel_bytes + (kAhead > 0 ? kAhead : P * panel_bytes), _MM_HINT_T0);
+    }
     for (int c = 0; c < C; ++c) {
       int32_t pair;
       std::memcpy(&pair, x + c * stride, sizeof(pair));
@@ -39,11 +43,22 @@ constexpr MatmulTiles kPairTiles = {
     {nullptr, PairTile<4, 1>, PairTile<4, 2>, PairTile<4, 3>, PairTile<4, 4>, PairTile<4, 5>, PairTile<4, 6>},
     {nullptr, PairTile<1, 1>, PairTile<1, 2>, PairTile<1, 3>, PairTile<1, 4>, PairTile<1, 5>, PairTile<1, 6>}};
 
+// Up to eight columns wait for memory, which one panel after the other reads fastest.
+constexpr int kStreamColumns = 8, kAhead = 8192;
+template <int C>
+constexpr MatmulTileFn kStreamTile = PairTile<1, C, kAhead>;
+constexpr MatmulTiles kStreamTiles = {
+    kStreamColumns,
+    {0, 1, 1, 1, 1, 1, 1, 1, 1},
+    {nullptr, kStreamTile<1>, kStreamTile<2>, kStreamTile<3>, kStreamTile<4>, kStreamTile<5>, kStreamTile<6>,
+     kStreamTile<7>, kStreamTile<8>},
+    {}};
+
 }  // namespace
 
 void Bf16MatmulAvx512Bf16(const PanelSpan& weights, const Activations& in, int columns, float* out,
                           int64_t out_stride) {
-  MatmulByTiles(kPairTiles, weights, in, columns, out, out_stride);
+  MatmulByTiles(columns <= kStreamColumns ? kStreamTiles : kPairTiles, weights, in, columns, out, out_stride);
 }
 
 }  // namespace stagecoach
