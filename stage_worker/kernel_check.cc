@@ -165,8 +165,7 @@ void Checker::CheckMatrix(TensorType type, int64_t cols) {
   }
 }
 
-// The float product of the rounded inputs is what the dot instruction comes
-// close to.
+// The float product of the rounded inputs is what the dot instruction comes close to.
 void Checker::CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const std::string& subject) {
   std::vector<float> rounded(inputs.x.size());
   for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16ToFloat(inputs.bf16[i]);

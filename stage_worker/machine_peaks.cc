@@ -27,8 +27,7 @@ constexpr int kRuns = 6;
 constexpr double kRunSeconds = 0.005;  // about the duration of a run of multiply-adds
 constexpr int64_t kFirstRounds = 20000;
 
-// What is read: far more than the last-level cache holds, but no more than a
-// quarter of the memory that is free.
+// What is read: far more than the last-level cache holds, but no more than a quarter of the memory that is free.
 size_t ReadBytes() {
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   const size_t wanted = std::max(kLeastReadBytes, cache > 0 ? 4 * static_cast<size_t>(cache) : 0);
@@ -43,9 +42,8 @@ double SecondsOf(clockid_t clock) {
 double WallSeconds() { return SecondsOf(CLOCK_MONOTONIC); }
 double ThreadCpuSeconds() { return SecondsOf(CLOCK_THREAD_CPUTIME_ID); }
 
-// Seconds from when all threads are there until the last one is done; the least
-// of several runs. One thread alone takes CPU time, which holds its waits for
-// memory and not those for a core.
+// Seconds from when all threads are there until the last one is done; the least of several runs. One thread alone takes
+// CPU time, which holds its waits for memory and not those for a core.
 double BestSeconds(Gang* gang, const std::function<void(int thread)>& work) {
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
@@ -73,8 +71,7 @@ absl::StatusOr<double> MeasureRead(const PeakLoops& loops, Gang* gang) {
   return static_cast<double>(part) * gang->threads() / seconds * 1e-9;
 }
 
-// By the CPU time of each thread: others that take the cores away for a moment
-// do not lower a peak.
+// By the CPU time of each thread: others that take the cores away for a moment do not lower a peak.
 double MeasureGops(double (*loop)(int64_t rounds), Gang* gang) {
   if (loop == nullptr) return 0;
   int64_t rounds = kFirstRounds;

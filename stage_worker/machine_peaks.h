@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_MACHINE_PEAKS_H_
 #define STAGECOACH_STAGE_WORKER_MACHINE_PEAKS_H_
 
-// The ceilings of this machine, measured: what bounds a stage, and what its
-// speed is a share of.
+// The ceilings of this machine, measured: what bounds a stage, and what its speed is a share of.
 
 #include "absl/status/statusor.h"
 #include "stage_worker/kernels/kernels.h"
@@ -11,22 +10,18 @@ namespace stagecoach {
 
 struct MachinePeaks {
   int threads = 0;       // that worked at once; the numbers are of all of them together
-  double read_gbps = 0;  // 10^9 bytes a second, from memory in huge pages that
-                         // each thread touched first
-  double int8_gops = 0;  // 10^9 operations a second, a multiply-add of one
-                         // element counts as two
+  double read_gbps = 0;  // 10^9 bytes a second, from memory in huge pages that each thread touched first
+  double int8_gops = 0;  // 10^9 operations a second, a multiply-add of one element counts as two
   double bf16_gops = 0;  // 0 where the kernels have no dot instruction for it
   double f32_gops = 0;
 };
 
-// The peaks of the instruction set of these kernels with `threads` threads; the
-// best of several short runs: reading by the clock (one thread by CPU time),
-// multiply-adds by CPU time. About half a second in all. kResourceExhausted
-// when memory or threads are not to be had.
+// The peaks of the instruction set of these kernels with `threads` threads; the best of several short runs: reading by
+// the clock (one thread by CPU time), multiply-adds by CPU time. About half a second in all. kResourceExhausted when
+// memory or threads are not to be had.
 absl::StatusOr<MachinePeaks> MeasurePeaks(const Kernels& kernels, int threads);
 
-// Which of the peaks bounds a matrix of this type, by its name in the struct:
-// "int8", "bf16" or "f32".
+// Which of the peaks bounds a matrix of this type, by its name in the struct: "int8", "bf16" or "f32".
 const char* PeakNameOf(const Kernels& kernels, TensorType type);
 double PeakGopsOf(const MachinePeaks& peaks, const Kernels& kernels, TensorType type);
 

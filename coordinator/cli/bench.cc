@@ -51,8 +51,7 @@ class BenchVerb : public Verb {
   const char* name() const override { return "bench"; }
   const char* summary() const override { return "measure how fast a model runs here, beside what the machine can do"; }
   const char* example() const override {
-    return "coordinator bench --load-format dummy --shape qwen3-0.6b --type "
-           "q8_0 -p 512 -n 64 -b 1,8 --pp 1,2";
+    return "coordinator bench --load-format dummy --shape qwen3-0.6b --type q8_0 -p 512 -n 64 -b 1,8 --pp 1,2";
   }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
   void AddOptions(CLI::App* app) override;
@@ -131,10 +130,7 @@ absl::Status BenchVerb::CollectModels() {
   const std::vector<std::string> shapes = SplitNames(shapes_), types = SplitNames(types_);
   if (load_format_ == "gguf") {
     if (!shapes.empty() || !types.empty()) return UsageError("--shape and --type need --load-format dummy");
-    if (lists_.models.empty())
-      return UsageError(
-          "--model is required, or --load-format dummy with "
-          "--shape and --type");
+    if (lists_.models.empty()) return UsageError("--model is required, or --load-format dummy with --shape and --type");
     return absl::OkStatus();
   }
   if (!lists_.models.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
@@ -173,8 +169,7 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
   jobs_ = JobsOf(lists_);
   if (context.joined && jobs_.size() > 1) {
     return UsageError(absl::StrCat("mpirun or srun has started one job, but the lists make ", jobs_.size(),
-                                   "; give one model, one --pp and one -t, or start the coordinator "
-                                   "alone"));
+                                   "; give one model, one --pp and one -t, or start the coordinator alone"));
   }
   for (const BenchJob& job : jobs_) {
     const bool same = !models_.empty() && jobs_[models_.size() - 1].model == job.model;
@@ -231,8 +226,7 @@ absl::Status BenchVerb::Run(const RunContext& context) {
   return status;
 }
 
-// Threads that compute at once on this host; more than there are cores do as
-// much as those.
+// Threads that compute at once on this host; more than there are cores do as much as those.
 int64_t ThreadsAtOnce(int64_t stages, int64_t threads) {
   const int64_t cores = AllowedCores();
   if (threads == 0) threads = std::max<int64_t>(1, cores / stages);
@@ -277,8 +271,7 @@ absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& mode
   return status;
 }
 
-// Whether the pool that the stages agreed on holds all sequences of every test
-// at once.
+// Whether the pool that the stages agreed on holds all sequences of every test at once.
 absl::Status BenchVerb::CheckPool(const BenchJob& job, const pb::JobReady& ready) const {
   for (const BenchTest& test : tests_) {
     const int64_t blocks = BlocksOf(test, SchedulingOf(job), ready.block_tokens());

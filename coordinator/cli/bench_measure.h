@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_BENCH_MEASURE_H_
 #define STAGECOACH_COORDINATOR_CLI_BENCH_MEASURE_H_
 
-// Times one test on a running job, from the front: what a user of the pipeline
-// would see.
+// Times one test on a running job, from the front: what a user of the pipeline would see.
 
 #include <cstdint>
 #include <deque>
@@ -26,15 +25,13 @@ struct BenchSample {
   int64_t positions = 0;  // decode: sum over the tokens of the positions that they attended to
 };
 
-// Finds the stretch of time in which sequences decode together: from the moment
-// the last one has its first token, until `tokens` more have come. All tokens
-// of a result share one time, and count together. Pure.
+// Finds the stretch of time in which sequences decode together: from the moment the last one has its first token, until
+// `tokens` more have come. All tokens of a result share one time, and count together. Pure.
 class DecodeWindow {
  public:
   DecodeWindow(int64_t sequences, int64_t tokens) : sequences_(sequences), wanted_(tokens) {}
 
-  // Tokens of one sequence, as they arrive: at_us never decreases. `position`
-  // is that of the last of them.
+  // Tokens of one sequence, as they arrive: at_us never decreases. `position` is that of the last of them.
   void Note(uint64_t sequence, int64_t at_us, int64_t tokens, int64_t position);
 
   bool done() const { return done_; }
@@ -55,9 +52,8 @@ class DecodeWindow {
   bool done_ = false;
 };
 
-// Runs tests on a session. Prompts are random tokens, always the same ones.
-// Errors: kCancelled after a signal, kInternal when a sequence ended on its
-// own, kInvalidArgument when the job refused one, and what the session says.
+// Runs tests on a session. Prompts are random tokens, always the same ones. Errors: kCancelled after a signal,
+// kInternal when a sequence ended on its own, kInvalidArgument when the job refused one, and what the session says.
 class BenchRunner {
  public:
   BenchRunner(ClusterSession* cluster, const BenchScheduling& scheduling, int64_t vocab)
@@ -68,8 +64,7 @@ class BenchRunner {
 
   absl::StatusOr<BenchSample> Run(const BenchTest& test);
 
-  // So that the test's code and data are warm; a short one, for a deep context
-  // costs a whole prefill.
+  // So that the test's code and data are warm; a short one, for a deep context costs a whole prefill.
   absl::Status WarmUp(const BenchTest& test);
 
  private:

@@ -48,8 +48,8 @@ std::vector<BenchTest> TestsOf(const BenchLists& lists) {
 
 int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling) {
   if (test.prefill()) return 1;
-  // A sequence produces at most one token a micro-batch, so at most as many
-  // beside the prompts as these need micro-batches.
+  // A sequence produces at most one token a micro-batch, so at most as many beside the prompts as these need
+  // micro-batches.
   int64_t rows = std::min(scheduling.prefill_chunk, scheduling.max_num_batched_tokens);
   if (scheduling.policy == "decode-priority") rows = std::min(rows, kDecodePriorityRows);
   if (scheduling.policy == "interleaved") {

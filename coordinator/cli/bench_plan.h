@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_BENCH_PLAN_H_
 #define STAGECOACH_COORDINATOR_CLI_BENCH_PLAN_H_
 
-// What a benchmark runs: the product of its lists, as jobs that each do all
-// tests. Pure.
+// What a benchmark runs: the product of its lists, as jobs that each do all tests. Pure.
 
 #include <cstdint>
 #include <string>
@@ -31,9 +30,8 @@ struct BenchJob {
 };
 std::vector<BenchJob> JobsOf(const BenchLists& lists);  // models outermost, threads innermost
 
-// One row of the result: either a prompt of `prompt` tokens, from its
-// submission to its first token; or `sequences` sequences with `depth` tokens
-// of context that decode `generated` tokens each.
+// One row of the result: either a prompt of `prompt` tokens, from its submission to its first token; or `sequences`
+// sequences with `depth` tokens of context that decode `generated` tokens each.
 struct BenchTest {
   int64_t prompt = 0;  // 0: decode
   int64_t generated = 0;
@@ -44,8 +42,7 @@ struct BenchTest {
   std::string Name() const;  // "pp512", "tg64", "tg64 @ d512", "tg64 @ d512 x8"
   // Tokens whose rate is given.
   int64_t tokens() const { return prefill() ? prompt : generated * sequences; }
-  // Of each request. The first token of a decode test is the prompt's, and not
-  // counted.
+  // Of each request. The first token of a decode test is the prompt's, and not counted.
   int64_t prompt_tokens() const { return prefill() ? prompt : depth + 1; }
   friend bool operator==(const BenchTest&, const BenchTest&) = default;
 };
@@ -59,10 +56,9 @@ struct BenchScheduling {
   int64_t micro_batches = 1;  // in flight
 };
 
-// Tokens that each request of a test may produce, so that none ends before the
-// last one's prompt is through and the counted steps are over: the counted
-// ones, those that the first sequences produce beside the prompts of the last,
-// and what is in flight.
+// Tokens that each request of a test may produce, so that none ends before the last one's prompt is through and the
+// counted steps are over: the counted ones, those that the first sequences produce beside the prompts of the last, and
+// what is in flight.
 int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling);
 
 // Tokens of context that a sequence of this test needs.
@@ -71,8 +67,7 @@ int64_t ContextOf(const BenchTest& test, const BenchScheduling& scheduling);
 // KV blocks that all sequences of a test need at once.
 int64_t BlocksOf(const BenchTest& test, const BenchScheduling& scheduling, int64_t block_tokens);
 
-// OK when every test fits a model of this context; kInvalidArgument names the
-// test, the option and both numbers.
+// OK when every test fits a model of this context; kInvalidArgument names the test, the option and both numbers.
 absl::Status CheckFits(const std::vector<BenchTest>& tests, const BenchScheduling& scheduling, const std::string& model,
                        int64_t context);
 

@@ -43,8 +43,7 @@ constexpr Column kColumns[] = {{"model", 24, false}, {"size", 10, true},   {"par
                                {"stages", 6, true},  {"threads", 7, true}, {"test", 18, true},   {"t/s", 18, true},
                                {"GB/s", 6, true},    {"%bw", 4, true},     {"GOP/s", 7, true},   {"%peak", 5, true}};
 
-// Characters, not bytes: the cells hold no others than ASCII and a plus-minus
-// sign.
+// Characters, not bytes: the cells hold no others than ASCII and a plus-minus sign.
 int Width(const std::string& text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
@@ -115,8 +114,7 @@ std::vector<double> BenchRecord::TokensPerSecond() const {
 }
 
 Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
-  // Of decode, the time is that of as many tokens as were asked for: a result
-  // may bring a few more.
+  // Of decode, the time is that of as many tokens as were asked for: a result may bring a few more.
   std::vector<double> ns;
   for (double rate : record.TokensPerSecond()) {
     ns.push_back(rate > 0 ? std::round(static_cast<double>(record.test.tokens()) * 1e9 / rate) : 0);

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_BENCH_REPORT_H_
 #define STAGECOACH_COORDINATOR_CLI_BENCH_REPORT_H_
 
-// The results of a benchmark as a Markdown table, CSV, JSON or JSON lines.
-// Where llama-bench has a field of the same meaning, it has its name.
+// The results of a benchmark as a Markdown table, CSV, JSON or JSON lines. Where llama-bench has a field of the same
+// meaning, it has its name.
 
 #include <cstdint>
 #include <string>
@@ -46,8 +46,7 @@ struct BenchRecord {
 
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
 
-// Prints rows as they come: Text for each, with what must stand before it, and
-// End after the last.
+// Prints rows as they come: Text for each, with what must stand before it, and End after the last.
 class BenchWriter {
  public:
   explicit BenchWriter(BenchFormat format) : format_(format) {}

@@ -21,8 +21,7 @@ void AddMatrix(const GgufTensor& tensor, std::map<std::string, double>* ops) {
   (*ops)[FindTensorType(tensor.type_id)->name] += 2 * static_cast<double>(ElementsOf(tensor));
 }
 
-// Adds `scale` * ops to the totals: operations, and the seconds that they take
-// at their peaks.
+// Adds `scale` * ops to the totals: operations, and the seconds that they take at their peaks.
 void AddOps(const std::map<std::string, double>& ops, double scale, const KernelReport& report, const HostPeaks* peaks,
             double* total, double* seconds) {
   for (const auto& [type, count] : ops) {
@@ -79,8 +78,7 @@ Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& s
   if (sample.us <= 0) return rates;
   const double seconds = static_cast<double>(sample.us) * 1e-6;
   const double rows = static_cast<double>(sample.tokens);
-  // A prompt's row attends to itself and to all before it; its last row alone
-  // goes through the head.
+  // A prompt's row attends to itself and to all before it; its last row alone goes through the head.
   const double positions = test.prefill() ? rows * (rows + 1) / 2 : static_cast<double>(sample.positions);
   const double head_rows = test.prefill() ? 1 : rows;
   double ops = positions * work.attention_ops, ideal_s = 0;

@@ -12,8 +12,7 @@
 
 namespace stagecoach {
 
-// The peaks of one host with so many threads, in 10^9 bytes and operations a
-// second; a multiply-add counts as two.
+// The peaks of one host with so many threads, in 10^9 bytes and operations a second; a multiply-add counts as two.
 struct HostPeaks {
   int64_t threads = 0;
   double read_gbps = 0;
@@ -35,9 +34,8 @@ struct KernelReport {
 };
 absl::StatusOr<KernelReport> ParseKernelReport(const std::string& json);
 
-// Runs the stage program's check on this host, which takes a second or two.
-// kInvalidArgument when it does not like the name of the instruction set,
-// kFailedPrecondition when it cannot run or this host lacks the set.
+// Runs the stage program's check on this host, which takes a second or two. kInvalidArgument when it does not like the
+// name of the instruction set, kFailedPrecondition when it cannot run or this host lacks the set.
 absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, const std::string& isa,
                                                 const std::vector<int64_t>& threads);
 

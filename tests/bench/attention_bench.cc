@@ -1,9 +1,7 @@
-// What attention costs one sequence while others share the step or the cache:
-// flat, when a sequence pays for its own context alone. Prints VALID or INVALID
-// first; then, for 1 to 32 sequences with a context of their own, the time that
-// attention takes in one layer: of one decoding sequence with the others idle,
-// and per sequence with all of them decoding. Attention's time is that of a
-// step with the context less that of the same step without one; the least of
+// What attention costs one sequence while others share the step or the cache: flat, when a sequence pays for its own
+// context alone. Prints VALID or INVALID first; then, for 1 to 32 sequences with a context of their own, the time that
+// attention takes in one layer: of one decoding sequence with the others idle, and per sequence with all of them
+// decoding. Attention's time is that of a step with the context less that of the same step without one; the least of
 // many, with one thread in CPU time.
 //
 //   attention_bench [context] [threads] [kv type] [isa]
@@ -41,8 +39,7 @@ struct Options {
   std::string isa = "auto";
 };
 
-// The first layers of a model as a stage in the middle of a pipeline, so that
-// nothing but layers runs.
+// The first layers of a model as a stage in the middle of a pipeline, so that nothing but layers runs.
 class Stage {
  public:
   explicit Stage(const Options& options)
@@ -123,9 +120,8 @@ class Stage {
   MicroBatch batch_;
 };
 
-// Microseconds of attention in one layer of a step of all `long_ones`, which
-// have a context, against one of as many `short_ones`, which have none. The two
-// take turns.
+// Microseconds of attention in one layer of a step of all `long_ones`, which have a context, against one of as many
+// `short_ones`, which have none. The two take turns.
 double AttentionUs(Stage* stage, const std::vector<SequenceId>& long_ones, const std::vector<SequenceId>& short_ones) {
   double least_long = 1e9, least_short = 1e9;
   for (int i = 0; i < kSteps; ++i) {

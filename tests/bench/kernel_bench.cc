@@ -1,17 +1,14 @@
-// Throughput of every kernel, by instruction set, on one thread. Prints VALID
-// or INVALID for each instruction set against the scalar kernels before any
-// number (an invalid one ends the program), and the ceilings of this machine
-// that the numbers are shares of. GOP/s counts a multiply-add as two. Times are
-// CPU time.
+// Throughput of every kernel, by instruction set, on one thread. Prints VALID or INVALID for each instruction set
+// against the scalar kernels before any number (an invalid one ends the program), and the ceilings of this machine that
+// the numbers are shares of. GOP/s counts a multiply-add as two. Times are CPU time.
 //
 //   kernel_bench [--benchmark_filter=matmul/avx512-vnni/Q4_K] ...
 //
-// matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by
-// the read bandwidth matmul/ISA/TYPE/batch:8, :32    as many input rows,
-// weights from memory matmul/ISA/TYPE/prefill:256     a chunk of a prompt,
-// weights that fit a cache: bound by the multiply-adds attend/ISA/KV/columns:C
-// C query heads over one granule that fits a cache attend/ISA/KV/memory four
-// query heads over a context from memory
+// matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by the read bandwidth
+// matmul/ISA/TYPE/batch:8, :32    as many input rows, weights from memory
+// matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
+// attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
+// attend/ISA/KV/memory            four query heads over a context from memory
 
 #include <benchmark/benchmark.h>
 #include <time.h>
@@ -57,8 +54,7 @@ std::vector<float> RandomFloats(uint64_t seed, size_t count) {
   return values;
 }
 
-// Times the calls of one benchmark by CPU time, for counters that are plain
-// numbers.
+// Times the calls of one benchmark by CPU time, for counters that are plain numbers.
 class Stopwatch {
  public:
   explicit Stopwatch(benchmark::State* state) : state_(state) {}
@@ -95,8 +91,7 @@ class Stopwatch {
   double seconds_ = 0;
 };
 
-// A packed matrix of about so many bytes; the panels repeat, for what they hold
-// does not matter.
+// A packed matrix of about so many bytes; the panels repeat, for what they hold does not matter.
 struct Matrix {
   PageMemory packed;
   PanelSpan span;
@@ -120,8 +115,7 @@ struct Matrix {
   }
 };
 
-// The one that the last benchmark used is kept for the next: panels are the
-// same for all instruction sets.
+// The one that the last benchmark used is kept for the next: panels are the same for all instruction sets.
 const Matrix& MatrixOf(TensorType type, size_t bytes) {
   static std::unique_ptr<Matrix> last;
   static std::pair<TensorType, size_t> last_key;
@@ -300,10 +294,8 @@ int Main(int argc, char** argv) {
     if (!check.valid()) return 1;
     subjects.push_back({kernels, MeasurePeaks(*kernels, 1).value()});
     const MachinePeaks& peaks = subjects.back().peaks;
-    std::printf(
-        "; one thread reads %.1f GB/s and does %.0f int8, %.0f bf16, "
-        "%.0f f32 GOP/s\n",
-        peaks.read_gbps, peaks.int8_gops, peaks.bf16_gops, peaks.f32_gops);
+    std::printf("; one thread reads %.1f GB/s and does %.0f int8, %.0f bf16, %.0f f32 GOP/s\n", peaks.read_gbps,
+                peaks.int8_gops, peaks.bf16_gops, peaks.f32_gops);
   }
   std::fflush(stdout);
   RegisterAll(subjects);

@@ -1,5 +1,4 @@
-// `coordinator bench`: what it prints, on the demo model with tiny sizes.
-// Speeds are never compared.
+// `coordinator bench`: what it prints, on the demo model with tiny sizes. Speeds are never compared.
 
 #include <signal.h>
 

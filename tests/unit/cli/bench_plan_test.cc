@@ -40,8 +40,7 @@ TEST(BenchTests, CountTheTokensWhoseRateIsGiven) {
   EXPECT_EQ(prefill.tokens(), 512);
   EXPECT_EQ(prefill.prompt_tokens(), 512);
   EXPECT_EQ(decode.tokens(), 512);
-  EXPECT_EQ(decode.prompt_tokens(), 101);  // its first token is the prompt's:
-                                           // depth 100 comes before the second
+  EXPECT_EQ(decode.prompt_tokens(), 101);  // its first token is the prompt's: depth 100 comes before the second
 }
 
 TEST(BenchJobs, AreTheProductOfModelsStagesAndThreads) {
@@ -58,9 +57,8 @@ TEST(BenchJobs, AreTheProductOfModelsStagesAndThreads) {
   EXPECT_EQ(jobs[4].model, "b");
 }
 
-// Runs a test through the real scheduler, with results that come at once, and
-// returns the least number of tokens that any sequence may still produce when
-// the last one has its first token.
+// Runs a test through the real scheduler, with results that come at once, and returns the least number of tokens that
+// any sequence may still produce when the last one has its first token.
 int64_t LeastLeftAtStart(const BenchTest& test, const BenchScheduling& scheduling) {
   SchedulerOptions options;
   options.max_num_seqs = static_cast<int32_t>(test.sequences);

@@ -8,8 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kReport[] =
-    R"({"valid": true, "isa": "avx2", "cpu": "X", "comparisons": 7, "differences": [],
+constexpr char kReport[] = R"({"valid": true, "isa": "avx2", "cpu": "X", "comparisons": 7, "differences": [],
   "peak_of_type": {"Q8_0": "int8", "F32": "f32"}, "peaks": [
   {"threads": 1, "read_gbps": 10, "int8_gops": 100, "bf16_gops": 0, "f32_gops": 50},
   {"threads": 4, "read_gbps": 20, "int8_gops": 400, "bf16_gops": 0, "f32_gops": 200}]})";
@@ -40,8 +39,7 @@ TEST(KernelReport, GivesThePeaksOfAsManyThreads) {
   EXPECT_EQ(KernelReport().PeaksOf(1), nullptr);
 }
 
-// 1 GB of weights, 2 GOP of int8 matrices and 0.5 GOP of a float head a row, 1
-// MOP of attention a position.
+// 1 GB of weights, 2 GOP of int8 matrices and 0.5 GOP of a float head a row, 1 MOP of attention a position.
 ModelWork Work() {
   ModelWork work;
   work.weight_bytes = 1e9;

@@ -38,8 +38,7 @@ TEST(KernelCheck, NoticesAProductThatIsOffByTheLastBit) {
   };
   const KernelCheck check = CheckKernels(broken);
   EXPECT_FALSE(check.valid());
-  EXPECT_EQ(check.differences.size(),
-            SupportedTypes().size());  // one for each type
+  EXPECT_EQ(check.differences.size(), SupportedTypes().size());  // one for each type
   EXPECT_THAT(check.differences, Each(AllOf(HasSubstr("matmul "), HasSubstr("expected "), HasSubstr(", found "))));
 }
 
@@ -62,8 +61,7 @@ TEST(KernelCheck, NoticesARowKernelThatLeavesOutTheEnd) {
   EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("add: element ")));
 }
 
-// Kernels with a dot of bfloat16 pairs may differ from the twin, but not
-// without bounds.
+// Kernels with a dot of bfloat16 pairs may differ from the twin, but not without bounds.
 TEST(KernelCheck, HoldsTheBf16DotToItsBound) {
   Kernels dot = Scalar();
   dot.bf16_dot = true;
