@@ -16,7 +16,7 @@ constexpr int HalvesOf(const IntegerLayout& layout) { return layout.halves ? 2 :
 
 // The largest byte that Codes gives.
 constexpr int MaxCode(const IntegerLayout& layout) {
-  if (layout.table != nullptr) {
+  if (layout.tabled) {
     int largest = 0;
     for (int i = 0; i < 16; ++i) largest = layout.table[i] > largest ? layout.table[i] : largest;
     return largest;
@@ -54,7 +54,7 @@ inline __m512i Codes(const uint8_t* block, int g) {
     if constexpr (kLayout.codes == CodeFormat::kNibble2Bits) {
       return WithBits(ShiftLeft16(vector(4 + g / 4), 4 - 2 * (g % 4)), 48, nibbles);
     }
-    if constexpr (kLayout.table != nullptr) {
+    if constexpr (kLayout.tabled) {
       const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kLayout.table));
       return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), nibbles);
     }
