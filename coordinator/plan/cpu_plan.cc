@@ -52,7 +52,7 @@ int32_t Contenders(const std::vector<pb::Hello>& stages, const Host& host, size_
   }));
 }
 
-// Where `threads` threads run within a run of cores; empty when they do not fit.
+// Where `threads` threads run within a run of cores; empty when they do not fit, or would tie a lone thread to one CPU.
 std::vector<int32_t> PlaceWithin(const Cores& run, int32_t threads) {
   std::vector<int32_t> cpus;
   size_t most = 0;
@@ -63,8 +63,8 @@ std::vector<int32_t> PlaceWithin(const Cores& run, int32_t threads) {
     }
   }
   const size_t wanted = static_cast<size_t>(threads);
-  if (wanted > cpus.size()) return {};
-  if (wanted >= run.size()) cpus.resize(wanted);
+  if (wanted > cpus.size() || cpus.size() == 1) return {};
+  if (wanted > 1 && wanted >= run.size()) cpus.resize(wanted);
   return cpus;
 }
 

@@ -23,6 +23,9 @@ struct StageCpus {
 // with fewer its threads share the run. Nothing on a host is bound
 //   without `bind`;
 //   when a stage has more threads than its run has CPUs;
+//   when a stage with one thread would be tied to one CPU: it has no barrier to meet, and what it saves by staying
+//   there it loses by waiting for the threads that carry messages (a gang gains: its barriers keep to 0.3 us on a busy
+//   machine where they would take 100);
 //   under a CPU quota that is smaller than the set: others compute there too, and which CPUs are free is not known;
 //   when the launcher has already given the stages different sets, each of which is then a stage's own;
 //   when a single stage leaves cores free: there is nothing to keep apart.

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/base/cpu_topology.h"
+#include "common/base/host_info.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/process_tree.h"
@@ -52,7 +56,7 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
   const std::vector<testing::ProcessInfo> stages = testing::AwaitDescendants(front.pid(), "stage_worker", 2, 30);
   ASSERT_EQ(stages.size(), 2u);
   while (testing::IsAlive(front.pid())) {
-    for (size_t i = 0; i < stages.size(); ++i) peak[i] = std::max(peak[i], testing::ResidentBytesOf(stages[i].pid));
+    for (size_t i = 0; i < stages.size(); ++i) peak[i] = std::max(peak[i], testing::PeakResidentBytesOf(stages[i].pid));
     front.WaitForOutput("\x01", 0.01);
   }
   const ProgramResult result = front.Wait();
@@ -61,13 +65,54 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
   ASSERT_EQ(answer["stages"].size(), 2u);
   for (const json& stage : answer["stages"]) {
     const size_t index = stages[0].pid == stage["pid"].get<pid_t>() ? 0 : 1;
-    const uint64_t owned = stage["weight_bytes"].get<uint64_t>() + stage["kv_bytes"].get<uint64_t>();
+    const uint64_t owned = stage["weight_bytes"].get<uint64_t>() * 11 / 10 + stage["kv_bytes"].get<uint64_t>();
     EXPECT_GT(stage["weight_bytes"].get<uint64_t>(), 20 * kMiB);
     EXPECT_GT(peak[index], stage["weight_bytes"].get<uint64_t>());
-    EXPECT_LE(peak[index], owned * 11 / 10 + stage["scratch_bytes"].get<uint64_t>() + 64 * kMiB) << stage.dump();
+    EXPECT_LE(peak[index], owned + stage["scratch_bytes"].get<uint64_t>() + 64 * kMiB) << stage.dump();
     EXPECT_LE(stage["scratch_bytes"].get<uint64_t>(), 256 * kMiB);
     EXPECT_LT(stage["tensor_bytes_read"].get<uint64_t>(), 120 * kMiB) << "no stage reads another's layers";
   }
+}
+
+// The CPUs of each stage of a short job.
+std::vector<std::vector<int>> CpusOfStages(const std::vector<std::string>& options) {
+  std::vector<std::string> arguments = {"generate", "-m", testing::DemoModelPath(), "-p", "x", "-n", "2", "--output",
+                                        "json"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  const ProgramResult result = testing::RunProgram(STAGECOACH_COORDINATOR, arguments);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  std::vector<std::vector<int>> cpus;
+  if (result.exit_code != 0) return cpus;
+  const json answer = json::parse(result.out);
+  for (const json& stage : answer["stages"]) cpus.push_back(stage["cpus"].get<std::vector<int>>());
+  return cpus;
+}
+
+TEST(CpuSets, AreDisjointWhereThereAreEnoughCpusAndEmptyOtherwise) {
+  std::set<int> cores;
+  for (const CpuPlace& place : AllowedCpuPlaces()) cores.insert(place.core);
+  const size_t cpus = AllowedCpus().size();
+  const bool ours = static_cast<size_t>(AllowedCores()) == cpus;  // no quota
+  const std::vector<std::vector<int>> none(2);
+
+  std::vector<std::vector<int>> stages = CpusOfStages({"--pp", "2", "-t", "1"});
+  if (ours && cores.size() >= 2 && cpus >= 4) {
+    ASSERT_EQ(stages.size(), 2u);
+    std::vector<int> both;
+    std::set_intersection(stages[0].begin(), stages[0].end(), stages[1].begin(), stages[1].end(),
+                          std::back_inserter(both));
+    EXPECT_GE(stages[0].size(), 2u);
+    EXPECT_GE(stages[1].size(), 2u);
+    EXPECT_TRUE(both.empty()) << "CPU " << both[0] << " is in both sets";
+  } else {
+    EXPECT_EQ(stages, none);
+  }
+  EXPECT_EQ(CpusOfStages({"--pp", "2", "-t", std::to_string(cpus)}), none) << "twice as many threads as CPUs";
+  EXPECT_EQ(CpusOfStages({"--pp", "2", "--cpu-bind", "none"}), none);
+  if (!ours || cores.size() < 2) GTEST_SKIP() << "binding needs two cores without a quota";
+  stages = CpusOfStages({"--pp", "1", "-t", std::to_string(cores.size())});
+  ASSERT_EQ(stages.size(), 1u);
+  EXPECT_EQ(std::set<int>(stages[0].begin(), stages[0].end()).size(), cores.size()) << "a CPU for each thread";
 }
 
 TEST(Resources, AShortageOfMemoryOrThreadsIsOneFinalErrorThatSaysWhatToLower) {

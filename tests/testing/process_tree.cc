@@ -90,13 +90,21 @@ bool IsAlive(pid_t pid) {
   return state != 'X' && state != 'Z';
 }
 
-uint64_t ResidentBytesOf(pid_t pid) {
+namespace {
+
+// A field in KiB of /proc/<pid>/status, in bytes.
+uint64_t StatusBytes(pid_t pid, const std::string& field) {
   std::istringstream lines(ReadAll("/proc/" + std::to_string(pid) + "/status"));
   for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("VmRSS:", 0) == 0) return std::stoull(line.substr(6)) * 1024;
+    if (line.rfind(field, 0) == 0) return std::stoull(line.substr(field.size())) * 1024;
   }
   return 0;
 }
+
+}  // namespace
+
+uint64_t ResidentBytesOf(pid_t pid) { return StatusBytes(pid, "VmRSS:"); }
+uint64_t PeakResidentBytesOf(pid_t pid) { return StatusBytes(pid, "VmHWM:"); }
 
 std::vector<std::string> JobDirectories(pid_t root) {
   std::vector<std::string> found;

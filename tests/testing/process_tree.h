@@ -31,6 +31,8 @@ bool IsAlive(pid_t pid);  // exists and is no zombie
 
 // Resident bytes of a process by /proc/<pid>/status (VmRSS); 0 when it is gone.
 uint64_t ResidentBytesOf(pid_t pid);
+// The most it ever had (VmHWM).
+uint64_t PeakResidentBytesOf(pid_t pid);
 
 // The private directories of the job that `root` launched, as its launch line names them. Empty when there is no launcher now.
 std::vector<std::string> JobDirectories(pid_t root);

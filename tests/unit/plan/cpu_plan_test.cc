@@ -86,6 +86,19 @@ TEST(CpuPlan, BindsNothingWithMoreThreadsThanCpus) {
   }
 }
 
+TEST(CpuPlan, TiesNoLoneThreadToOneCpu) {
+  for (const auto& stage : PlanCpus(Stages(2, "core:2 pu:1", 2), 0, true)) {
+    EXPECT_EQ(stage.threads, 1);
+    EXPECT_THAT(stage.cpus, IsEmpty());
+  }
+  const auto siblings = PlanCpus(Stages(2, "core:2 pu:2", 4), 0, true);
+  EXPECT_THAT(siblings[0].cpus, ElementsAre(0, 1));
+  EXPECT_THAT(siblings[1].cpus, ElementsAre(2, 3));
+  const auto runs = PlanCpus(Stages(2, "core:4 pu:1", 4), 1, true);
+  EXPECT_THAT(runs[0].cpus, ElementsAre(0, 1));
+  EXPECT_THAT(runs[1].cpus, ElementsAre(2, 3));
+}
+
 TEST(CpuPlan, BindsNothingWhenTheUserSaysSo) {
   for (const auto& stage : PlanCpus(Stages(2, "core:4 pu:1", 4), 0, false)) {
     EXPECT_EQ(stage.threads, 2);
@@ -124,12 +137,12 @@ TEST(CpuPlan, ALoneStageIsBoundOnlyWhenItFillsTheCores) {
 }
 
 TEST(CpuPlan, HostsAreCountedApart) {
-  const std::vector<pb::Hello> stages = {StageOn("a", "core:2 pu:1", Range(2)), StageOn("b", "core:4 pu:1", Range(4)),
-                                         StageOn("a", "core:2 pu:1", Range(2))};
+  const std::vector<pb::Hello> stages = {StageOn("a", "core:4 pu:1", Range(4)), StageOn("b", "core:3 pu:1", Range(3)),
+                                         StageOn("a", "core:4 pu:1", Range(4))};
   const auto plan = PlanCpus(stages, 0, true);
-  EXPECT_THAT(plan[0].cpus, ElementsAre(0));
-  EXPECT_THAT(plan[1].cpus, ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(plan[2].cpus, ElementsAre(1));
+  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 1));
+  EXPECT_THAT(plan[1].cpus, ElementsAre(0, 1, 2));
+  EXPECT_THAT(plan[2].cpus, ElementsAre(2, 3));
 }
 
 TEST(CpuPlan, ARankThatKnowsNoCoresSharesWhatItMayUse) {
