@@ -60,9 +60,9 @@ TEST(Statistics, TextNamesEverythingARunIsAskedFor) {
                           HasSubstr("bubble       25.0 % of the stages' time, floor for this work 12.5 %")));
   EXPECT_THAT(
       text,
-      ContainsRegex("stage +host +layers +threads +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
-  EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +1.000 +0.000 +0.000 +50.0 % +7/64 +42.0"));
-  EXPECT_THAT(text, ContainsRegex("1 +beta-with-a-long-name +4-7 +1 +1.500 +0.000 +0.000 +75.0 % +7/64 +42.0"));
+      ContainsRegex("stage +host +layers +threads +CPUs +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
+  EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +any +1.000 +0.000 +0.000 +50.0 % +7/64 +42.0"));
+  EXPECT_THAT(text, ContainsRegex("1 +beta-with-a-long-name +4-7 +1 +any +1.500 +0.000 +0.000 +75.0 % +7/64 +42.0"));
   EXPECT_THAT(text, Not(HasSubstr("relaunches")));
 }
 
@@ -86,7 +86,7 @@ TEST(Statistics, OfAJobThatDidNotEndInOrderShowTheStagesWithoutTimes) {
   *summary.ready->mutable_stages() = summary.job->stages();
   summary.job.reset();
   const std::string text = StatisticsText(summary);
-  EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +- +- +- +- +7/64"));
+  EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +any +- +- +- +- +7/64"));
   EXPECT_THAT(text, Not(HasSubstr("bubble")));
 }
 
