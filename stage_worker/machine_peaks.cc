@@ -22,7 +22,7 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kReadStep = 4096;  // parts of the memory are multiples of it
-constexpr size_t kLeastReadBytes = size_t{256} << 20;
+constexpr size_t kLeastReadBytes = size_t{128} << 20;
 constexpr int kRuns = 6;
 constexpr double kRunSeconds = 0.005;  // about the duration of a run of multiply-adds
 constexpr int64_t kFirstRounds = 20000;
