@@ -43,7 +43,7 @@ class Front {
   absl::StatusOr<ClusterRun> Run(const pb::ConfigureJob& job) {
     pb::EngineMessage message;
     *message.mutable_configure() = job;
-    RETURN_IF_ERROR(channel_.Send(message));
+    RETURN_IF_ERROR(Send(message));
     for (size_t i = 0; i < requests_.size(); ++i) RETURN_IF_ERROR(Submit(i));
     while (!done_) {
       ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> received, channel_.Receive());
@@ -58,6 +58,12 @@ class Front {
   }
 
  private:
+  // An engine that refuses the job may be gone before everything was said to it; what it said is read by Receive.
+  absl::Status Send(const pb::EngineMessage& message) {
+    const absl::Status sent = channel_.Send(message);
+    return absl::IsUnavailable(sent) ? absl::OkStatus() : sent;
+  }
+
   absl::Status Submit(size_t index) {
     const ClusterRequest& request = requests_[index];
     pb::EngineMessage message;
@@ -69,7 +75,7 @@ class Front {
     for (const int32_t token : request.stop_tokens) submit->add_stop_tokens(token);
     submit->set_score_prompt(request.score_from >= 0);
     submit->set_score_from(request.score_from);
-    return channel_.Send(message);
+    return Send(message);
   }
 
   absl::Status Take(const pb::EngineMessage& message) {
@@ -83,7 +89,7 @@ class Front {
       if (++finished_ == requests_.size()) {
         pb::EngineMessage shutdown;
         shutdown.mutable_shutdown();
-        return channel_.Send(shutdown);
+        return Send(shutdown);
       }
     }
     if (message.has_statistics()) {
@@ -100,7 +106,7 @@ class Front {
     if (static_cast<int>(answer.tokens.size()) != requests_[delta.request()].cancel_after) return absl::OkStatus();
     pb::EngineMessage cancel;
     cancel.mutable_cancel()->set_request(delta.request());
-    return channel_.Send(cancel);
+    return Send(cancel);
   }
 
   EngineChannel channel_;
