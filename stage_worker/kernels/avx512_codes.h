@@ -96,10 +96,18 @@ inline ScalesAt FindScales(const uint8_t* panel, int64_t sub_scales, int64_t blo
           panel + sub_scales + block * kLayout.sub_scale_bytes};
 }
 
+// The same place, as far as the compiler knows another: what was loaded there is not kept in a register, which the sums
+// need more.
+inline ScalesAt Again(ScalesAt at) {
+  asm("" : "+r"(at.d), "+r"(at.sub));
+  return at;
+}
+
 // The scales of half h of a block, or of all of it.
 template <IntegerLayout kLayout>
-inline __m512 LoadScale(const ScalesAt& at, int h) {
+inline __m512 LoadScale(const ScalesAt& block, int h) {
   using S = ScaleFormat;
+  const ScalesAt at = kLayout.halves ? Again(block) : block;
   if constexpr (kLayout.scales == S::kE8m0) {
     // 2^(e - 128): the exponent field e - 1, or a subnormal.
     const __m512i e = _mm512_cvtepu8_epi32(Load128(at.d));

@@ -48,6 +48,8 @@ template <typename Dot, IntegerLayout kLayout, int P, int C>
     }
   }
   STAGECOACH_UNROLL for (int h = 0; h < kHalves; ++h) {
+    // The second half loads its inputs itself: the registers are for the sums.
+    if constexpr (kHalves == 2) asm volatile("" : : : "memory");
     __m512i dots[C * P];
     STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
       dots[i] = kStarts ? _mm512_set1_epi32(starts[h * C + i / P]) : _mm512_setzero_si512();

@@ -21,12 +21,13 @@ inline void SplitPair(const uint8_t* pair, __m512* even, __m512* odd) {
 
 constexpr int kFewPanels = 2, kManyPanels = 3;  // of a tile
 
-// P panels times C columns, two k a step (F32 may have an odd last one). Fetches meanwhile what the next tile will
-// read; F32 with many columns does not, its panels would push the inputs out of the cache.
+// P panels times C columns. Fetches meanwhile what the next tile will read; F32 with many columns does not, its panels
+// would push the inputs out of the cache.
 template <TensorType kType, int P, int C>
 void FloatTile(const MatmulTile& tile) {
   constexpr bool kSingle = kType == TensorType::kF32;
-  constexpr int64_t kPairBytes = kSingle ? 2 * kPanelRows * 4 : 2 * kPanelRows * 2;
+  constexpr int kStep = kSingle ? 1 : 2;  // k of one vector
+  constexpr bool kFetch = !kSingle || P < kManyPanels;
   const int64_t stride = tile.in->x_stride;
   const float* x = tile.in->x + tile.column * stride;
   const uint8_t* panel = tile.panels;
@@ -35,31 +36,19 @@ void FloatTile(const MatmulTile& tile) {
   for (int p = 0; p < P; ++p) {
     for (int c = 0; c < C; ++c) acc[p][c] = _mm512_setzero_ps();
   }
-  for (int64_t k = 0; k + 1 < tile.cols; k += 2, panel += kPairBytes, x += 2) {
-    __m512 even[P], odd[P];
-    for (int p = 0; p < P && (!kSingle || P < kManyPanels); ++p) {
-      for (int64_t i = 0; i < kPairBytes; i += 64) _mm_prefetch(panel + (P + p) * panel_bytes + i, _MM_HINT_T0);
-    }
+  for (int64_t k = 0; k < tile.cols; k += kStep, panel += kVectorBytes, x += kStep) {
+    __m512 w[2][P];
     for (int p = 0; p < P; ++p) {
+      if constexpr (kFetch) _mm_prefetch(panel + (P + p) * panel_bytes, _MM_HINT_T0);
       if constexpr (kSingle) {
-        even[p] = _mm512_loadu_ps(panel + p * panel_bytes);
-        odd[p] = _mm512_loadu_ps(panel + p * panel_bytes + 64);
+        w[0][p] = _mm512_loadu_ps(panel + p * panel_bytes);
       } else {
-        SplitPair<kType>(panel + p * panel_bytes, &even[p], &odd[p]);
+        SplitPair<kType>(panel + p * panel_bytes, &w[0][p], &w[1][p]);
       }
     }
-    for (int c = 0; c < C; ++c) {
-      for (int p = 0; p < P; ++p) acc[p][c] = _mm512_fmadd_ps(even[p], _mm512_set1_ps(x[c * stride]), acc[p][c]);
-    }
-    for (int c = 0; c < C; ++c) {
-      for (int p = 0; p < P; ++p) acc[p][c] = _mm512_fmadd_ps(odd[p], _mm512_set1_ps(x[c * stride + 1]), acc[p][c]);
-    }
-  }
-  if (kSingle && tile.cols % 2 != 0) {
-    for (int c = 0; c < C; ++c) {
-      for (int p = 0; p < P; ++p) {
-        const __m512 w = _mm512_loadu_ps(panel + p * panel_bytes);
-        acc[p][c] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[c * stride]), acc[p][c]);
+    for (int i = 0; i < kStep; ++i) {
+      for (int c = 0; c < C; ++c) {
+        for (int p = 0; p < P; ++p) acc[p][c] = _mm512_fmadd_ps(w[i][p], _mm512_set1_ps(x[c * stride + i]), acc[p][c]);
       }
     }
   }

@@ -25,6 +25,6 @@ kernel_units(neon "${arm}" -march=armv8.2-a+dotprod ${speed})
 kernel_units(neoni8mm "${arm}" -march=armv8.2-a+dotprod+i8mm ${speed})
 # g++ moves the additions of an inner loop behind all of its products, and would have to spill these.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/integer_avx2.cc
+  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/integer_avx2.cc ${CMAKE_CURRENT_LIST_DIR}/integer_avx512.cc
                APPEND PROPERTY COMPILE_OPTIONS -fno-tree-ter -fno-tree-reassoc)
 endif()
