@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Reads the machine code of the kernels: every unit keeps to its own instruction set, which its name says, and the inner
 # loops of the matrix tiles keep their sums in registers. For x86-64, g++ and optimised builds.
-# Usage: kernel_code.sh <objdump> <object file>... Prints every violation; exits 1 when there is one, 2 when nothing was read.
+# Usage: kernel_code.sh <objdump> <object file>... Prints every violation; exits 1 when there is one, 2 when nothing was
+# read.
 set -u
 objdump=$1
 shift
@@ -11,7 +12,8 @@ tiles=0
 
 # Instructions beyond AVX-512 F, BW, VL and DQ that compilers know. The dot instructions have units of their own.
 beyond='vpdp(bu|ws)sds?|vdpbf16ps|vcvtne2?ps2?bf16|v?gf2p8|vperm([it]2)?b\s|vpmultishift|vp(compress|expand)[bw]'
-beyond+='|vpsh[lr]dv?[wdq]|vpopcnt|vpshufbit|vpmadd52|vp2intersect|v?aes|v?pclmul|sha[0-9]|vpconflict|vplzcnt|vpbroadcastm'
+beyond+='|vpsh[lr]dv?[wdq]|vpopcnt|vpshufbit|vpmadd52|vp2intersect|v?aes|v?pclmul|sha[0-9]|vpconflict|vplzcnt'
+beyond+='|vpbroadcastm'
 
 # forbid <name> <pattern> <why>: in the instructions on standard input, as "bytes<TAB>instruction".
 forbid() {
