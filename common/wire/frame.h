@@ -22,7 +22,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 enum class WireType { kF32, kBF16 };
 size_t WireTypeBytes(WireType type);

@@ -182,7 +182,7 @@ TEST(FrameLimits, HoldForHeaderAndTensor) {
   const FrameLimits limits = SmallLimits();
   const std::vector<uint8_t> good = EncodedStep(limits, SampleBatch(), true);
   const std::vector<HeaderCase> cases = {
-      {[](pb::FrameHeader* h) { h->set_protocol_version(2); }, "protocol_version' is 2", "1"},
+      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "2"},
       {[](pb::FrameHeader* h) { h->set_run_id(5); }, "run_id' is 5", "81985529216486895"},
       {[](pb::FrameHeader* h) { h->set_sequence_number(8); }, "sequence_number' is 8", "7"},
       {[](pb::FrameHeader* h) { h->mutable_result(); }, "body' is field 11", "field 10 (step)"},
