@@ -33,7 +33,11 @@ class KeyReader {
  public:
   explicit KeyReader(const GgufMetadata& metadata) : metadata_(metadata) {}
 
-  void set_prefix(const std::string& architecture) { prefix_ = architecture + "."; }
+  void set_prefix(const std::string& architecture) {
+    prefix_ = architecture + ".";
+    // What OxiBonsai writes, whatever the architecture.
+    if (!Has("block_count") && metadata_.Has("llm.block_count")) prefix_ = "llm.";
+  }
   std::string Key(absl::string_view name) const { return prefix_ + std::string(name); }
   bool Has(absl::string_view name) const { return metadata_.Has(Key(name)); }
 

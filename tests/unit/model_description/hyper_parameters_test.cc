@@ -72,6 +72,22 @@ TEST(HyperParameters, ArchitecturesDifferInTheirTraits) {
   EXPECT_EQ(SupportedArchitectures(), "llama, qwen2, qwen3");
 }
 
+TEST(HyperParameters, MayStandBelowThePrefixThatOxiBonsaiWrites) {
+  GgufWriter writer = TinyModel({.architecture = "llm"});
+  writer.Set("general.architecture", "qwen3");
+  const HyperParameters found = ReadOrDie(writer), expected = ReadOrDie(TinyModel({.architecture = "qwen3"}));
+  EXPECT_EQ(found.architecture, "qwen3");
+  EXPECT_TRUE(found.traits.qk_norm);
+  EXPECT_EQ(found.layers, expected.layers);
+  EXPECT_EQ(found.hidden, expected.hidden);
+  EXPECT_EQ(found.kv_heads, expected.kv_heads);
+  EXPECT_EQ(found.rope.freq_base, expected.rope.freq_base);
+  writer.Remove("llm.embedding_length");
+  EXPECT_THAT(Read(writer).status().message(), HasSubstr("key 'llm.embedding_length' is missing"));
+  writer.Remove("llm.block_count");
+  EXPECT_THAT(Read(writer).status().message(), HasSubstr("key 'qwen3.block_count' is missing"));
+}
+
 TEST(HyperParameters, OptionalKeysHaveTheirDefaults) {
   GgufWriter writer = TinyModel({.architecture = "llama", .hidden = 64, .heads = 4, .kv_heads = 4, .head_dim = 16});
   for (const char* name : {"attention.head_count_kv", "attention.key_length", "attention.value_length",
