@@ -108,6 +108,7 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddTexts(app, "-m,--model", &lists_.models, "FILE", "the model, a GGUF file; may be given several times");
   AddChoice(app, "--load-format", &load_format_, {"gguf", "dummy"},
             "dummy: random weights of --shape and --type in place of -m");
+  AddQ2LayoutOption(app, &cluster_options_.q2_layout);
   AddNames(app, "--shape", &shapes_, absl::StrCat("with dummy: ", DummyModelShapes()));
   AddNames(app, "--type", &types_, absl::StrCat("with dummy: ", DummyModelTypes()));
   AddIntegerList(app, "-p,--n-prompt", &lists_.prompts, kTokensRange, "tokens of a prompt, 0 for none (512)");
@@ -175,7 +176,7 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
     const bool same = !models_.empty() && jobs_[models_.size() - 1].model == job.model;
     Model model = same ? models_.back() : nullptr;
     if (model == nullptr) {
-      absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(job.model);
+      absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(job.model, cluster_options_.q2_layout);
       if (!file.ok()) return file.status();
       absl::StatusOr<Model> description = DescribeModel(*std::move(file));
       if (!description.ok()) return WithExitCode(description.status(), ExitCode::kInputFile);

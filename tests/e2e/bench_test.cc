@@ -105,6 +105,19 @@ TEST(Bench, MeasuresModelsWithoutAFile) {
   EXPECT_THAT(lines[2], HasSubstr("\"dummy://tiny/q4_0\""));
 }
 
+TEST(Bench, TakesTheLayoutOfTypeId42) {
+  SHARED_FILE_OR_SKIP(model, "models/quantized/demo-q2_0.gguf");
+  const auto size_as = [&](const char* layout) {
+    const ProgramResult result =
+        Bench({"-m", model, "-p", "8", "-n", "0", "-r", "1", "-o", "jsonl", "--q2-layout", layout});
+    EXPECT_EQ(result.exit_code, 0) << result;
+    return result.exit_code == 0 ? OrderedJson::parse(result.out)["model_size"].get<int64_t>() : 0;
+  };
+  const int64_t found = size_as("auto");
+  EXPECT_EQ(size_as("g64"), found);
+  EXPECT_LT(size_as("g128"), found);  // 34 bytes for 128 weights, where the file has 36
+}
+
 TEST(Bench, WorksInAWorldThatMpirunStarted) {
   const ProgramResult result =
       World({"bench", "-m", DemoModelPath(), "-t", "1", "-p", "16", "-n", "4", "-r", "1", "-o", "jsonl"}, 2, "", 300);
