@@ -49,6 +49,25 @@ TEST(Sampler, IsGreedyAtTemperatureZeroAndBreaksTiesByTheLowerId) {
   EXPECT_EQ(Pick(AtTemperature(0), 0, {-0.0f, 0.0f}), 0);
 }
 
+TEST(Sampler, FindsTheFirstOfTheLargestInAVocabularyOfAnySize) {
+  const std::vector<float> values = {-kInf, kNan, -1, -0.0f, 0.0f, 0.5f, 0.5f, 1, kInf};
+  std::mt19937 random(3);
+  for (int64_t vocab = 1; vocab < 100; ++vocab) {
+    for (size_t choices = 1; choices <= values.size(); ++choices) {
+      std::vector<float> logits(static_cast<size_t>(vocab));
+      for (float& logit : logits) logit = values[random() % choices];
+      TokenId expected = 0;
+      float best = -kInf;
+      for (size_t i = 0; i < logits.size(); ++i) {
+        if (!(logits[i] > best)) continue;
+        best = logits[i];
+        expected = static_cast<TokenId>(i);
+      }
+      ASSERT_EQ(Argmax(logits.data(), vocab), expected) << ::testing::PrintToString(logits);
+    }
+  }
+}
+
 TEST(Sampler, DrawsTheSameTokenForTheSameSeedAndPosition) {
   const std::vector<float> logits = {1, 1.5, 0.5, 1, 0.9f, 1.2f};
   const SamplingParams sampling = AtTemperature(1);
