@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/check.h"
+
 namespace stagecoach {
 namespace {
 
@@ -57,6 +59,7 @@ void MatmulInput::Set(const Kernels& kernels, const InputForms& forms, int64_t r
   if (forms.floats) std::copy_n(x, count, x_.as<float>() + at);
   if (forms.bf16) kernels.round_row(x, count, bf16_.as<uint16_t>() + at);
   if (forms.int8) {
+    CHECK(at % kActivationGroup == 0 && count % kActivationGroup == 0);  // the kernel would leave out the rest
     const int64_t group = at / kActivationGroup;
     kernels.quantize_row(x, count, q_.as<int8_t>() + at, scales_.as<float>() + group, starts_.as<int32_t>() + group,
                          half_starts_.as<int32_t>() + at / kHalfGroup);

@@ -224,6 +224,22 @@ TEST_P(EqualityTest, OfTheScalarTwinAndTheBestInstructionSet) {
   ExpectSameAsBase(play, "scalar");
 }
 
+// Products whose outputs are used in several blocks; how many panels a block has depends on the rows of the step.
+TEST(EqualityOfLargeMatrices, OverChunkSizesAndThreads) {
+  const TempDir dir;
+  const TinyModelOptions options = {
+      .layers = 2, .hidden = 1536, .heads = 64, .kv_heads = 2, .ffn = 3072, .type = TensorType::kQ8_0};
+  const auto model = OpenModel(WriteTinyModel(dir.File("large.gguf"), options));
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<Trace> expected = Player(*model, {.chunk = 64}).Run();  // a power of two: blocks of whole groups
+  for (const int chunk : {10, 90, 96}) {
+    for (const int threads : {1, 2, 3}) {
+      ExpectSame(expected, Player(*model, {.rig = {.threads = threads}, .chunk = chunk}).Run(),
+                 "chunks of " + std::to_string(chunk) + ", " + std::to_string(threads) + " threads");
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, EqualityTest,
                          ::testing::Values(std::pair(TensorType::kF32, KvType::kF32),
                                            std::pair(TensorType::kF16, KvType::kBF16),
