@@ -9,10 +9,12 @@
 #include <atomic>
 #include <mutex>
 
+#include "common/base/host_info.h"
+
 namespace stagecoach {
 
 int ParallelWorkers(int64_t wanted) {
-  const int cores = std::max(1, tbb::info::default_concurrency());
+  const int cores = std::clamp(tbb::info::default_concurrency(), 1, AllowedCores());
   return wanted <= 0 ? cores : static_cast<int>(std::min<int64_t>(wanted, cores));
 }
 

@@ -69,7 +69,9 @@ class BenchVerb : public Verb {
   absl::Status RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context);
   absl::Status RunTests(const BenchJob& job, const ModelDescription& model, ClusterSession* cluster);
   absl::Status CheckPool(const BenchJob& job, const pb::JobReady& ready) const;
-  absl::Status RunTest(const BenchTest& test, const ModelWork& work, BenchRunner* runner, BenchRecord* record);
+  absl::StatusOr<const HostPeaks*> PeaksFor(const pb::JobReady& ready);  // nullptr: not known
+  absl::Status RunTest(const BenchTest& test, const ModelWork& work, const HostPeaks* peaks, BenchRunner* runner,
+                       BenchRecord* record);
   BenchRecord RecordOf(const BenchJob& job, const ModelDescription& model, const pb::JobReady& ready) const;
   void DrawProgress(ClusterSession* cluster, const BenchTest& test) const;
 
@@ -86,14 +88,11 @@ class BenchVerb : public Verb {
   std::vector<BenchTest> tests_;
   std::vector<BenchJob> jobs_;
   std::vector<Model> models_;  // of the jobs
+  std::string stage_worker_;
   KernelReport kernels_;
   std::unique_ptr<BenchWriter> writer_;
   int64_t done_ = 0;  // tests, of all jobs
 };
-
-void AddNames(CLI::App* app, const std::string& option, std::vector<std::string>* out, const std::string& description) {
-  AddTexts(app, option, out, "NAME,...", description);
-}
 
 // Several values of an option, each itself a list.
 std::vector<std::string> SplitNames(const std::vector<std::string>& values) {
@@ -109,8 +108,8 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddChoice(app, "--load-format", &load_format_, {"gguf", "dummy"},
             "dummy: random weights of --shape and --type in place of -m");
   AddQ2LayoutOption(app, &cluster_options_.q2_layout);
-  AddNames(app, "--shape", &shapes_, absl::StrCat("with dummy: ", DummyModelShapes()));
-  AddNames(app, "--type", &types_, absl::StrCat("with dummy: ", DummyModelTypes()));
+  AddTexts(app, "--shape", &shapes_, "NAME,...", absl::StrCat("with dummy: ", DummyModelShapes()));
+  AddTexts(app, "--type", &types_, "NAME,...", absl::StrCat("with dummy: ", DummyModelTypes()));
   AddIntegerList(app, "-p,--n-prompt", &lists_.prompts, kTokensRange, "tokens of a prompt, 0 for none (512)");
   AddIntegerList(app, "-n,--n-gen", &lists_.generated, kTokensRange,
                  "tokens that a sequence decodes, 0 for none (128)");
@@ -227,24 +226,25 @@ absl::Status BenchVerb::Run(const RunContext& context) {
   return status;
 }
 
-// Threads that compute at once on this host; more than there are cores do as much as those.
-int64_t ThreadsAtOnce(int64_t stages, int64_t threads) {
-  const int64_t cores = AllowedCores();
-  if (threads == 0) threads = std::max<int64_t>(1, cores / stages);
-  return std::min(cores, threads * stages);
+std::string PeaksText(const HostPeaks& peaks) {
+  return absl::StrFormat("%d %s read %.1f GB/s and do %.0f int8, %.0f bf16, %.0f f32 GOP/s", peaks.threads,
+                         peaks.threads == 1 ? "thread" : "threads", peaks.read_gbps, peaks.gops.at("int8"),
+                         peaks.gops.at("bf16"), peaks.gops.at("f32"));
 }
 
 absl::Status BenchVerb::CheckKernels(const RunContext& context) {
   ASSIGN_OR_RETURN(const LaunchOptions launch, LaunchOf(jobs_.front(), *models_.front(), context));
-  absl::StatusOr<LaunchPlan> plan = ResolveLaunch(launch);
-  if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kLaunch);
+  absl::StatusOr<std::string> stage_worker = FindStageWorker(launch);
+  if (!stage_worker.ok()) return WithExitCode(stage_worker.status(), ExitCode::kLaunch);
+  stage_worker_ = *std::move(stage_worker);
+  // What the stages will have is known once they run; PeaksFor measures what this leaves out.
   std::set<int64_t> threads;
   for (const BenchJob& job : jobs_) {
-    threads.insert(ThreadsAtOnce(std::max<int64_t>(job.stages, 1), job.threads));
-    if (context.joined || !cluster_options_.hostfile.empty()) threads.insert(AllowedCores());
+    const int64_t wanted = job.threads * std::max<int64_t>(job.stages, 1);
+    threads.insert(wanted == 0 ? AllowedCores() : std::min<int64_t>(wanted, AllowedCores()));
   }
   ASSIGN_OR_RETURN(kernels_,
-                   CheckKernelsOfHost(plan->stage_worker, cluster_options_.isa, {threads.begin(), threads.end()}));
+                   CheckKernelsOfHost(stage_worker_, cluster_options_.isa, {threads.begin(), threads.end()}));
   if (!kernels_.valid) {
     const std::string text = absl::StrCat("INVALID: the kernels of ", kernels_.isa,
                                           " differ from the scalar ones: ", absl::StrJoin(kernels_.differences, "; "));
@@ -253,18 +253,36 @@ absl::Status BenchVerb::CheckKernels(const RunContext& context) {
   }
   std::string text = absl::StrCat("VALID: the kernels of ", kernels_.isa, " and the scalar ones agree in ",
                                   kernels_.comparisons, " comparisons");
-  for (const HostPeaks& peaks : kernels_.peaks) {
-    absl::StrAppendFormat(&text, "; %d %s read %.1f GB/s and do %.0f int8, %.0f bf16, %.0f f32 GOP/s", peaks.threads,
-                          peaks.threads == 1 ? "thread" : "threads", peaks.read_gbps, peaks.gops.at("int8"),
-                          peaks.gops.at("bf16"), peaks.gops.at("f32"));
-  }
+  for (const HostPeaks& peaks : kernels_.peaks) absl::StrAppend(&text, "; ", PeaksText(peaks));
   if (output_ == "md") return WriteStdout(text + "\n\n");
   LogInfo(text);
   return absl::OkStatus();
 }
 
+// The ceilings of what the stages compute with together; more threads than there are cores do as much as those.
+absl::StatusOr<const HostPeaks*> BenchVerb::PeaksFor(const pb::JobReady& ready) {
+  int64_t threads = 0;
+  for (const pb::StageSummary& stage : ready.stages()) {
+    threads += stage.threads();
+    if (stage.host() == HostName() && stage.isa() == kernels_.isa) continue;
+    LogInfo(absl::StrCat("stage ", stage.stage(), " runs the kernels of ", stage.isa(), " on ", stage.host(),
+                         ", which were not checked and whose ceilings are not known: no shares"));
+    return nullptr;
+  }
+  threads = std::min<int64_t>(threads, AllowedCores());
+  if (kernels_.PeaksOf(threads) == nullptr) {
+    ASSIGN_OR_RETURN(const KernelReport more, CheckKernelsOfHost(stage_worker_, cluster_options_.isa, {threads}));
+    for (const HostPeaks& peaks : more.peaks) {
+      LogInfo(PeaksText(peaks));
+      kernels_.peaks.push_back(peaks);
+    }
+  }
+  return kernels_.PeaksOf(threads);
+}
+
 absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context) {
   ASSIGN_OR_RETURN(LaunchOptions launch, LaunchOf(job, model, context));
+  launch.job.set_step_log_append(&job != &jobs_.front());
   ASSIGN_OR_RETURN(const std::unique_ptr<ClusterSession> cluster,
                    ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
   const absl::Status status = RunTests(job, model, cluster.get());
@@ -289,10 +307,11 @@ absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& mo
   BenchRunner runner(cluster, SchedulingOf(job), model.hyper.vocab);
   RETURN_IF_ERROR(runner.AwaitReady());
   RETURN_IF_ERROR(CheckPool(job, *cluster->ready()));
+  ASSIGN_OR_RETURN(const HostPeaks* peaks, PeaksFor(*cluster->ready()));
   for (const BenchTest& test : tests_) {
     DrawProgress(cluster, test);
     BenchRecord record = RecordOf(job, model, *cluster->ready());
-    if (absl::Status status = RunTest(test, work, &runner, &record); !status.ok()) {
+    if (absl::Status status = RunTest(test, work, peaks, &runner, &record); !status.ok()) {
       if (!absl::IsCancelled(status)) return status;
       return absl::CancelledError(
           absl::StrCat("interrupted after ", done_, " of ", tests_.size() * jobs_.size(), " tests"));
@@ -304,13 +323,12 @@ absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& mo
   return absl::OkStatus();
 }
 
-absl::Status BenchVerb::RunTest(const BenchTest& test, const ModelWork& work, BenchRunner* runner,
-                                BenchRecord* record) {
+absl::Status BenchVerb::RunTest(const BenchTest& test, const ModelWork& work, const HostPeaks* peaks,
+                                BenchRunner* runner, BenchRecord* record) {
   record->test = test;
   record->test_time = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  const HostPeaks* peaks = kernels_.PeaksOf(ThreadsAtOnce(record->n_stages, record->n_threads));
-  if (!record->has_shares) peaks = nullptr;
-  record->has_shares = peaks != nullptr;
+  record->checked = peaks != nullptr;
+  if (record->checked) record->cpu_info = kernels_.cpu;
   RETURN_IF_ERROR(runner->WarmUp(test));
   for (int64_t i = 0; i < repetitions_; ++i) {
     ASSIGN_OR_RETURN(const BenchSample sample, runner->Run(test));
@@ -323,7 +341,6 @@ absl::Status BenchVerb::RunTest(const BenchTest& test, const ModelWork& work, Be
 BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& model, const pb::JobReady& ready) const {
   BenchRecord record;
   record.build = kProgramVersion;
-  record.cpu_info = kernels_.cpu;
   record.model_filename = job.model;
   const ModelSummary summary = SummarizeModel(model);
   record.model_type = summary.type;
@@ -333,12 +350,9 @@ BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& mod
   record.n_ubatch = std::min(cluster_options_.prefill_chunk, cluster_options_.max_num_batched_tokens);
   record.n_stages = ready.stages_size();
   record.type_kv = cluster_options_.kv_type;
-  record.has_shares = true;
   for (const pb::StageSummary& stage : ready.stages()) {
     record.isa = stage.isa();
     record.n_threads = stage.threads();
-    // The peaks are this host's, with these kernels.
-    record.has_shares = record.has_shares && stage.host() == HostName() && stage.isa() == kernels_.isa;
   }
   return record;
 }

@@ -69,7 +69,7 @@ std::string TableHead() {
 
 std::string TableRow(const BenchRecord& record) {
   const MeanAndDeviation speed = Summarize(record.TokensPerSecond());
-  const double shares = record.has_shares ? 1 : 0;
+  const double shares = record.checked ? 1 : 0;
   return TableLine({record.model_type, Bytes(record.model_size), Count(record.model_n_params), record.isa,
                     absl::StrCat(record.n_stages), absl::StrCat(record.n_threads), record.test.Name(),
                     absl::StrFormat("%.2f ± %.2f", speed.mean, speed.deviation),
@@ -121,13 +121,13 @@ Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
   }
   const MeanAndDeviation time = Summarize(ns), speed = Summarize(record.TokensPerSecond());
   const auto share = [&](double Rates::*rate) {
-    return record.has_shares ? Json(Rounded(MeanRate(record, rate), 1e4)) : Json(nullptr);
+    return record.checked ? Json(Rounded(MeanRate(record, rate), 1e4)) : Json(nullptr);
   };
   const bool decode = !record.test.prefill();
   Json json = {{"build", record.build},
                {"cpu_info", record.cpu_info},
                {"isa", record.isa},
-               {"valid", true},
+               {"valid", record.checked ? Json(true) : Json(nullptr)},
                {"model_filename", record.model_filename},
                {"model_type", record.model_type},
                {"model_size", record.model_size},

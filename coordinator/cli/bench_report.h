@@ -39,7 +39,8 @@ struct BenchRecord {
   std::string test_time;  // ISO 8601, UTC
   std::vector<BenchSample> samples;
   std::vector<Rates> rates;  // of each sample
-  bool has_shares = false;   // the peaks are those of the hosts that ran it
+  // All stages ran here, with the kernels that were checked; without it `valid`, the shares and cpu_info are not known.
+  bool checked = false;
 
   std::vector<double> TokensPerSecond() const;
 };

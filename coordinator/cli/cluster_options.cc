@@ -38,9 +38,6 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
   AddInteger(app, "-t,--threads", &o->threads, {1, 1024}, "compute threads per stage",
              "allowed cores / stages of the host")
       ->group(group);
-  AddChoice(app, "--cpu-bind", &o->cpu_bind, {"auto", "none"},
-            "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere")
-      ->group(group);
 }
 
 void AddPlaces(CLI::App* app, ClusterOptions* o) {
@@ -54,6 +51,9 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
           "the stage program (otherwise beside this program, then in ../stage_worker/)")
       ->group(group);
   AddText(app, "--isa", &o->isa, "NAME", "instruction set of the kernels on every stage: scalar, avx2, ...")
+      ->group(group);
+  AddChoice(app, "--cpu-bind", &o->cpu_bind, {"auto", "none"},
+            "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere")
       ->group(group);
   AddNumber(app, "--stage-timeout", &o->stage_timeout_s, {0.1, 86400},
             "seconds without progress after which a stage is lost", "60")

@@ -53,7 +53,8 @@ void AddQ2LayoutOption(CLI::App* app, std::string* layout);
 // Everything above. `context_help` describes -c/--ctx-size, whose default is what options->context holds.
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
 
-// Those of them that many runs can share: all but the model, -c, --pp, --layer-split, -t and --max-num-seqs.
+// Those of them that many runs can share: all but the model, --q2-layout, -c, --pp,
+// --layer-split, -t and --max-num-seqs.
 void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options);
 
 // The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become

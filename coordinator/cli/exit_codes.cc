@@ -34,6 +34,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
       return ExitCode::kLostStages;
     case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInternal:
       return ExitCode::kLaunch;
     case absl::StatusCode::kCancelled:
       return ExitCode::kInterrupted;

@@ -20,8 +20,8 @@ enum class ExitCode : int {
 absl::Status WithExitCode(absl::Status status, ExitCode code);
 
 // What `status` ends the program with: the code given to it; otherwise kOk for OK, kUsage for kInvalidArgument and
-// kOutOfRange, kLostStages for kUnavailable, kLaunch for kFailedPrecondition, kInterrupted for kCancelled and
-// kInputFile for the rest.
+// kOutOfRange, kLostStages for kUnavailable, kLaunch for kFailedPrecondition and kInternal, kInterrupted for
+// kCancelled and kInputFile for the rest.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 // Shorthands for the usual failures.

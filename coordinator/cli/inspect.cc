@@ -151,6 +151,13 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
   const absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(file);
   if (model.ok()) {
     const HyperParameters& hyper = (*model)->hyper;
+    // As they are used: the keys may stand elsewhere, or hold a value for every layer.
+    json["layers"] = hyper.layers;
+    json["context"] = hyper.context;
+    json["hidden"] = hyper.hidden;
+    json["ffn"] = hyper.ffn;
+    json["heads"] = hyper.heads;
+    json["kv_heads"] = hyper.kv_heads;
     json["head_dim"] = hyper.head_dim;
     json["vocabulary"] = hyper.vocab;
     json["tied_embedding"] = (*model)->tied();

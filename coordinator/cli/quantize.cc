@@ -52,6 +52,9 @@ absl::Status ParseOptionalType(const char* option, const std::string& name, std:
 // Refuses an output that would destroy something.
 absl::Status CheckOutput(const GgufFile& file, const std::string& out, bool force) {
   std::error_code error;
+  if (std::filesystem::path(out).filename().empty()) {
+    return UsageError(absl::StrCat("OUT: '", out, "' names no file; give the name of the new file"));
+  }
   for (const std::string& shard : file.shard_paths()) {
     if (std::filesystem::equivalent(shard, out, error)) {
       return UsageError(absl::StrCat("'", out, "' is the input itself; give the new file another name"));

@@ -95,7 +95,7 @@ absl::StatusOr<QuantizePlan> PlanQuantize(const GgufFile& file, const QuantizeTy
     if ((!step.copied() && !CanBeSource(tensor.type_id)) || tensor.type_id > 0xffff) {
       return absl::UnimplementedError(
           absl::StrCat("'", file.path(), "': tensor '", tensor.name, "' has type ", source->name,
-                       ", expected F32, F16, BF16 or ", GetTensorType(types.matrices).name,
+                       ", expected F32, F16, BF16 or ", FindTensorType(step.type_id)->name,
                        ": quantising what is quantised already would lose twice; start from the original file"));
     }
     plan.steps.push_back(step);

@@ -56,22 +56,6 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& path) {
   return self.string();
 }
 
-absl::StatusOr<std::string> FindStageWorker(const std::string& given, const std::string& coordinator) {
-  std::vector<std::string> candidates;
-  if (!given.empty()) {
-    candidates.push_back(Absolute(given));
-  } else {
-    const std::filesystem::path directory = std::filesystem::path(coordinator).parent_path();
-    candidates.push_back((directory / "stage_worker").lexically_normal().string());
-    candidates.push_back((directory / "../stage_worker/stage_worker").lexically_normal().string());
-  }
-  for (const std::string& candidate : candidates) {
-    if (IsProgram(candidate)) return candidate;
-  }
-  return absl::NotFoundError(absl::StrCat("no program stage_worker; tried ", absl::StrJoin(candidates, ", "),
-                                          "; give its path with --stage-worker"));
-}
-
 // Fills the stages into the host file's slots in order.
 absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
   plan->stages = options.stages;
@@ -174,11 +158,28 @@ void AppendCoordinator(const LaunchPlan& plan, const LaunchPlaces& places, std::
 
 }  // namespace
 
+absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options) {
+  std::vector<std::string> candidates;
+  if (!options.stage_worker_path.empty()) {
+    candidates.push_back(Absolute(options.stage_worker_path));
+  } else {
+    ASSIGN_OR_RETURN(const std::string coordinator, FindCoordinator(options.coordinator_path));
+    const std::filesystem::path directory = std::filesystem::path(coordinator).parent_path();
+    candidates.push_back((directory / "stage_worker").lexically_normal().string());
+    candidates.push_back((directory / "../stage_worker/stage_worker").lexically_normal().string());
+  }
+  for (const std::string& candidate : candidates) {
+    if (IsProgram(candidate)) return candidate;
+  }
+  return absl::NotFoundError(absl::StrCat("no program stage_worker; tried ", absl::StrJoin(candidates, ", "),
+                                          "; give its path with --stage-worker"));
+}
+
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   LaunchPlan plan;
   ASSIGN_OR_RETURN(plan.mpirun, FindMpirun(options.mpirun_path));
   ASSIGN_OR_RETURN(plan.coordinator, FindCoordinator(options.coordinator_path));
-  ASSIGN_OR_RETURN(plan.stage_worker, FindStageWorker(options.stage_worker_path, plan.coordinator));
+  ASSIGN_OR_RETURN(plan.stage_worker, FindStageWorker(options));
   absl::StatusOr<std::vector<std::string>> words = SplitShellWords(options.mpirun_args);
   if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("--mpirun-args: ", words.status().message()));
   plan.mpirun_args = *std::move(words);

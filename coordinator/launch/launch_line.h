@@ -39,6 +39,9 @@ struct LaunchPlaces {
   std::string socket() const { return directory + "/engine.sock"; }
 };
 
+// The stage program: as given, or found beside this one. kNotFound with what was tried.
+absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options);
+
 // Looks everything up. kNotFound: no mpirun, stage_worker or host file, with what was tried. kInvalidArgument: a bad
 // host file or mpirun_args, more stages than the host file has slots, no stage.
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options);

@@ -91,7 +91,11 @@ std::vector<StageCpus> PlanCpus(const std::vector<pb::Hello>& stages, int32_t th
   std::vector<StageCpus> plan(stages.size());
   for (const auto& [name, host] : hosts) {
     for (const size_t stage : host) {
-      const int32_t share = UsableCores(stages[stage]) / Contenders(stages, host, stage);
+      int32_t share = UsableCores(stages[stage]) / Contenders(stages, host, stage);
+      // A quota is one for all, whatever CPUs each may use.
+      if (stages[stage].allowed_cores() < stages[stage].cpus_size()) {
+        share = std::min(share, stages[stage].allowed_cores() / static_cast<int32_t>(host.size()));
+      }
       plan[stage].threads = threads > 0 ? threads : std::max(1, share);
     }
     if (bind) BindHost(stages, host, &plan);

@@ -90,7 +90,7 @@ class Partitioner {
       for (int64_t begin = s; begin <= layers_ - (stages - s); ++begin) {
         for (int64_t end = layers_ - (stages - s - 1); end > begin; --end) {  // from the longest: it wins among equals
           const double time = Time(s, begin, end);
-          if (time > limit || best[s + 1][end] == kInfinity) continue;
+          if (time > limit || (s + 1 < stages ? end_of[s + 1][end] < 0 : end != layers_)) continue;
           const double value = combine(time, best[s + 1][end]);
           if (end_of[s][begin] >= 0 && value >= best[s][begin] * (1 - kRounding)) continue;
           best[s][begin] = value;

@@ -220,7 +220,8 @@ void Attend(benchmark::State& state, const Subject& subject, KvType type, int co
 void RowKernel(benchmark::State& state, const Subject& subject, const std::string& name) {
   const Kernels& kernels = *subject.kernels;
   const std::vector<float> x = RandomFloats(5, kRowLength), y = RandomFloats(6, kRowLength);
-  std::vector<float> out = RandomFloats(7, kRowLength);
+  std::vector<float> out = RandomFloats(7, kRowLength), cosines(kRowLength), sines(kRowLength);
+  for (size_t i = 0; i < kRowLength; ++i) cosines[i] = std::cos(x[i]), sines[i] = std::sin(x[i]);
   std::vector<int8_t> q(kRowLength);
   std::vector<int32_t> starts(kRowLength / 32), half_starts(kRowLength / 16);
   std::vector<uint16_t> bf16(kRowLength);
@@ -234,7 +235,7 @@ void RowKernel(benchmark::State& state, const Subject& subject, const std::strin
       {"add", [&] { kernels.add(x.data(), kRowLength, out.data()); }},
       {"rope",
        [&] {
-         for (int64_t i = 0; i < kRowLength; i += kHeadDim) kernels.rope(&out[i], x.data(), y.data(), kHeadDim, true);
+         for (int64_t i = 0; i < kRowLength; i += kHeadDim) kernels.rope(&out[i], cosines.data(), sines.data(), kHeadDim, true);
        }},
       {"log_sum_exp", [&] { benchmark::DoNotOptimize(kernels.log_sum_exp(x.data(), kRowLength)); }},
   };

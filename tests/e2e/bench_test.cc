@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace stagecoach::testing {
 namespace {
 
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -51,7 +53,7 @@ TEST(Bench, SaysValidBeforeATableOfEveryTest) {
   ASSERT_EQ(lines.size(), 1u + 2 + 5) << result;
   EXPECT_THAT(lines[0], ContainsRegex("1 thread read [0-9.]+ GB/s"));
   EXPECT_THAT(lines[1], HasSubstr(" t/s |   GB/s |"));
-  EXPECT_THAT(lines[3], ContainsRegex("qwen3 .* Q8_0 .* pp16 | +[0-9.]+ ± [0-9.]+ "));
+  EXPECT_THAT(lines[3], ContainsRegex("qwen3 .* Q8_0 .* pp16 [|] +[0-9.]+ ± [0-9.]+ "));
   EXPECT_THAT(lines[4], HasSubstr(" tg4 |"));
   EXPECT_THAT(lines[5], HasSubstr(" tg4 x3 |"));
   EXPECT_THAT(lines[7], HasSubstr(" tg4 @ d40 x3 |"));
@@ -81,8 +83,9 @@ TEST(Bench, GivesJsonWithEveryField) {
 }
 
 TEST(Bench, RunsOneJobForEveryNumberOfStages) {
-  const ProgramResult result =
-      Bench(OnDemo({"-p", "16", "-n", "4", "-b", "3", "-r", "1", "-o", "jsonl", "--pp", "1,2"}));
+  const TempDir dir;
+  const ProgramResult result = Bench(OnDemo({"-p", "16", "-n", "4", "-b", "3", "-r", "1", "-o", "jsonl", "--pp", "1,2",
+                                             "--cpu-bind", "none", "--step-log", dir.File("steps.jsonl")}));
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 4u) << result;
@@ -90,7 +93,13 @@ TEST(Bench, RunsOneJobForEveryNumberOfStages) {
     const OrderedJson record = OrderedJson::parse(lines[i]);
     ExpectRates(record);
     EXPECT_EQ(record["n_stages"], i < 2 ? 1 : 2);
+    EXPECT_TRUE(record["peak_share"].is_number()) << record;
   }
+  std::set<size_t> stages;  // the log holds the steps of both jobs
+  for (const std::string& line : Lines(ReadFileOrDie(dir.File("steps.jsonl")))) {
+    stages.insert(OrderedJson::parse(line)["stages"].size());
+  }
+  EXPECT_THAT(stages, ElementsAre(1, 2));
 }
 
 TEST(Bench, MeasuresModelsWithoutAFile) {

@@ -33,7 +33,7 @@ BenchRecord Prefill() {
   record.test_time = "2024-02-29T12:00:00Z";
   record.samples = {{1'000'000, 512}, {2'000'000, 512}};
   record.rates = {{0, 0, 450, 0.5}, {0, 0, 225, 0.25}};
-  record.has_shares = true;
+  record.checked = true;
   return record;
 }
 
@@ -81,7 +81,7 @@ TEST(BenchTable, HasAHeadingOnceAndARowForEachTest) {
 
 TEST(BenchTable, ShowsNoSharesOfAHostThatDidNotRunIt) {
   BenchRecord record = Decode();
-  record.has_shares = false;
+  record.checked = false;
   EXPECT_THAT(BenchWriter(BenchFormat::kMarkdown).Row(record), HasSubstr(" 30.0 |    - |   100.0 |     - |"));
   EXPECT_TRUE(BenchRecordJson(record, true)["read_share"].is_null());
 }

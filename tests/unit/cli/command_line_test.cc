@@ -1,8 +1,11 @@
 #include "coordinator/cli/command_line.h"
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "coordinator/launch/launch_line.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach {
@@ -33,7 +36,7 @@ TEST(CommandLine, ListsEveryVerbInItsHelpButNotTheHiddenOne) {
   for (const std::vector<const char*>& arguments : {std::vector<const char*>{"help"}, {"--help"}, {"-h"}}) {
     const Parsed parsed = Parse(arguments);
     EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
-    for (const char* verb : {"generate", "batch", "perplexity", "inspect", "tokenize", "detokenize", "help"}) {
+    for (const char* verb : {"generate", "batch", "perplexity", "bench", "quantize", "inspect", "tokenize", "detokenize", "help"}) {
       EXPECT_THAT(parsed.output, HasSubstr(verb));
     }
     EXPECT_THAT(parsed.output, Not(HasSubstr("engine ")));
@@ -90,8 +93,15 @@ TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
 
 TEST(CommandLine, EveryVerbHasAnExampleThatParses) {
   for (const std::unique_ptr<Verb>& verb : AllVerbs()) {
-    EXPECT_THAT(verb->example(), HasSubstr(std::string("coordinator ") + verb->name()));
     EXPECT_FALSE(std::string(verb->summary()).empty());
+    EXPECT_THAT(verb->example(), HasSubstr(std::string("coordinator ") + verb->name()));
+    if (verb->hidden()) continue;  // its example is a whole launch
+    const absl::StatusOr<std::vector<std::string>> words = SplitShellWords(verb->example());
+    ASSERT_TRUE(words.ok()) << words.status();
+    std::vector<const char*> arguments;
+    for (size_t i = 1; i < words->size(); ++i) arguments.push_back((*words)[i].c_str());
+    const Parsed parsed = Parse(arguments);
+    EXPECT_EQ(parsed.verb, verb->name()) << parsed.error;
   }
 }
 
@@ -100,6 +110,8 @@ TEST(CommandLine, KnowsWhichVerbsNeedACluster) {
   EXPECT_FALSE(Parse({"generate", "-m", "x", "-p", "y", "--dry-run"}).needs_cluster);
   EXPECT_TRUE(Parse({"batch", "-m", "x", "-i", "-", "-o", "y"}).needs_cluster);
   EXPECT_TRUE(Parse({"perplexity", "-m", "x", "-f", "y"}).needs_cluster);
+  EXPECT_TRUE(Parse({"bench", "-m", "x"}).needs_cluster);
+  EXPECT_FALSE(Parse({"quantize", "x", "y", "--type", "q8_0"}).needs_cluster);
   EXPECT_FALSE(Parse({"inspect", "-m", "x"}).needs_cluster);
   EXPECT_FALSE(Parse({"tokenize", "-m", "x"}).needs_cluster);
   EXPECT_FALSE(Parse({"detokenize", "-m", "x", "1", "2"}).needs_cluster);

@@ -117,7 +117,7 @@ TEST_F(Quantizing, RefusesToQuantiseTwiceButCopiesWhatHasTheTypeAlready) {
   const auto file = Open(options);
   const auto again = PlanQuantize(*file, {.matrices = TensorType::kQ4_0});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(again.status().message()), HasSubstr("has type Q8_0, expected F32, F16, BF16 or Q4_0"));
+  EXPECT_THAT(std::string(again.status().message()), HasSubstr("has type Q8_0, expected F32, F16, BF16 or Q6_K"));
   const QuantizePlan same = *PlanQuantize(*file, {.matrices = TensorType::kQ8_0});
   ASSERT_TRUE(Quantize(*file, same, {.out_path = out_}).ok());
   const auto copy = *GgufFile::Open(out_);
