@@ -1,5 +1,6 @@
 #include "stage_worker/stage_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <system_error>
@@ -72,8 +73,11 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
                                                    " of ", ranks, "; do coordinator and stage_worker have one version?"));
   }
   constexpr int64_t kMostOpenTokens = int64_t{1} << 31;
+  constexpr int32_t kMostCpus = 1 << 20;
+  const bool bad_cpu = std::any_of(a.cpus().begin(), a.cpus().end(), [](int32_t cpu) { return cpu < 0 || cpu >= kMostCpus; });
   if (a.in_flight() < 1 || a.in_flight() > 256 || a.context() < 1 || a.max_open_tokens() < a.context() ||
-      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.blocks() < 1 || a.max_rows() < 1 || a.max_slices() < 1) {
+      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.blocks() < 1 || a.max_rows() < 1 || a.max_slices() < 1 ||
+      bad_cpu || a.cpus_size() > kMostCpus) {
     return absl::InvalidArgumentError(absl::StrCat("assigned limits out of range: ", a.ShortDebugString()));
   }
   return ParseWireType(a.wire_type()).status();

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -17,11 +16,9 @@ inline constexpr size_t RoundUp(size_t value, size_t multiple) { return (value +
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // Throws std::bad_alloc when there is not enough memory, as operator new does.
+  // Throws std::bad_alloc when there is not enough memory.
   explicit AlignedBuffer(size_t bytes)
-      : size_(bytes), data_(static_cast<uint8_t*>(std::aligned_alloc(kBufferAlignment, RoundUp(bytes + 1, kBufferAlignment)))) {
-    if (data_ == nullptr) throw std::bad_alloc();
-  }
+      : size_(bytes), data_(static_cast<uint8_t*>(::operator new(bytes, std::align_val_t{kBufferAlignment}))) {}
 
   uint8_t* data() { return data_.get(); }
   const uint8_t* data() const { return data_.get(); }
@@ -34,7 +31,7 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(uint8_t* p) const { std::free(p); }
+    void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t{kBufferAlignment}); }
   };
   size_t size_ = 0;
   std::unique_ptr<uint8_t, Free> data_;

@@ -102,7 +102,8 @@ void Gang::Run(Work work) {
   running_.store(threads_ - 1, std::memory_order_relaxed);
   generation_.fetch_add(1);
   generation_.notify_all();
-  work(0);
+  // An exception would leave the other threads in a barrier for ever: it ends the process, as theirs do.
+  [&work]() noexcept { work(0); }();
   for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) WaitWhile(running_, left, spin_);
 }
 

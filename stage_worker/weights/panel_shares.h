@@ -47,7 +47,7 @@ inline Gang::Part SharePanels(const PackedMatrix& matrix, int thread, int thread
 // Panels of gate and up, in pairs: 32 outputs are one group of the down projection's int8 input.
 inline Gang::Part SharePanelPairs(const PackedMatrix& matrix, int thread, int threads) {
   const Gang::Part pairs = Gang::Share((matrix.panels() + 1) / 2, thread, threads);
-  return {2 * pairs.begin, std::min(2 * pairs.end, matrix.panels())};
+  return {std::min(2 * pairs.begin, matrix.panels()), std::min(2 * pairs.end, matrix.panels())};
 }
 
 }  // namespace stagecoach
