@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/aligned_buffer.h"
@@ -58,13 +59,12 @@ class Comparer {
 
  private:
   void Note(const std::string& subject, const std::string& difference) {
-    if (subject == last_subject_) return;
-    last_subject_ = subject;
+    if (!subjects_.insert(subject).second) return;
     check_.differences.push_back(absl::StrCat(subject, ": ", difference));
   }
 
   KernelCheck check_;
-  std::string last_subject_;
+  std::set<std::string> subjects_;  // that differ
 };
 
 // Input rows in every form that a matrix can ask for.
@@ -181,7 +181,7 @@ void Checker::CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const st
       double sum = 0;
       for (int64_t k = 0; k < span.cols; ++k)
         sum += std::fabs(static_cast<double>(row[k]) * rounded[c * span.cols + k]);
-      bounds[c * width + r] = static_cast<double>(span.cols) * 0x1p-24 * sum;
+      bounds[c * width + r] = static_cast<double>(span.cols) * (0x1p-23 * sum + 0x1p-126);
     }
   }
   for (int columns : kColumnCounts) {

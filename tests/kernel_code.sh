@@ -60,6 +60,7 @@ for object in "$@"; do
     *) continue ;;
   esac
   report=$(awk -F'\t' -v slack=$slack '
+    function above(a, b) { return length(a) != length(b) ? length(a) > length(b) : "x" a > "x" b }  # addresses, in hex
     function finish() {
       if (dots < 2) return
       tiles++
@@ -72,7 +73,12 @@ for object in "$@"; do
     fn == "" { next }
     $3 ~ /^(vpdpbusd|vdpbf16ps|vpmaddwd|vfmadd[0-9]*ps) .*%zmm/ {
       if (dots > 0) spills += waiting
-      dots++; waiting = 0; next
+      dots++; waiting = 0; last_dot = $1; gsub(/[ :]/, "", last_dot); next
+    }
+    $3 ~ /^j[a-z]+ / && dots > 0 {  # what is stored at the end of a loop over dots goes there in each round
+      split($3, jump, " +")
+      if (!above(jump[2], last_dot)) { spills += waiting; waiting = 0 }
+      next
     }
     /\tvmov[a-z0-9]+ +%[yz]mm[0-9]+,-?(0x[0-9a-f]+)?\(%r[sb]p\)/ { waiting++ }
     END { finish(); print "tiles\t" tiles + 0 }' <<<"$code")

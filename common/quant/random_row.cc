@@ -63,7 +63,7 @@ void FillRandomBytes(uint64_t seed, uint64_t position, size_t count, uint8_t* ou
 }
 
 // The E8M0 exponent whose values have about this root mean square: the largest power of two not above the wanted scale,
-// or its half.
+// or its double.
 uint8_t Mxfp4Exponent(float magnitude, double uniform) {
   constexpr float kRms = 5.85f;  // of the doubled values
   int exponent = 0;

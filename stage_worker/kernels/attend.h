@@ -28,7 +28,7 @@ void MergeAttentionAvx512(const AttentionState& granule, int columns, int head_d
 
 // Where the elements begin in a tile: behind the scales of Q8_0, kKvScaleBytes for each group of dimensions.
 inline constexpr int64_t kKvScaleBytes = kTilePositions * 4;
-inline constexpr int64_t KvCodesOffset(KvType type, int64_t head_dim) {
+static inline constexpr int64_t KvCodesOffset(KvType type, int64_t head_dim) {
   return type == KvType::kQ8_0 ? head_dim / kKvGroup * kKvScaleBytes : 0;
 }
 

@@ -18,6 +18,9 @@ int32_t ReduceAdd(__m256i sum) {
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 
+// -128 * sum, also of what conversions make of numbers that are not finite.
+int32_t StartOf(int32_t sum) { return static_cast<int32_t>(0u - (static_cast<uint32_t>(sum) << 7)); }
+
 void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts,
                      int32_t* half_starts) {
   const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
@@ -39,8 +42,8 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
     const __m256i bytes =
         _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * kActivationGroup), bytes);
-    half_starts[2 * b] = -128 * ReduceAdd(_mm256_add_epi32(values[0], values[1]));
-    half_starts[2 * b + 1] = -128 * ReduceAdd(_mm256_add_epi32(values[2], values[3]));
+    half_starts[2 * b] = StartOf(ReduceAdd(_mm256_add_epi32(values[0], values[1])));
+    half_starts[2 * b + 1] = StartOf(ReduceAdd(_mm256_add_epi32(values[2], values[3])));
     starts[b] = half_starts[2 * b] + half_starts[2 * b + 1];
     scales[b] = scale;
   }

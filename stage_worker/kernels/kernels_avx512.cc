@@ -11,6 +11,9 @@ namespace {
 
 constexpr int kLanes = 16;
 
+// -128 * sum, also of what conversions make of numbers that are not finite.
+int32_t StartOf(int32_t sum) { return static_cast<int32_t>(0u - (static_cast<uint32_t>(sum) << 7)); }
+
 void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts,
                      int32_t* half_starts) {
   for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
@@ -26,8 +29,8 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(q_low));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + kLanes), _mm512_cvtepi32_epi8(q_high));
     scales[b] = scale;
-    half_starts[2 * b] = -128 * _mm512_reduce_add_epi32(q_low);
-    half_starts[2 * b + 1] = -128 * _mm512_reduce_add_epi32(q_high);
+    half_starts[2 * b] = StartOf(_mm512_reduce_add_epi32(q_low));
+    half_starts[2 * b + 1] = StartOf(_mm512_reduce_add_epi32(q_high));
     starts[b] = half_starts[2 * b] + half_starts[2 * b + 1];
   }
 }

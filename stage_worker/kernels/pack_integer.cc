@@ -67,15 +67,9 @@ void Q3KCodes(const uint8_t* block, int sub, uint8_t* codes) {
   for (int i = 0; i < 32; ++i) codes[i] |= (block[i] >> sub & 1) << 2;
 }
 
+// Of the types that are not copied.
 void FileCodes(TensorType type, const uint8_t* block, int sub, uint8_t* codes) {
   switch (type) {
-    case TensorType::kQ8_0:
-      for (int i = 0; i < 32; ++i) codes[i] = block[2 + i] ^ 0x80;
-      return;
-    case TensorType::kQ4_0:
-    case TensorType::kIQ4_NL: return Nibbles(block + 2, codes);
-    case TensorType::kMXFP4: return Nibbles(block + 1, codes);
-    case TensorType::kQ4_1: return Nibbles(block + 4, codes);
     case TensorType::kQ5_0: return NibblesAndBits(block + 6, LoadU32(block + 2), codes);
     case TensorType::kQ5_1: return NibblesAndBits(block + 8, LoadU32(block + 4), codes);
     case TensorType::kQ1_0:
@@ -105,7 +99,6 @@ void StoreCodes(CodeFormat format, const uint8_t* codes, uint8_t* block) {
     for (int i = 0; i < kLaneBytes; ++i) {
       const int code = codes[4 * g + i];
       switch (format) {
-        case CodeFormat::kU8: byte(g, i) = static_cast<uint8_t>(code); break;
         case CodeFormat::kNibble:
         case CodeFormat::kNibbleBit:
         case CodeFormat::kNibble2Bits:
@@ -119,6 +112,7 @@ void StoreCodes(CodeFormat format, const uint8_t* codes, uint8_t* block) {
           if (format == CodeFormat::k2BitsBit) byte(2, i) |= static_cast<uint8_t>(code >> 2 << g);
           break;
         case CodeFormat::kBit: byte(0, i) |= static_cast<uint8_t>(code >> 1 << g); break;
+        case CodeFormat::kU8:  // copied
         case CodeFormat::kTrits: CHECK(false);
       }
     }

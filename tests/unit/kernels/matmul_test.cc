@@ -186,6 +186,28 @@ TEST(Matmul, GivesTheSameBitsForLongRowsAndManyPanels) {
   }
 }
 
+// Inputs that are packed in several passes of columns, and rows so long that K itself is cut.
+TEST(Matmul, GivesTheSameBitsWhereTheInputsAreTooManyForOnePass) {
+  VECTOR_KERNELS_OR_SKIP(vector_kernels);
+  struct Shape {
+    TensorType type;
+    int64_t panels, cols;
+    int columns;
+  };
+  for (const Shape& shape : {Shape{TensorType::kQ8_0, 2, 12288, 70}, Shape{TensorType::kQ4_0, 3, 12288, 70},
+                             Shape{TensorType::kQ4_K, 4, 12288, 70}, Shape{TensorType::kQ3_K, 1, 26624, 17},
+                             Shape{TensorType::kTQ1_0, 1, 26624, 17}, Shape{TensorType::kBF16, 3, 12288, 70}}) {
+    const Matrix matrix = RandomMatrix(shape.type, shape.panels * kPanelRows, shape.cols, 17);
+    const Inputs in(RandomFloats(18, shape.columns * shape.cols, 1.0), shape.cols);
+    const std::vector<float> expected = Multiply(Scalar(), matrix, in, shape.columns);
+    for (const Kernels* kernels : vector_kernels) {
+      if (!IsExact(*kernels, shape.type)) continue;
+      ExpectSameBits(*kernels, matrix, in, shape.columns, expected);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(Matmul, GivesTheSameBitsForUnevenNumbersOfFloatColumns) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   uint64_t seed = 50;
