@@ -51,7 +51,7 @@ class Gang {
 
   const int threads_;
   const std::vector<int> cpus_;
-  const bool spin_;  // waiting threads may spin briefly: every thread has a core of its own
+  const bool spin_;  // waiting threads may spin briefly: this process has a core for every thread (others may want them too)
   std::vector<std::thread> workers_;
   bool bound_ = false;  // of the thread that calls Run
 

@@ -73,7 +73,8 @@ const PeakLoops& PeakLoopsOf(const Kernels& kernels) {
   for (const NamedLoops& named : kLoops) {
     if (std::strcmp(named.isa, kernels.isa) == 0) return named.loops;
   }
-  return kLoops[0].loops;
+  static constexpr PeakLoops kReadOnly = {ReadScalar, nullptr, nullptr, nullptr};
+  return kReadOnly;
 }
 
 }  // namespace stagecoach

@@ -17,12 +17,13 @@ struct PeakLoops {
 
   // Each runs `rounds` rounds of independent multiply-adds and returns how many operations that were; a multiply-add of
   // one element is two. int8: products of bytes added to 32-bit sums, in as many instructions as the set needs for it.
+  // nullptr where these kernels have no such instruction, or where nobody has written the loop (Arm).
   double (*int8_dot)(int64_t rounds);
-  double (*bf16_dot)(int64_t rounds);  // nullptr where these kernels have no dot instruction for it
+  double (*bf16_dot)(int64_t rounds);
   double (*f32_fma)(int64_t rounds);
 };
 
-// The loops that bound these kernels. Sets without loops of their own get the scalar ones.
+// The loops that bound these kernels. Sets without loops of their own get a plain one that reads.
 const PeakLoops& PeakLoopsOf(const Kernels& kernels);
 
 // The loops of the units.
