@@ -28,11 +28,17 @@ void FloatTile(const MatmulTile& tile) {
   constexpr bool kSingle = kType == TensorType::kF32;
   constexpr int64_t kPairBytes = kSingle ? 2 * kPanelRows * 4 : 2 * kPanelRows * 2;
   const int64_t stride = tile.in->x_stride;
-  const float* x = tile.in->x + tile.column * stride;
+  const float* x = tile.in->x + tile.column * stride + tile.first;
   const uint8_t* panels = tile.panels;
   __m256 acc[P][C][2];
   for (int p = 0; p < P; ++p) {
     for (int c = 0; c < C; ++c) acc[p][c][0] = acc[p][c][1] = _mm256_setzero_ps();
+  }
+  for (int c = 0; tile.first != 0 && c < C; ++c) {
+    const float* out = tile.out + c * tile.out_stride;
+    for (int p = 0; p < P; ++p) {
+      for (int half = 0; half < 2; ++half) acc[p][c][half] = _mm256_loadu_ps(out + p * kPanelRows + 8 * half);
+    }
   }
   for (int64_t k = 0; k + 1 < tile.cols; k += 2, panels += kPairBytes, x += 2) {
     for (int p = 0; p < P; ++p) {

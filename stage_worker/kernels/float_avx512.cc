@@ -29,12 +29,15 @@ void FloatTile(const MatmulTile& tile) {
   constexpr int kStep = kSingle ? 1 : 2;  // k of one vector
   constexpr bool kFetch = !kSingle || P < kManyPanels;
   const int64_t stride = tile.in->x_stride;
-  const float* x = tile.in->x + tile.column * stride;
+  const float* x = tile.in->x + tile.column * stride + tile.first;
   const uint8_t* panel = tile.panels;
   const int64_t panel_bytes = tile.panel_bytes;
   __m512 acc[P][C];
   for (int p = 0; p < P; ++p) {
     for (int c = 0; c < C; ++c) acc[p][c] = _mm512_setzero_ps();
+  }
+  for (int c = 0; tile.first != 0 && c < C; ++c) {
+    for (int p = 0; p < P; ++p) acc[p][c] = _mm512_loadu_ps(tile.out + c * tile.out_stride + p * kPanelRows);
   }
   for (int64_t k = 0; k < tile.cols; k += kStep, panel += kVectorBytes, x += kStep) {
     __m512 w[2][P];

@@ -11,13 +11,16 @@ namespace {
 template <int P, int C, int kAhead = 0>
 void PairTile(const MatmulTile& tile) {
   constexpr int64_t kPairBytes = 2 * kPanelRows * 2;
-  const int64_t stride = tile.cols;
-  const uint16_t* x = tile.in->bf16 + tile.column * stride;
+  const int64_t stride = tile.all_cols;
+  const uint16_t* x = tile.in->bf16 + tile.column * stride + tile.first;
   const uint8_t* panel = tile.panels;
   const int64_t panel_bytes = tile.panel_bytes;
   __m512 acc[P][C];
   for (int p = 0; p < P; ++p) {
     for (int c = 0; c < C; ++c) acc[p][c] = _mm512_setzero_ps();
+  }
+  for (int c = 0; tile.first != 0 && c < C; ++c) {
+    for (int p = 0; p < P; ++p) acc[p][c] = _mm512_loadu_ps(tile.out + c * tile.out_stride + p * kPanelRows);
   }
   for (int64_t k = 0; k < tile.cols; k += 2, panel += kPairBytes, x += 2) {
     __m512i w[P];

@@ -33,11 +33,14 @@ void FloatTile(const MatmulTile& tile) {
   constexpr bool kSingle = kType == TensorType::kF32;
   constexpr int64_t kPairBytes = kSingle ? 2 * kVectorBytes : kVectorBytes;
   const int64_t stride = tile.in->x_stride;
-  const float* x = tile.in->x + tile.column * stride;
+  const float* x = tile.in->x + tile.column * stride + tile.first;
   const uint8_t* panel = tile.panels;
   float32x4_t acc[C][kQuarters];
   for (int c = 0; c < C; ++c) {
     for (int r = 0; r < kQuarters; ++r) acc[c][r] = vdupq_n_f32(0.0f);
+  }
+  for (int c = 0; tile.first != 0 && c < C; ++c) {
+    for (int r = 0; r < kQuarters; ++r) acc[c][r] = vld1q_f32(tile.out + c * tile.out_stride + 4 * r);
   }
   for (int64_t k = 0; k + 1 < tile.cols; k += 2, panel += kPairBytes, x += 2) {
     float32x4_t even[kQuarters], odd[kQuarters];

@@ -63,11 +63,12 @@ float LogOfLanes(const double lanes[16], float max);
 inline constexpr int kMaxTileColumns = 8;
 
 // One tile of a matrix product: as many activation rows from `column` on as the function is made for, times one
-// or more panels that lie behind each other.
+// or more panels that lie behind each other; of K a part.
 struct MatmulTile {
-  const uint8_t* panels;
-  int64_t panel_bytes;
-  int64_t cols;
+  const uint8_t* panels;  // at the part's first column
+  int64_t panel_bytes;    // from panel to panel
+  int64_t all_cols;       // K
+  int64_t first, cols;    // the part; the sums so far are in `out` unless `first` is 0
   const Activations* in;
   int64_t column;
   float* out;  // of the first panel and column
@@ -84,7 +85,8 @@ struct MatmulTiles {
   MatmulTileFn single[kMaxTileColumns + 1];
 };
 
-// A matmul by tiles. The panels go in groups that stay in the second-level cache while all columns pass by.
+// A matmul by tiles, of a float type. The panels go in groups, and long ones in parts, that stay in the second-level
+// cache while all columns pass by.
 void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
                    int64_t out_stride);
 

@@ -196,13 +196,18 @@ TEST(Matmul, GivesTheSameBitsWhereTheInputsAreTooManyForOnePass) {
   };
   for (const Shape& shape : {Shape{TensorType::kQ8_0, 2, 12288, 70}, Shape{TensorType::kQ4_0, 3, 12288, 70},
                              Shape{TensorType::kQ4_K, 4, 12288, 70}, Shape{TensorType::kQ3_K, 1, 26624, 17},
-                             Shape{TensorType::kTQ1_0, 1, 26624, 17}, Shape{TensorType::kBF16, 3, 12288, 70}}) {
+                             Shape{TensorType::kTQ1_0, 1, 26624, 17}, Shape{TensorType::kBF16, 9, 12288, 70}, Shape{TensorType::kF16, 5, 6150, 33},
+                             Shape{TensorType::kF32, 4, 4099, 13}}) {
     const Matrix matrix = RandomMatrix(shape.type, shape.panels * kPanelRows, shape.cols, 17);
     const Inputs in(RandomFloats(18, shape.columns * shape.cols, 1.0), shape.cols);
-    const std::vector<float> expected = Multiply(Scalar(), matrix, in, shape.columns);
+    const std::vector<float> twin = Multiply(Scalar(), matrix, in, shape.columns);
     for (const Kernels* kernels : vector_kernels) {
-      if (!IsExact(*kernels, shape.type)) continue;
-      ExpectSameBits(*kernels, matrix, in, shape.columns, expected);
+      std::vector<float> expected;
+      for (int c = 0; c < shape.columns && !IsExact(*kernels, shape.type); ++c) {
+        const std::vector<float> alone = Multiply(*kernels, matrix, in, 1, c);
+        expected.insert(expected.end(), alone.begin(), alone.end());
+      }
+      ExpectSameBits(*kernels, matrix, in, shape.columns, expected.empty() ? twin : expected);
       if (HasFatalFailure()) return;
     }
   }
