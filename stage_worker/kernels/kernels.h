@@ -1,10 +1,10 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_KERNELS_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_KERNELS_H_
 
-// The arithmetic of a stage, behind one table of functions per instruction set. kernels/scalar.cc and attend_scalar.cc define
-// every function; the vectorised units give the same bits: one lane per output row and one fixed order of every reduction,
-// explicit fused multiply-adds, our own exp and log. Nothing here allocates, locks or fails; arguments are trusted
-// (validated at load).
+// The arithmetic of a stage, behind one table of functions per instruction set. kernels/scalar.cc and attend_scalar.cc
+// define every function; the vectorised units give the same bits: one lane per output row and one fixed order of every
+// reduction, explicit fused multiply-adds, our own exp and log. Nothing here allocates, locks or fails; arguments are
+// trusted (validated at load).
 //
 // Weights are packed at load into panels of 16 output rows, in the order the dot instruction eats them: panel_layout.h.
 // Sizes: as in the file to within 8 % (row counts rounded up to 16).
@@ -94,8 +94,8 @@ struct Kernels {
                      uint8_t* panel);
 
   // x [cols] to the int8 form of Activations; cols is a multiple of 32, x is finite (otherwise the group holds any
-  // numbers). The output of a part of a row is that part of
-  // the row's output, so threads can share a row at multiples of 32.
+  // numbers). The output of a part of a row is that part of the row's output, so threads can share a row at multiples
+  // of 32.
   void (*quantize_row)(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts);
 
   // x [cols] rounded to bfloat16, to nearest even; every NaN becomes a quiet one.
@@ -104,8 +104,9 @@ struct Kernels {
   // out[c * out_stride + 16 * p + lane] = dot(row 16 p + lane of the span, activation row c), for all panels p of the
   // span and c in [0, columns). The order of each sum:
   // F32, F16, BF16: acc = fma(w[k], x[k], acc) for k ascending from 0.
-  // BF16 with bf16_dot: pairs of k ascending, as the instruction adds them; within columns * 2^-23 * sum |w x| + columns * 2^-126 of
-  // that: two orders of additions, each with a rounding, and the instruction takes subnormal numbers for zero.
+  // BF16 with bf16_dot: pairs of k ascending, as the instruction adds them; within columns * 2^-23 * sum |w x| +
+  // columns * 2^-126 of that: two orders of additions, each with a rounding, and the instruction takes subnormal numbers
+  // for zero.
   // Integer types, per block of 32 columns ascending: where the type has minima, first
   //   acc = fma(min[g], float(sum of q in g) * x_scale, acc) for each group g of the block; then
   //   acc = fma(float(s), w_scale[g] * x_scale, acc), s = exact integer sum of code * q, for each group g.

@@ -23,8 +23,7 @@ void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Act
     const int64_t wide = tiles.panels_wide[tiles.max_columns];
     const int64_t parts = (wide * panel_bytes + kPanelGroupBytes - 1) / kPanelGroupBytes;
     part = (weights.cols / parts / kPartColumns + 1) * kPartColumns;
-    if (parts == 1) group = std::max<int64_t>(1, kPanelGroupBytes / (wide * std::max<int64_t>(panel_bytes, 1))) * wide;
-    else group = wide;
+    group = std::max<int64_t>(1, kPanelGroupBytes / (wide * panel_bytes)) * wide;
   }
   for (int64_t first = 0; first < weights.panels; first += group) {
     const int64_t last = std::min(weights.panels, first + group);
