@@ -1,4 +1,8 @@
-# Sourced by quickstart.sh and test.sh: installs the Debian packages that are missing, or says which.
+# Sourced by quickstart.sh and test.sh: installs the Debian packages that are missing, or says which; and from then on a command that
+# fails and ends the script is named.
+
+set -o errtrace
+trap 'code=$?; echo "$0: \"$BASH_COMMAND\" failed with exit code $code (${BASH_SOURCE[0]}, line $LINENO)" >&2; exit $code' ERR
 
 stagecoach_packages=(
   g++ cmake ninja-build pkg-config
@@ -12,7 +16,9 @@ stagecoach_test_packages=(googletest g++-aarch64-linux-gnu qemu-user-static)
 install_missing_packages() {
   local missing=() package
   local installed
-  installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${stagecoach_packages[@]}" 2>/dev/null | awk '$2 == "installed" {print $1}')
+  # dpkg-query answers 1 for a package that it has never heard of, which on a fresh machine is the ordinary case.
+  installed=$({ dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${stagecoach_packages[@]}" 2>/dev/null || true; } |
+    awk '$2 == "installed" {print $1}')
   for package in "${stagecoach_packages[@]}"; do
     grep -qxF -- "$package" <<<"$installed" || missing+=("$package")
   done
