@@ -18,7 +18,7 @@
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/self_check.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/serve_stage.h"
 
 namespace stagecoach {

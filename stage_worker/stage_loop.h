@@ -15,7 +15,7 @@
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
 #include "stage_worker/model/stage_model.h"
-#include "stage_worker/queue.h"
+#include "stage_worker/exec/queue.h"
 
 namespace stagecoach {
 

@@ -27,9 +27,9 @@
 #include "absl/strings/str_split.h"
 #include "common/base/counter_rng.h"
 #include "stage_worker/exec/page_memory.h"
-#include "stage_worker/kernel_check.h"
+#include "stage_worker/check/kernel_check.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/machine_peaks.h"
+#include "stage_worker/check/machine_peaks.h"
 
 namespace stagecoach {
 namespace {

@@ -21,7 +21,7 @@
 #include "coordinator/cli/model_file.h"
 #include "coordinator/cli/perplexity_score.h"
 #include "coordinator/text/vocabulary.h"
-#include "stage_worker/kernel_check.h"
+#include "stage_worker/check/kernel_check.h"
 #include "stage_worker/model/stage_model_impl.h"
 
 namespace stagecoach {

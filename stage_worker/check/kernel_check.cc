@@ -1,0 +1,300 @@
+#include "stage_worker/check/kernel_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/counter_rng.h"
+#include "common/quant/tensor_type.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kRows = 37;  // of a matrix: two full panels and a part of a third
+constexpr int kPanels = (kRows + kPanelRows - 1) / kPanelRows;
+constexpr int kMostColumns = 13;
+constexpr int kColumnCounts[] = {1, 2, 4, 5, 8, kMostColumns};
+constexpr int64_t kVectorLengths[] = {1, 16, 31, 100, 1024};
+constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
+
+std::vector<float> RandomFloats(uint64_t seed, int64_t count, double range) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((2 * UniformAt(seed, i) - 1) * range);
+  return values;
+}
+
+// Collects comparisons; of each subject the first difference.
+class Comparer {
+ public:
+  void Bytes(const std::string& subject, const void* expected, const void* found, size_t bytes) {
+    ++check_.comparisons;
+    if (std::memcmp(expected, found, bytes) != 0) Note(subject, "the bytes differ");
+  }
+
+  void Floats(const std::string& subject, const std::vector<float>& expected, const std::vector<float>& found) {
+    ++check_.comparisons;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (std::memcmp(&expected[i], &found[i], sizeof(float)) == 0) continue;
+      return Note(subject, absl::StrCat("element ", i, ": expected ", expected[i], ", found ", found[i]));
+    }
+  }
+
+  // |expected - found| <= bounds
+  void Bounded(const std::string& subject, const std::vector<float>& expected, const std::vector<float>& found,
+               const std::vector<double>& bounds) {
+    ++check_.comparisons;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double difference = std::fabs(static_cast<double>(expected[i]) - found[i]);
+      if (difference <= bounds[i]) continue;  // not for a NaN
+      return Note(subject, absl::StrCat("element ", i, ": expected ", expected[i], " to within ", bounds[i], ", found ",
+                                        found[i]));
+    }
+  }
+
+  KernelCheck Take() { return std::move(check_); }
+
+ private:
+  void Note(const std::string& subject, const std::string& difference) {
+    if (!subjects_.insert(subject).second) return;
+    check_.differences.push_back(absl::StrCat(subject, ": ", difference));
+  }
+
+  KernelCheck check_;
+  std::set<std::string> subjects_;  // that differ
+};
+
+// Input rows in every form that a matrix can ask for.
+struct Inputs {
+  int64_t cols;
+  std::vector<float> x;
+  std::vector<int8_t> q;
+  std::vector<float> scales;
+  std::vector<int32_t> starts, half_starts;
+  std::vector<uint16_t> bf16;
+
+  Inputs(const Kernels& kernels, int64_t c, uint64_t seed)
+      : cols(c),
+        x(RandomFloats(seed, kMostColumns * c, 3.0)),
+        q(x.size()),
+        scales(x.size() / 32),
+        starts(x.size() / 32),
+        half_starts(x.size() / 16),
+        bf16(x.size()) {
+    for (int64_t r = 0; r < kMostColumns; ++r) {
+      kernels.quantize_row(&x[r * cols], cols, &q[r * cols], &scales[r * cols / 32], &starts[r * cols / 32],
+                           &half_starts[r * cols / 16]);
+      kernels.round_row(&x[r * cols], cols, &bf16[r * cols]);
+    }
+  }
+  Activations view() const {
+    Activations in;
+    in.x = x.data();
+    in.x_stride = cols;
+    in.q = q.data();
+    in.scales = scales.data();
+    in.starts = starts.data();
+    in.half_starts = half_starts.data();
+    in.bf16 = bf16.data();
+    return in;
+  }
+};
+
+std::vector<float> Multiply(const Kernels& kernels, const PanelSpan& span, const Activations& in, int columns) {
+  const int64_t width = span.panels * kPanelRows;
+  std::vector<float> out(static_cast<size_t>(columns * width));
+  kernels.matmul(span, in, columns, out.data(), width);
+  return out;
+}
+
+class Checker {
+ public:
+  explicit Checker(const Kernels& kernels) : scalar_(*SelectKernels("scalar").value()), kernels_(kernels) {}
+
+  KernelCheck Run() {
+    for (TensorType type : SupportedTypes()) {
+      const int64_t block = std::max<int64_t>(GetTensorType(type).block_elements, 32);
+      for (int64_t cols : {2 * block, 5 * block}) CheckMatrix(type, cols);
+    }
+    for (int64_t cols : {32, 96, 1024}) CheckActivations(cols);
+    CheckRowKernels();
+    for (KvType type : kKvTypes) {
+      for (int head_dim : {64, 128}) CheckAttention(type, head_dim);
+    }
+    return comparer_.Take();
+  }
+
+ private:
+  void CheckMatrix(TensorType type, int64_t cols);
+  void CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const std::string& subject);
+  void CheckActivations(int64_t cols);
+  void CheckRowKernels();
+  void CheckAttention(KvType type, int head_dim);
+  void CheckMerge(int columns, int head_dim);
+
+  const Kernels& scalar_;
+  const Kernels& kernels_;
+  Comparer comparer_;
+};
+
+void Checker::CheckMatrix(TensorType type, int64_t cols) {
+  const std::string name = GetTensorType(type).name;
+  const size_t row_bytes = RowBytes(type, cols), panel_bytes = PanelBytes(type, cols);
+  std::vector<uint8_t> file(kRows * row_bytes);
+  for (int r = 0; r < kRows; ++r) FillRandomRow(type, cols, 100 + r, 0.05f, &file[r * row_bytes]);
+  AlignedBuffer expected(kPanels * panel_bytes), found(kPanels * panel_bytes);
+  std::memset(expected.data(), 0, expected.size());
+  std::memset(found.data(), 0, found.size());
+  for (int p = 0; p < kPanels; ++p) {
+    const int rows = std::min(kPanelRows, kRows - p * kPanelRows);
+    const uint8_t* from = &file[p * kPanelRows * row_bytes];
+    scalar_.pack_panel(type, from, row_bytes, rows, cols, expected.data() + p * panel_bytes);
+    kernels_.pack_panel(type, from, row_bytes, rows, cols, found.data() + p * panel_bytes);
+  }
+  comparer_.Bytes(absl::StrCat("pack_panel ", name), expected.data(), found.data(), expected.size());
+  const PanelSpan span = {type, expected.data(), kPanels, cols};
+  const Inputs inputs(scalar_, cols, 7);
+  const std::string subject = absl::StrCat("matmul ", name);
+  if (ActivationKindFor(kernels_, type) == ActivationKind::kBf16) return CheckBf16Dot(span, inputs, subject);
+  for (int columns : kColumnCounts) {
+    comparer_.Floats(subject, Multiply(scalar_, span, inputs.view(), columns),
+                     Multiply(kernels_, span, inputs.view(), columns));
+  }
+}
+
+// The float product of the rounded inputs is what the dot instruction comes close to.
+void Checker::CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const std::string& subject) {
+  std::vector<float> rounded(inputs.x.size());
+  for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16ToFloat(inputs.bf16[i]);
+  Activations exact = inputs.view();
+  exact.x = rounded.data();
+  const int64_t width = span.panels * kPanelRows;
+  std::vector<double> bounds(static_cast<size_t>(kMostColumns * width));
+  std::vector<float> row(static_cast<size_t>(span.cols));
+  for (int64_t r = 0; r < width; ++r) {
+    UnpackPanelRow(span.type, span.data + r / kPanelRows * PanelBytes(span.type, span.cols), span.cols,
+                   static_cast<int>(r % kPanelRows), row.data());
+    for (int c = 0; c < kMostColumns; ++c) {
+      double sum = 0;
+      for (int64_t k = 0; k < span.cols; ++k)
+        sum += std::fabs(static_cast<double>(row[k]) * rounded[c * span.cols + k]);
+      bounds[c * width + r] = static_cast<double>(span.cols) * (0x1p-23 * sum + 0x1p-126);
+    }
+  }
+  for (int columns : kColumnCounts) {
+    comparer_.Bounded(subject, Multiply(scalar_, span, exact, columns),
+                      Multiply(kernels_, span, inputs.view(), columns), bounds);
+  }
+}
+
+void Checker::CheckActivations(int64_t cols) {
+  const Inputs expected(scalar_, cols, 11), found(kernels_, cols, 11);
+  comparer_.Bytes("quantize_row, codes", expected.q.data(), found.q.data(), expected.q.size());
+  comparer_.Floats("quantize_row, scales", expected.scales, found.scales);
+  comparer_.Bytes("quantize_row, starts", expected.starts.data(), found.starts.data(), expected.starts.size() * 4);
+  comparer_.Bytes("quantize_row, half starts", expected.half_starts.data(), found.half_starts.data(),
+                  expected.half_starts.size() * 4);
+  comparer_.Bytes("round_row", expected.bf16.data(), found.bf16.data(), expected.bf16.size() * 2);
+}
+
+void Checker::CheckRowKernels() {
+  for (int64_t n : kVectorLengths) {
+    const std::vector<float> x = RandomFloats(21, n, 20.0), y = RandomFloats(22, n, 2.0);
+    std::vector<float> expected(x.size()), found(x.size());
+    scalar_.rms_norm(x.data(), y.data(), n, 1e-6f, expected.data());
+    kernels_.rms_norm(x.data(), y.data(), n, 1e-6f, found.data());
+    comparer_.Floats("rms_norm", expected, found);
+    scalar_.swiglu(x.data(), y.data(), n, expected.data());
+    kernels_.swiglu(x.data(), y.data(), n, found.data());
+    comparer_.Floats("swiglu", expected, found);
+    expected = found = y;
+    scalar_.add(x.data(), n, expected.data());
+    kernels_.add(x.data(), n, found.data());
+    comparer_.Floats("add", expected, found);
+    comparer_.Floats("log_sum_exp", {scalar_.log_sum_exp(x.data(), n)}, {kernels_.log_sum_exp(x.data(), n)});
+  }
+  for (int head_dim : {64, 80, 128}) {
+    const std::vector<float> cos = RandomFloats(23, head_dim / 2, 1.0), sin = RandomFloats(24, head_dim / 2, 1.0);
+    for (bool halves : {false, true}) {
+      std::vector<float> expected = RandomFloats(25, head_dim, 3.0), found = expected;
+      scalar_.rope(expected.data(), cos.data(), sin.data(), head_dim, halves);
+      kernels_.rope(found.data(), cos.data(), sin.data(), head_dim, halves);
+      comparer_.Floats("rope", expected, found);
+    }
+  }
+}
+
+// The running state of attention over a few queries.
+struct State {
+  std::vector<float> max, sum, acc;
+  State(int columns, int head_dim)
+      : max(columns, -std::numeric_limits<float>::infinity()), sum(columns), acc(columns * head_dim) {}
+  AttentionState view() { return {max.data(), sum.data(), acc.data()}; }
+  std::vector<float> all() const {
+    std::vector<float> values = acc;
+    values.insert(values.end(), max.begin(), max.end());
+    values.insert(values.end(), sum.begin(), sum.end());
+    return values;
+  }
+};
+
+void Checker::CheckAttention(KvType type, int head_dim) {
+  constexpr int kPositions = 150;  // the last tile is not full
+  const size_t tile_bytes = KvTileBytes(type, head_dim);
+  constexpr int kTiles = (kPositions + kTilePositions - 1) / kTilePositions;
+  AlignedBuffer expected(2 * kTiles * tile_bytes), found(2 * kTiles * tile_bytes);
+  std::memset(expected.data(), 0, expected.size());
+  std::memset(found.data(), 0, found.size());
+  const std::vector<float> k = RandomFloats(31, kPositions * head_dim, 2.0);
+  const std::vector<float> v = RandomFloats(32, kPositions * head_dim, 2.0);
+  for (int j = 0; j < kPositions; ++j) {
+    const size_t tile = 2 * (j / kTilePositions) * tile_bytes;
+    for (auto [kernels, bytes] : {std::pair(&scalar_, expected.data()), std::pair(&kernels_, found.data())}) {
+      kernels->store_k(type, &k[j * head_dim], head_dim, j % kTilePositions, bytes + tile);
+      kernels->store_v(type, &v[j * head_dim], head_dim, j % kTilePositions, bytes + tile + tile_bytes);
+    }
+  }
+  comparer_.Bytes(absl::StrCat("store_k and store_v ", KvTypeName(type)), expected.data(), found.data(),
+                  expected.size());
+  std::vector<const uint8_t*> k_tiles, v_tiles;
+  for (int tile = 0; tile < kTiles; ++tile) {
+    k_tiles.push_back(expected.data() + 2 * tile * tile_bytes);
+    v_tiles.push_back(expected.data() + (2 * tile + 1) * tile_bytes);
+  }
+  const AttentionSpan span = {type, head_dim, k_tiles.data(), v_tiles.data(), kPositions};
+  const std::vector<float> q = RandomFloats(33, kMostColumns * head_dim, 1.0);
+  std::vector<int32_t> limits(kMostColumns);
+  for (int c = 0; c < kMostColumns; ++c) limits[c] = c == 3 ? 0 : kPositions - 11 * c;
+  for (int columns : kColumnCounts) {
+    State expected_state(columns, head_dim), found_state(columns, head_dim);
+    for (int granule = 0; granule < 2; ++granule) {
+      scalar_.attend(span, q.data(), head_dim, limits.data(), columns, expected_state.view());
+      kernels_.attend(span, q.data(), head_dim, limits.data(), columns, found_state.view());
+    }
+    comparer_.Floats(absl::StrCat("attend ", KvTypeName(type)), expected_state.all(), found_state.all());
+    CheckMerge(columns, head_dim);
+  }
+}
+
+void Checker::CheckMerge(int columns, int head_dim) {
+  State granule(columns, head_dim), expected(columns, head_dim);
+  for (State* state : {&granule, &expected}) {
+    const uint64_t seed = state == &granule ? 41 : 44;
+    state->max = RandomFloats(seed, columns, 5.0);
+    state->sum = RandomFloats(seed + 1, columns, 9.0);
+    state->acc = RandomFloats(seed + 2, columns * head_dim, 9.0);
+  }
+  State found = expected;
+  scalar_.merge_attention(granule.view(), columns, head_dim, expected.view());
+  kernels_.merge_attention(granule.view(), columns, head_dim, found.view());
+  comparer_.Floats("merge_attention", expected.all(), found.all());
+}
+
+}  // namespace
+
+KernelCheck CheckKernels(const Kernels& kernels) { return Checker(kernels).Run(); }
+
+}  // namespace stagecoach

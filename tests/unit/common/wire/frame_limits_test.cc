@@ -1,0 +1,330 @@
+// Every limit, violated once: the error names the field, what it is and what it should be. And the bounds on sizes that
+// follow from the limits hold for the largest frames there are.
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "common/wire/frame.h"
+#include "common/wire/frame_layout.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/common/wire/frame_samples.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct BatchCase {
+  std::function<void(MicroBatch*)> change;
+  std::string field;
+  std::string expected;
+};
+
+void ExpectRefused(const absl::Status& status, const std::string& field, const std::string& expected) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << field;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("'" + field), HasSubstr("expected " + expected)));
+}
+
+void ExpectEachRefused(const std::vector<BatchCase>& cases, bool has_hidden) {
+  const FrameLimits limits = SmallLimits();
+  for (const BatchCase& one : cases) {
+    StepFrame frame;
+    frame.batch = SampleBatch();
+    one.change(&frame.batch);
+    frame.has_hidden = has_hidden;
+    if (has_hidden) frame.times = SampleTimes(1);
+    FrameBuffer buffer(1 << 20, 1 << 20);
+    FrameLimits wide = limits;
+    wide.max_rows = 1000;
+    wide.max_slices = 100;
+    ASSERT_TRUE(EncodeStep(wide, frame, &buffer).ok());
+    ExpectRefused(DecodeStep(limits, buffer.message(), frame.batch.number, has_hidden).status(), one.field,
+                  one.expected);
+  }
+}
+
+TEST(FrameLimits, HoldForFreesAndOpens) {
+  ExpectEachRefused(
+      {
+          {[](MicroBatch* b) {
+             b->free = {4, 4};
+           },
+           "step.free' is sequence 4 for the second time", "every sequence at most once"},
+          {[](MicroBatch* b) {
+             b->free.clear();
+             for (uint64_t i = 0; i < 21; ++i) b->free.push_back(i);
+           },
+           "step.free' is 21 entries long", "at most 20 entries"},
+          {[](MicroBatch* b) { b->open.push_back(b->open[0]); }, "step.open[1].sequence' is sequence 2",
+           "every sequence"},
+          {[](MicroBatch* b) {
+             for (uint64_t i = 10; i < 14; ++i) b->open.push_back({i, {1}, {}, {}});
+           },
+           "step.open' is 5 entries long", "at most 4 entries"},
+          {[](MicroBatch* b) { b->open[0].prompt.clear(); }, "step.open[0].prompt' is empty", "at least one token"},
+          {[](MicroBatch* b) { b->open[0].prompt.assign(64, 1); }, "step.open[0] prompt and output tokens' is 65",
+           "1 to 64"},
+          {[](MicroBatch* b) {
+             b->open[0].prompt.assign(50, 1);
+             b->open.push_back({3, std::vector<TokenId>(50, 1), {}, {}});
+           },
+           "step.open tokens in all' is 101", "0 to 96"},
+          {[](MicroBatch* b) { b->open[0].prompt[1] = 100; }, "step.open[0].prompt[1]' is 100", "0 to 99"},
+          {[](MicroBatch* b) { b->open[0].output[0] = -1; }, "step.open[0].output[0]' is -1", "0 to 99"},
+          {[](MicroBatch* b) { b->shutdown = true; }, "step.shutdown", "set on a frame without opens and slices"},
+      },
+      false);
+}
+
+TEST(FrameLimits, HoldForSamplingParameters) {
+  const auto sampling = [](std::function<void(SamplingParams*)> change) {
+    return [change](MicroBatch* b) { change(&b->open[0].sampling); };
+  };
+  const std::string at = "step.open[0].sampling.";
+  ExpectEachRefused(
+      {
+          {sampling([](SamplingParams* s) { s->temperature = -1; }), at + "temperature' is -1",
+           "finite and at least 0"},
+          {sampling([](SamplingParams* s) { s->temperature = kNan; }), at + "temperature' is nan", "finite"},
+          {sampling([](SamplingParams* s) { s->temperature = kInfinity; }), at + "temperature' is inf", "finite"},
+          {sampling([](SamplingParams* s) { s->top_k = -1; }), at + "top_k' is -1", "0 to 2147483647"},
+          {sampling([](SamplingParams* s) { s->top_p = 0; }), at + "top_p' is 0", "above 0, at most 1"},
+          {sampling([](SamplingParams* s) { s->top_p = 1.5f; }), at + "top_p' is 1.5", "above 0, at most 1"},
+          {sampling([](SamplingParams* s) { s->min_p = -0.5f; }), at + "min_p' is -0.5", "0 to 1"},
+          {sampling([](SamplingParams* s) { s->min_p = kNan; }), at + "min_p' is nan", "0 to 1"},
+          {sampling([](SamplingParams* s) { s->repeat_penalty = 0; }), at + "repeat_penalty' is 0",
+           "finite and above 0"},
+          {sampling([](SamplingParams* s) { s->presence_penalty = kInfinity; }), at + "presence_penalty' is inf",
+           "finite"},
+          {sampling([](SamplingParams* s) { s->frequency_penalty = kNan; }), at + "frequency_penalty' is nan",
+           "finite"},
+          {sampling([](SamplingParams* s) { s->repeat_last_n = -2; }), at + "repeat_last_n' is -2", "-1 to"},
+          {sampling([](SamplingParams* s) { s->logprobs = kMaxLogprobs + 1; }), at + "logprobs' is 129", "-1 to 128"},
+          {sampling([](SamplingParams* s) { s->logprobs = -2; }), at + "logprobs' is -2", "-1 to 128"},
+          {sampling([](SamplingParams* s) {
+             s->logit_bias.assign(kMaxLogitBias + 1, {1, 1.f});
+           }),
+           at + "logit_bias' is 1025", "at most 1024 entries"},
+          {sampling([](SamplingParams* s) { s->logit_bias[0].first = 100; }), at + "logit_bias[0].token' is 100",
+           "0 to 99"},
+          {sampling([](SamplingParams* s) { s->logit_bias[0].second = kInfinity; }),
+           at + "logit_bias[0].bias' is inf", "finite or -inf"},
+      },
+      false);
+}
+
+TEST(FrameLimits, HoldForSlices) {
+  const auto slice = [](std::function<void(SequenceSlice*)> change) {
+    return [change](MicroBatch* b) { change(&b->slices[0]); };
+  };
+  const std::string at = "step.slices[0]";
+  ExpectEachRefused(
+      {
+          {[](MicroBatch* b) { b->slices[1].sequence = 1; }, "step.slices[1].sequence' is sequence 1",
+           "every sequence at most once"},
+          {[](MicroBatch* b) {
+             for (uint64_t i = 10; i < 13; ++i) {
+               b->slices.push_back(b->slices[1]);
+               b->slices.back().sequence = i;
+             }
+           },
+           "step.slices' is 5 entries long", "at most 4 entries"},
+          {[](MicroBatch* b) {
+             b->slices[0] = {1, 0, 32, std::vector<TokenId>(32, 1), {0, 1, 2, 3}, false, {}};
+           },
+           "step.slices rows in all' is 33", "0 to 32"},
+          {slice([](SequenceSlice* s) { s->start = -1; }), at + ".start' is -1", "0 to 63"},
+          {slice([](SequenceSlice* s) { s->start = std::numeric_limits<int32_t>::max(); }),
+           at + ".start' is 2147483647", "0 to 63"},
+          {slice([](SequenceSlice* s) { s->count = 0; }), at + ".count' is 0", "1 to 32"},
+          {slice([](SequenceSlice* s) { s->count = 33; }), at + ".count' is 33", "1 to 32"},
+          {slice([](SequenceSlice* s) { s->count = -5; }), at + ".count' is -5", "1 to 32"},
+          {slice([](SequenceSlice* s) { s->start = 62; }), at + " end (start + count)' is 65", "1 to 64"},
+          {slice([](SequenceSlice* s) { s->tokens.pop_back(); }), at + ".tokens' is 2 entries long",
+           "3 entries (start 6, count 3)"},
+          {slice([](SequenceSlice* s) { s->tokens[2] = 100; }), at + ".tokens[2]' is 100", "0 to 99"},
+          {slice([](SequenceSlice* s) { s->tokens[0] = kNoToken; }), at + ".tokens[0]' is -1", "0 to 99"},
+          {slice([](SequenceSlice* s) { s->new_blocks.clear(); }), at + ".new_blocks' is 0 entries long", "1 entries"},
+          {slice([](SequenceSlice* s) { s->new_blocks.push_back(1); }), at + ".new_blocks' is 2 entries long",
+           "1 entries"},
+          {slice([](SequenceSlice* s) { s->new_blocks[0] = 16; }), at + ".new_blocks[0]' is 16", "0 to 15"},
+          {slice([](SequenceSlice* s) { s->new_blocks[0] = -1; }), at + ".new_blocks[0]' is -1", "0 to 15"},
+          {slice([](SequenceSlice* s) { s->targets.pop_back(); }), at + ".targets' is 2 entries long", "3 entries"},
+          {slice([](SequenceSlice* s) { s->targets[1] = -2; }), at + ".targets[1]' is -2", "-1 to 99"},
+          {slice([](SequenceSlice* s) { s->targets[1] = 100; }), at + ".targets[1]' is 100", "-1 to 99"},
+      },
+      false);
+}
+
+// A header of a frame between stages, to be spoilt, and its payload's length.
+struct HeaderCase {
+  std::function<void(pb::FrameHeader*)> change;
+  std::string field;
+  std::string expected;
+  bool has_payload = true;
+  size_t payload_bytes = 4 * 5 * 4;
+};
+
+pb::FrameHeader ParsedHeader(const std::vector<uint8_t>& bytes) {
+  const auto parts = internal::SplitFrame(bytes, bytes.size());
+  pb::FrameHeader header;
+  EXPECT_TRUE(parts.ok() && header.ParseFromArray(parts->header.data(), static_cast<int>(parts->header.size())));
+  return header;
+}
+
+TEST(FrameLimits, HoldForHeaderAndTensor) {
+  const FrameLimits limits = SmallLimits();
+  const std::vector<uint8_t> good = EncodedStep(limits, SampleBatch(), true);
+  const std::vector<HeaderCase> cases = {
+      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "2"},
+      {[](pb::FrameHeader* h) { h->set_run_id(5); }, "run_id' is 5", "81985529216486895"},
+      {[](pb::FrameHeader* h) { h->set_sequence_number(8); }, "sequence_number' is 8", "7"},
+      {[](pb::FrameHeader* h) { h->mutable_result(); }, "body' is field 11", "field 10 (step)"},
+      {[](pb::FrameHeader* h) { h->clear_body(); }, "body' is field 0", "field 10 (step)"},
+      {[](pb::FrameHeader* h) { h->clear_times(); }, "times entries' is 0", "1 to 2"},
+      {[](pb::FrameHeader* h) { h->add_times()->set_stage(1), h->add_times()->set_stage(2); }, "times entries' is 3",
+       "1 to 2"},
+      {[](pb::FrameHeader* h) { h->mutable_times(0)->set_stage(1); }, "times[0].stage' is 1", "0"},
+      {[](pb::FrameHeader* h) { h->clear_tensor(); }, "tensor' is absent", "present on this hop"},
+      {[](pb::FrameHeader* h) { h->mutable_tensor()->set_data_type(pb::DATA_TYPE_BF16); }, "tensor.data_type' is 2",
+       "1 (f32)"},
+      {[](pb::FrameHeader* h) { h->mutable_tensor()->add_shape(1); }, "tensor.shape' is 3 dimensions", "2 dimensions"},
+      {[](pb::FrameHeader* h) { h->mutable_tensor()->set_shape(0, 5); }, "tensor.shape' is [5, 5]", "[4, 5]"},
+      {[](pb::FrameHeader* h) { h->mutable_tensor()->set_shape(1, 1ull << 62); }, "tensor.shape' is [4, 46116",
+       "[4, 5]"},
+      {[](pb::FrameHeader* h) { h->mutable_tensor()->set_payload_bytes(79); }, "tensor.payload_bytes' is 79", "80"},
+      {[](pb::FrameHeader*) {}, "payload' is 79 bytes long", "80 bytes", true, 79},
+      {[](pb::FrameHeader*) {}, "payload' is absent", "80 bytes long", false, 0},
+      {[](pb::FrameHeader* h) { h->mutable_step()->mutable_slices(0)->add_tokens(1); },
+       "step.slices[0].tokens' is 1 entries", "0 entries"},
+  };
+  for (const HeaderCase& one : cases) {
+    pb::FrameHeader header = ParsedHeader(good);
+    one.change(&header);
+    FrameBuffer buffer = StepBuffer(limits);
+    ASSERT_TRUE(internal::WriteFrame(header, 1 << 20, one.has_payload, one.payload_bytes, &buffer).ok());
+    ExpectRefused(DecodeStep(limits, buffer.message(), 7, true).status(), one.field, one.expected);
+  }
+}
+
+TEST(FrameLimits, RefuseATensorWhereNoneIsExpected) {
+  const FrameLimits limits = SmallLimits();
+  pb::FrameHeader header = ParsedHeader(EncodedStep(limits, SampleBatch(), false));
+  FrameBuffer buffer = StepBuffer(limits);
+  ASSERT_TRUE(internal::WriteFrame(header, 1 << 20, true, 8, &buffer).ok());
+  ExpectRefused(DecodeStep(limits, buffer.message(), 7, false).status(), "payload' is present", "absent on this hop");
+  header.mutable_tensor();
+  ASSERT_TRUE(internal::WriteFrame(header, 1 << 20, false, 0, &buffer).ok());
+  ExpectRefused(DecodeStep(limits, buffer.message(), 7, false).status(), "tensor' is present", "absent on this hop");
+  header.clear_tensor();
+  header.add_times();
+  ASSERT_TRUE(internal::WriteFrame(header, 1 << 20, false, 0, &buffer).ok());
+  ExpectRefused(DecodeStep(limits, buffer.message(), 7, false).status(), "times entries' is 1", "0 to 0");
+}
+
+struct ResultCase {
+  std::function<void(StepResult*)> change;
+  std::string field;
+  std::string expected;
+};
+
+TEST(FrameLimits, HoldForResults) {
+  const FrameLimits limits = SmallLimits();
+  const std::vector<ResultCase> cases = {
+      {[](StepResult* r) { r->number = 8; }, "sequence_number' is 8", "7"},
+      {[](StepResult* r) { r->times.pop_back(); }, "times entries' is 2", "3 to 3"},
+      {[](StepResult* r) { std::swap(r->times[0], r->times[1]); }, "times[0].stage' is 1", "0"},
+      {[](StepResult* r) { r->sampled[1].sequence = 2; }, "result.sampled[1].sequence' is sequence 2",
+       "every sequence"},
+      {[](StepResult* r) { r->sampled.resize(5); }, "result.sampled' is 5 entries long", "at most 4"},
+      {[](StepResult* r) { r->sampled[0].position = 0; }, "result.sampled[0].position' is 0", "1 to 64"},
+      {[](StepResult* r) { r->sampled[1].position = 65; }, "result.sampled[1].position' is 65", "1 to 64"},
+      {[](StepResult* r) { r->sampled[0].token = 100; }, "result.sampled[0].token' is 100", "0 to 99"},
+      {[](StepResult* r) { r->sampled[0].token = -1; }, "result.sampled[0].token' is -1", "0 to 99"},
+      {[](StepResult* r) {
+         r->sampled[0].top.resize(129, {1, 0});
+       },
+       "result.sampled[0].top' is 129 entries", "at most 128"},
+      {[](StepResult* r) { r->sampled[0].top[1].token = 100; }, "result.sampled[0].top token' is 100", "0 to 99"},
+      {[](StepResult* r) { r->targets.resize(5); }, "result.targets' is 5 entries long", "at most 4"},
+      {[](StepResult* r) { r->targets.push_back(r->targets[0]); }, "result.targets[1].sequence' is sequence 1",
+       "every sequence"},
+      {[](StepResult* r) { r->targets[0].start = -1; }, "result.targets[0].start' is -1", "0 to 63"},
+      {[](StepResult* r) { r->targets[0].logprobs.clear(); }, "result.targets[0].logprobs' is empty", "at least one"},
+      {[](StepResult* r) { r->targets[0].start = 62; }, "result.targets[0] end (start + logprobs)' is 65", "1 to 64"},
+      {[](StepResult* r) { r->targets[0].logprobs.resize(33); }, "result.targets rows in all' is 33", "0 to 32"},
+  };
+  for (const ResultCase& one : cases) {
+    StepResult result = SampleResult(limits);
+    one.change(&result);
+    FrameLimits wide = limits;
+    wide.max_slices = 100;
+    FrameBuffer buffer(1 << 20, 0);
+    ASSERT_TRUE(EncodeResult(wide, result, &buffer).ok());
+    ExpectRefused(DecodeResult(limits, buffer.message(), 7).status(), one.field, one.expected);
+  }
+}
+
+FrameLimits WideLimits() {
+  FrameLimits limits = SmallLimits();
+  limits.vocab = std::numeric_limits<int32_t>::max();
+  limits.context = std::numeric_limits<int32_t>::max();
+  limits.blocks = std::numeric_limits<int32_t>::max();
+  limits.max_open_tokens = 1000;
+  return limits;
+}
+
+TEST(FrameLimits, LeaveRoomForTheLargestStep) {
+  FrameLimits limits = WideLimits();
+  constexpr int32_t kLarge = std::numeric_limits<int32_t>::max() - 64;
+  MicroBatch batch;
+  batch.number = ~0ull;
+  for (uint64_t i = 0; i < 200; ++i) batch.free.push_back(~i);
+  for (uint64_t i = 0; i < 4; ++i) {
+    SamplingParams sampling{1.5f, kLarge, 0.5f, 0.5f, 1.5f, 1.5f, 1.5f, -1, ~0ull, -1, {}};
+    sampling.logit_bias.assign(kMaxLogitBias, {kLarge, 1.f});
+    batch.open.push_back({~i, std::vector<TokenId>(125, kLarge), std::vector<TokenId>(125, kLarge), sampling});
+    batch.slices.push_back({~i,
+                            kLarge - 3,
+                            8,
+                            std::vector<TokenId>(8, kLarge),
+                            {kLarge, kLarge},
+                            true,
+                            std::vector<TokenId>(8, kNoToken)});
+  }
+  // As many frees as blocks would not fit a test: their share of the bound is taken out.
+  const size_t spare_frees = static_cast<size_t>(limits.MaxFrees() - 200) * 10;
+  FrameBuffer buffer(1 << 20, limits.MaxStepPayloadBytes());
+  StepFrame frame;
+  frame.batch = batch;
+  frame.times = SampleTimes(3);
+  ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+  EXPECT_LE(buffer.message().size(), limits.MaxStepHeaderBytes() - spare_frees);
+  EXPECT_GT(buffer.message().size() * 5 / 4, limits.MaxStepHeaderBytes() - spare_frees)
+      << "the bound is far from what frames reach";
+}
+
+TEST(FrameLimits, LeaveRoomForTheLargestResult) {
+  const FrameLimits limits = WideLimits();
+  constexpr int32_t kLarge = std::numeric_limits<int32_t>::max() - 64;
+  StepResult result;
+  result.number = ~0ull;
+  for (uint64_t i = 0; i < 4; ++i) {
+    result.sampled.push_back({~i, kLarge, kLarge, -1.f, std::vector<TokenLogprob>(kMaxLogprobs, {kLarge, -1.f})});
+    result.targets.push_back({~i, kLarge, std::vector<float>(8, -1.f)});
+  }
+  result.times = SampleTimes(3);
+  FrameBuffer buffer(limits.MaxResultFrameBytes(), 0);
+  ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
+  EXPECT_TRUE(DecodeResult(limits, buffer.message(), ~0ull).ok());
+  EXPECT_LE(buffer.message().size(), limits.MaxResultFrameBytes());
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,160 @@
+#include "tests/unit/common/wire/frame_samples.h"
+
+#include "common/base/check.h"
+
+namespace stagecoach {
+
+FrameLimits SmallLimits() {
+  FrameLimits limits;
+  limits.run_id = 0x0123456789abcdef;
+  limits.stages = 3;
+  limits.hidden = 5;
+  limits.vocab = 100;
+  limits.context = 64;
+  limits.blocks = 16;
+  limits.block_tokens = 8;
+  limits.max_rows = 32;
+  limits.max_slices = 4;
+  limits.max_open_tokens = 96;
+  return limits;
+}
+
+MicroBatch SampleBatch() {
+  MicroBatch batch;
+  batch.number = 7;
+  batch.free = {9};
+  OpenSequence open;
+  open.sequence = 2;
+  open.prompt = {11, 12};
+  open.output = {13};
+  open.sampling.temperature = 0.5f;
+  open.sampling.logprobs = 2;
+  open.sampling.logit_bias = {{40, -1.5f}};
+  batch.open = {open};
+  SequenceSlice chunk;
+  chunk.sequence = 1;
+  chunk.start = 6;
+  chunk.count = 3;
+  chunk.tokens = {21, 22, 23};
+  chunk.new_blocks = {15};
+  chunk.targets = {22, 23, kNoToken};
+  SequenceSlice start;
+  start.sequence = 2;
+  start.count = 1;
+  start.tokens = {11};
+  start.new_blocks = {3};
+  start.sample = true;
+  batch.slices = {chunk, start};
+  return batch;
+}
+
+MicroBatch WithoutTokens(MicroBatch batch) {
+  for (SequenceSlice& slice : batch.slices) slice.tokens.clear();
+  return batch;
+}
+
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(std::mt19937_64* random) : random_(random) {}
+  int64_t Between(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(*random_); }
+  bool Coin() { return Between(0, 1) == 1; }
+  float Unit() { return std::uniform_real_distribution<float>(0.f, 1.f)(*random_); }
+  std::vector<int32_t> List(int64_t count, int64_t least, int64_t most) {
+    std::vector<int32_t> list;
+    for (int64_t i = 0; i < count; ++i) list.push_back(static_cast<int32_t>(Between(least, most)));
+    return list;
+  }
+  uint64_t Word() { return (*random_)(); }
+
+ private:
+  std::mt19937_64* random_;
+};
+
+SamplingParams RandomSampling(const FrameLimits& limits, Draw* draw) {
+  SamplingParams sampling;
+  sampling.temperature = 2 * draw->Unit();
+  sampling.top_k = static_cast<int32_t>(draw->Between(0, 50));
+  sampling.top_p = 1 - draw->Unit() / 2;
+  sampling.min_p = draw->Unit();
+  sampling.repeat_penalty = 0.5f + draw->Unit();
+  sampling.presence_penalty = draw->Unit() - 0.5f;
+  sampling.frequency_penalty = draw->Unit() - 0.5f;
+  sampling.repeat_last_n = static_cast<int32_t>(draw->Between(-1, 100));
+  sampling.seed = draw->Word();
+  sampling.logprobs = static_cast<int32_t>(draw->Between(-1, kMaxLogprobs));
+  for (int64_t i = draw->Between(0, 3); i > 0; --i) {
+    sampling.logit_bias.emplace_back(static_cast<int32_t>(draw->Between(0, limits.vocab - 1)), draw->Unit() - 0.5f);
+  }
+  return sampling;
+}
+
+}  // namespace
+
+MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
+  Draw draw(random);
+  MicroBatch batch;
+  batch.number = draw.Word() >> draw.Between(0, 63);
+  for (int64_t i = draw.Between(0, limits.MaxFrees()); i > 0; --i) {
+    batch.free.push_back(draw.Word() << 8 | static_cast<uint64_t>(i));
+  }
+  for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
+    const int64_t most = limits.max_open_tokens / limits.max_slices;
+    const int64_t prompt = draw.Between(1, most);
+    batch.open.push_back({draw.Word() << 8 | static_cast<uint64_t>(i), draw.List(prompt, 0, limits.vocab - 1),
+                          draw.List(draw.Between(0, most - prompt), 0, limits.vocab - 1),
+                          RandomSampling(limits, &draw)});
+  }
+  for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
+    SequenceSlice slice;
+    slice.sequence = draw.Word() << 8 | static_cast<uint64_t>(i);
+    slice.count = static_cast<int32_t>(draw.Between(1, limits.max_rows / limits.max_slices));
+    slice.start = static_cast<int32_t>(draw.Between(0, limits.context - slice.count));
+    slice.tokens = draw.List(slice.count, 0, limits.vocab - 1);
+    slice.new_blocks =
+        draw.List(limits.BlocksFor(slice.start + slice.count) - limits.BlocksFor(slice.start), 0, limits.blocks - 1);
+    slice.sample = draw.Coin();
+    if (draw.Coin()) slice.targets = draw.List(slice.count, kNoToken, limits.vocab - 1);
+    batch.slices.push_back(slice);
+  }
+  return batch;
+}
+
+std::vector<StageTimes> SampleTimes(int stages) {
+  std::vector<StageTimes> times;
+  for (int stage = 0; stage < stages; ++stage) {
+    const int64_t at = 1'700'000'000'000'000 + stage * 1000;
+    times.push_back({stage, at, at + 10, at + 900, stage * 30});
+  }
+  return times;
+}
+
+StepResult SampleResult(const FrameLimits& limits) {
+  StepResult result;
+  result.number = 7;
+  result.sampled = {{2, 1, 99, -0.25f, {{99, -0.25f}, {4, -1.75f}}}, {5, 64, 0, 0, {}}};
+  result.targets = {{1, 6, {-1.5f, -2.5f, 0.f}}};
+  result.times = SampleTimes(limits.stages);
+  return result;
+}
+
+FrameBuffer StepBuffer(const FrameLimits& limits) {
+  FrameBuffer buffer(limits.MaxStepHeaderBytes(), limits.MaxStepPayloadBytes());
+  for (size_t i = 0; i < buffer.payload_capacity(); ++i) buffer.payload()[i] = static_cast<uint8_t>(3 * i + 1);
+  return buffer;
+}
+
+std::vector<uint8_t> Bytes(const FrameBuffer& buffer) { return {buffer.message().begin(), buffer.message().end()}; }
+
+std::vector<uint8_t> EncodedStep(const FrameLimits& limits, const MicroBatch& batch, bool has_hidden) {
+  FrameBuffer buffer = StepBuffer(limits);
+  StepFrame frame;
+  frame.batch = batch;
+  frame.has_hidden = has_hidden;
+  if (has_hidden) frame.times = SampleTimes(1);
+  CHECK(EncodeStep(limits, frame, &buffer).ok());
+  return Bytes(buffer);
+}
+
+}  // namespace stagecoach

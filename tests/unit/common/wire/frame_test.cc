@@ -1,0 +1,199 @@
+#include "common/wire/frame.h"
+
+#include <cstring>
+
+#include "common/wire/frame_buffer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/frame.pb.h"
+#include "tests/unit/common/wire/frame_samples.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Frame, GivesBackEveryStepItCarries) {
+  std::mt19937_64 random(1);
+  for (const WireType type : {WireType::kF32, WireType::kBF16}) {
+    FrameLimits limits = SmallLimits();
+    limits.wire_type = type;
+    FrameBuffer buffer = StepBuffer(limits);
+    for (int i = 0; i < 500; ++i) {
+      StepFrame frame;
+      frame.batch = RandomBatch(limits, &random);
+      frame.has_hidden = i % 2 == 1;
+      if (frame.has_hidden) frame.times = SampleTimes(1 + i % (limits.stages - 1));
+      ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+      const auto decoded = DecodeStep(limits, buffer.message(), frame.batch.number, frame.has_hidden);
+      ASSERT_TRUE(decoded.ok()) << decoded.status();
+      EXPECT_EQ(decoded->batch, frame.has_hidden ? WithoutTokens(frame.batch) : frame.batch);
+      EXPECT_EQ(decoded->times, frame.times);
+      EXPECT_EQ(decoded->has_hidden, frame.has_hidden);
+      if (!frame.has_hidden) continue;
+      EXPECT_EQ(decoded->hidden.data(), buffer.payload());
+      EXPECT_EQ(decoded->hidden.size(), frame.batch.rows() * limits.hidden * WireTypeBytes(type));
+    }
+  }
+}
+
+TEST(Frame, IsAMessageThatAnyProtobufLibraryReads) {
+  std::mt19937_64 random(2);
+  const FrameLimits limits = SmallLimits();
+  FrameBuffer buffer = StepBuffer(limits);
+  for (int i = 0; i < 200; ++i) {
+    StepFrame frame;
+    frame.batch = RandomBatch(limits, &random);
+    frame.has_hidden = i % 2 == 1;
+    if (frame.has_hidden) frame.times = SampleTimes(1);
+    ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+    pb::Frame parsed;
+    ASSERT_TRUE(parsed.ParseFromArray(buffer.message().data(), static_cast<int>(buffer.message().size())));
+    EXPECT_EQ(parsed.header_crc32c(),
+              Crc32c({reinterpret_cast<const uint8_t*>(parsed.header().data()), parsed.header().size()}));
+    pb::FrameHeader header;
+    ASSERT_TRUE(header.ParseFromString(parsed.header()));
+    EXPECT_EQ(header.sequence_number(), frame.batch.number);
+    EXPECT_EQ(header.step().slices_size(), static_cast<int>(frame.batch.slices.size()));
+    const size_t payload_bytes = frame.has_hidden ? frame.batch.rows() * limits.hidden * sizeof(float) : 0;
+    EXPECT_EQ(header.tensor().payload_bytes(), payload_bytes);
+    ASSERT_EQ(parsed.payload().size(), payload_bytes);
+    EXPECT_EQ(std::memcmp(parsed.payload().data(), buffer.payload(), payload_bytes), 0);
+    // What protobuf itself would write is what stands in the buffer, byte for byte.
+    if (!parsed.padding().empty() && payload_bytes > 0) {
+      EXPECT_EQ(parsed.SerializeAsString(), std::string(buffer.message().begin(), buffer.message().end()));
+    }
+  }
+}
+
+TEST(Frame, PayloadStartsAtAMultipleOf64Bytes) {
+  std::mt19937_64 random(3);
+  const FrameLimits limits = SmallLimits();
+  FrameBuffer buffer = StepBuffer(limits);
+  for (int i = 0; i < 300; ++i) {
+    StepFrame frame;
+    frame.batch = RandomBatch(limits, &random);
+    frame.has_hidden = true;
+    frame.times = SampleTimes(1);
+    ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.message().data()) % 64, 0u);
+    EXPECT_EQ((buffer.payload() - buffer.message().data()) % 64, 0);
+    EXPECT_LE(buffer.message().size(), limits.MaxStepFrameBytes());
+  }
+}
+
+TEST(Frame, WithoutRowsStillSaysThatItsTensorIsEmpty) {
+  const FrameLimits limits = SmallLimits();
+  FrameBuffer buffer = StepBuffer(limits);
+  StepFrame frame;
+  frame.batch.number = 3;
+  frame.batch.shutdown = true;
+  frame.has_hidden = true;
+  frame.times = SampleTimes(2);
+  ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+  const auto decoded = DecodeStep(limits, buffer.message(), 3, true);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_TRUE(decoded->batch.shutdown);
+  EXPECT_TRUE(decoded->has_hidden);
+  EXPECT_TRUE(decoded->hidden.empty());
+  EXPECT_FALSE(DecodeStep(limits, buffer.message(), 3, false).ok());
+}
+
+TEST(Frame, GivesBackEveryResultItCarries) {
+  const FrameLimits limits = SmallLimits();
+  FrameBuffer buffer(limits.MaxResultFrameBytes(), 0);
+  const StepResult result = SampleResult(limits);
+  ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.message().data()) % 64, 0u);
+  const auto decoded = DecodeResult(limits, buffer.message(), result.number);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, result);
+}
+
+template <typename Message>
+void ExpectControlRoundTrip(uint64_t run_id, const Message& message) {
+  FrameBuffer buffer(kMaxSetupFrameBytes, 0);
+  ASSERT_TRUE(EncodeControl(run_id, message, &buffer).ok());
+  const auto decoded = DecodeControl(run_id, buffer.message());
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  ASSERT_TRUE(std::holds_alternative<Message>(*decoded));
+  EXPECT_EQ(std::get<Message>(*decoded).SerializeAsString(), message.SerializeAsString());
+}
+
+TEST(Frame, GivesBackEveryControlMessageItCarries) {
+  pb::Hello hello;
+  hello.set_host("one");
+  hello.set_role(pb::Hello::ROLE_STAGE);
+  ExpectControlRoundTrip(0, hello);
+  pb::StageAssignment assignment;
+  assignment.set_model_path("model.gguf");
+  assignment.add_cpus(3);
+  ExpectControlRoundTrip(0, assignment);
+  pb::StageReady ready;
+  ready.set_weight_bytes(1ull << 40);
+  ExpectControlRoundTrip(77, ready);
+  pb::StageFailure failure;
+  failure.set_message("no memory");
+  ExpectControlRoundTrip(77, failure);
+  pb::Heartbeat heartbeat;
+  heartbeat.set_layers_done(12);
+  ExpectControlRoundTrip(77, heartbeat);
+}
+
+TEST(Frame, OfAnotherRunIsRefused) {
+  FrameBuffer buffer(kMaxSetupFrameBytes, 0);
+  ASSERT_TRUE(EncodeControl(77, pb::Heartbeat(), &buffer).ok());
+  const auto decoded = DecodeControl(78, buffer.message());
+  EXPECT_THAT(std::string(decoded.status().message()), HasSubstr("'run_id' is 77, expected 78"));
+}
+
+TEST(Frame, IsNotWrittenWhenItsHeaderIsTooLong) {
+  FrameBuffer buffer(kMaxSetupFrameBytes, 0);
+  pb::StageFailure failure;
+  failure.set_message(std::string(kMaxTelemetryFrameBytes, 'x'));
+  const absl::Status status = EncodeControl(1, failure, &buffer);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected at most 16384"));
+  EXPECT_TRUE(buffer.message().empty());
+}
+
+TEST(Frame, IsNotWrittenWhenItHasMoreRowsThanAMicroBatchMay) {
+  const FrameLimits limits = SmallLimits();
+  FrameBuffer buffer = StepBuffer(limits);
+  StepFrame frame;
+  frame.batch = SampleBatch();
+  frame.batch.slices[0].count = limits.max_rows + 1;
+  frame.has_hidden = true;
+  EXPECT_EQ(EncodeStep(limits, frame, &buffer).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(buffer.message().empty());
+}
+
+TEST(Frame, IsNotWrittenWhenTheBufferIsTooSmall) {
+  const FrameLimits limits = SmallLimits();
+  StepFrame frame;
+  frame.batch = SampleBatch();
+  FrameBuffer no_header(64, limits.MaxStepPayloadBytes());
+  EXPECT_EQ(EncodeStep(limits, frame, &no_header).code(), absl::StatusCode::kInvalidArgument);
+  frame.has_hidden = true;
+  FrameBuffer no_payload(limits.MaxStepHeaderBytes(), 8);
+  const absl::Status status = EncodeStep(limits, frame, &no_payload);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'payload' is 80 bytes long, expected at most 8"));
+}
+
+TEST(FramePool, UsesABufferAgainOnceItsLastReferenceIsGone) {
+  FramePool pool(100, 200);
+  std::shared_ptr<FrameBuffer> first = pool.Acquire();
+  EXPECT_GE(first->header_capacity(), 100u);
+  EXPECT_EQ(first->payload_capacity(), 200u);
+  const FrameBuffer* address = first.get();
+  std::shared_ptr<const FrameBuffer> second_reference = first;
+  first.reset();
+  const std::shared_ptr<FrameBuffer> other = pool.Acquire();
+  EXPECT_NE(other.get(), address);
+  second_reference.reset();
+  EXPECT_EQ(pool.Acquire().get(), address);
+  EXPECT_EQ(pool.buffers_made(), 2u);
+}
+
+}  // namespace
+}  // namespace stagecoach

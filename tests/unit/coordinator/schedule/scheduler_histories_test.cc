@@ -1,0 +1,231 @@
+// Thousands of random histories of the scheduler against simulated stages.
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/schedule/scheduler.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/coordinator/schedule/simulated_stages.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr Policy kPolicies[] = {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority};
+
+class History {
+ public:
+  History(uint32_t seed, const SchedulerOptions& options)
+      : random_(seed), options_(options), scheduler_(options), stages_(options) {}
+
+  // Nothing more happens once a test failed.
+  void Run(int arrivals, bool with_cancels, int preemptions) {
+    while (arrivals > 0 || scheduler_.HasUnfinished()) {
+      if (arrivals > 0 && Chance(4)) {
+        Arrive();
+        --arrivals;
+      }
+      if (with_cancels && Chance(40)) Disturb(/*cancel=*/true);
+      if (preemptions > 0 && Chance(10)) {
+        Disturb(/*cancel=*/false);
+        --preemptions;
+      }
+      if (Chance(2)) {
+        Submit();
+      } else {
+        Confirm();
+      }
+      if (::testing::Test::HasFailure()) return;
+      ASSERT_LT(++steps_, 60000) << "no end in sight";
+    }
+    while (!results_.empty()) Confirm();
+    Finish();
+  }
+
+  const SchedulerCounters& counters() const { return scheduler_.counters(); }
+
+ private:
+  struct Client {
+    SequenceSpec spec;
+    ExpectedAnswer expected;
+    int64_t next_score = 0;
+    bool opened = false, done = false;
+  };
+
+  bool Chance(int one_in) { return random_() % one_in == 0; }
+  int64_t Draw(int64_t least, int64_t most) { return least + static_cast<int64_t>(random_() % (most - least + 1)); }
+
+  void CheckIntegrity() {
+    const absl::Status status = scheduler_.CheckIntegrity();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  void Arrive() {
+    SequenceSpec spec{.id = next_id_++};
+    const int64_t longest = std::min<int64_t>(options_.context, int64_t{options_.blocks} * options_.block_tokens);
+    const int64_t prompt = Draw(1, Chance(2) ? longest : std::max<int64_t>(longest / 4, 1));
+    for (int64_t i = 0; i < prompt; ++i) spec.prompt.push_back(static_cast<TokenId>(random_() % kSimulatedVocabulary));
+    spec.max_new_tokens = Draw(1, longest);
+    if (Chance(2)) spec.stop_tokens = {static_cast<TokenId>(random_() % kSimulatedVocabulary)};
+    if (Chance(3)) spec.score_from = Draw(0, prompt);
+    if (spec.score_from >= 0 && Chance(2)) spec.max_new_tokens = 0;
+    ExpectedAnswer expected = ComputeAlone(spec, options_.context);
+    if (Chance(4) && expected.output.size() > 1) {  // as after a restart
+      spec.output.assign(expected.output.begin(), expected.output.begin() + Draw(1, expected.output.size() - 1));
+    }
+    const absl::Status status = scheduler_.Add(spec);
+    CheckIntegrity();
+    const int64_t most = std::min(spec.max_new_tokens, options_.context - prompt);
+    const int64_t rows = prompt + std::max<int64_t>(most - 1, 0);
+    const bool fits = (spec.max_new_tokens == 0 || most > 0) &&
+                      (rows + options_.block_tokens - 1) / options_.block_tokens <= options_.blocks;
+    ASSERT_EQ(status.code(), fits ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
+    if (!fits) return;
+    const int64_t first_score = std::max<int64_t>(spec.score_from - 1, 0);
+    outputs_[spec.id] = spec.output;
+    clients_[spec.id] = {.spec = std::move(spec), .expected = std::move(expected), .next_score = first_score};
+  }
+
+  void Disturb(bool cancel) {
+    std::vector<SequenceId> alive;
+    for (const auto& [id, client] : clients_) {
+      if (!client.done) alive.push_back(id);
+    }
+    if (alive.empty()) return;
+    const SequenceId id = alive[random_() % alive.size()];
+    if (cancel) {
+      ASSERT_TRUE(scheduler_.Cancel(id).ok());
+      EXPECT_EQ(scheduler_.Find(id), nullptr);
+      clients_[id].done = true;
+    } else {
+      const SequenceState state = scheduler_.Find(id)->state();
+      const bool running = state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
+      const absl::StatusCode expected = running ? absl::StatusCode::kOk : absl::StatusCode::kFailedPrecondition;
+      ASSERT_EQ(scheduler_.Preempt(id).code(), expected);
+    }
+    CheckIntegrity();
+  }
+
+  void Submit() {
+    const std::optional<MicroBatch> batch = scheduler_.Next();
+    CheckIntegrity();
+    if (!batch) {
+      ASSERT_TRUE(!results_.empty() || !scheduler_.HasUnfinished())
+          << "work to do, nothing in flight, nothing handed out";
+      return;
+    }
+    ASSERT_LT(results_.size(), static_cast<size_t>(options_.micro_batches));
+    for (const OpenSequence& open : batch->open) {
+      Client& client = clients_.at(open.sequence);
+      EXPECT_EQ(open.prompt, client.spec.prompt);
+      EXPECT_EQ(open.output, outputs_[open.sequence]);
+      if (std::exchange(client.opened, true)) continue;
+      EXPECT_GT(open.sequence, std::exchange(newest_opened_, open.sequence)) << "not first come, first served";
+    }
+    absl::StatusOr<StepResult> result = stages_.Run(*batch);
+    ASSERT_TRUE(result.ok()) << result.status();
+    results_.push_back(*std::move(result));
+  }
+
+  void Confirm() {
+    if (results_.empty()) return;
+    const auto events = scheduler_.Confirm(results_.front());
+    results_.pop_front();
+    ASSERT_TRUE(events.ok()) << events.status();
+    CheckIntegrity();
+    for (const SequenceEvent& event : *events) Take(event);
+  }
+
+  void Take(const SequenceEvent& event) {
+    Client& client = clients_.at(event.sequence);
+    std::vector<TokenId>& output = outputs_[event.sequence];
+    ASSERT_FALSE(client.done) << "an event of an ended sequence";
+    for (const SampledToken& token : event.tokens) {
+      EXPECT_EQ(token.position, static_cast<int64_t>(client.spec.prompt.size() + output.size()));
+      output.push_back(token.token);
+    }
+    for (const TargetLogprobs& scores : event.scores) {
+      ASSERT_EQ(scores.start, client.next_score) << "a score is missing or came twice";
+      for (const float logprob : scores.logprobs) {
+        ASSERT_TRUE(client.expected.scores.contains(client.next_score));
+        EXPECT_EQ(logprob, client.expected.scores[client.next_score++]);
+      }
+    }
+    if (!event.finished) return;
+    client.done = true;
+    EXPECT_EQ(*event.finished, client.expected.reason);
+    EXPECT_EQ(output, client.expected.output);
+    if (!client.expected.scores.empty()) {
+      EXPECT_EQ(client.next_score, static_cast<int64_t>(client.spec.prompt.size()) - 1);
+    }
+    EXPECT_EQ(scheduler_.Find(event.sequence), nullptr);
+  }
+
+  // Everything was given back; the stages learn so with the next micro-batch.
+  void Finish() {
+    for (const auto& [id, client] : clients_) EXPECT_TRUE(client.done) << "sequence " << id;
+    EXPECT_EQ(scheduler_.blocks().used(), 0);
+    EXPECT_FALSE(scheduler_.Next().has_value()) << "a micro-batch for the sake of frees";
+    ASSERT_TRUE(scheduler_.Add({.id = next_id_, .prompt = {1}, .max_new_tokens = 0, .score_from = 0}).ok());
+    const std::optional<MicroBatch> last = scheduler_.Next();
+    ASSERT_TRUE(last.has_value());
+    ASSERT_TRUE(stages_.Run(*last).ok());
+    EXPECT_EQ(stages_.open_sequences(), 1u);
+  }
+
+  std::mt19937 random_;
+  const SchedulerOptions options_;
+  Scheduler scheduler_;
+  SimulatedStages stages_;
+  std::deque<StepResult> results_;
+  std::map<SequenceId, Client> clients_;
+  std::map<SequenceId, std::vector<TokenId>> outputs_;
+  SequenceId next_id_ = 1, newest_opened_ = 0;
+  int steps_ = 0;
+};
+
+SchedulerOptions RandomOptions(std::mt19937& random) {
+  const auto draw = [&random](int least, int most) { return least + static_cast<int>(random() % (most - least + 1)); };
+  SchedulerOptions options;
+  options.max_num_seqs = draw(1, 6);
+  options.max_num_batched_tokens = draw(1, 24);
+  options.prefill_chunk = draw(1, 16);
+  options.policy = kPolicies[random() % 3];
+  options.block_tokens = draw(1, 5);
+  options.context = draw(2, 40);
+  const int whole_context = static_cast<int>(options.context - 1) / options.block_tokens + 1;
+  options.blocks = draw(std::max(1, whole_context - 1), 3 * whole_context);
+  options.micro_batches = draw(1, 5);
+  options.max_open_tokens = options.context + draw(0, 40);
+  return options;
+}
+
+std::string Describe(const SchedulerOptions& o) {
+  return absl::StrCat(PolicyName(o.policy), ", seqs ", o.max_num_seqs, ", budget ", o.max_num_batched_tokens,
+                      ", chunk ", o.prefill_chunk, ", block ", o.block_tokens, ", blocks ", o.blocks, ", context ",
+                      o.context, ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens);
+}
+
+TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {
+  uint64_t preemptions = 0;
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const SchedulerOptions options = RandomOptions(random);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
+    History history(seed, options);
+    history.Run(/*arrivals=*/10, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 20 : 0);
+    if (HasFailure()) return;
+    if (seed % 3 != 1) preemptions += history.counters().preemptions;
+  }
+  EXPECT_GT(preemptions, 1000u) << "the pools were too large to prove anything";
+}
+
+}  // namespace
+}  // namespace stagecoach

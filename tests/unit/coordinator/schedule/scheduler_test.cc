@@ -1,0 +1,453 @@
+// The scheduler's contract, sentence by sentence. Its random histories are in scheduler_histories_test.cc, the
+// composition of micro-batches in policies_test.cc.
+
+#include "coordinator/schedule/scheduler.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/coordinator/schedule/simulated_stages.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+SchedulerOptions SmallOptions() {
+  return {.max_num_seqs = 4,
+          .max_num_batched_tokens = 16,
+          .prefill_chunk = 8,
+          .block_tokens = 4,
+          .blocks = 8,
+          .context = 32,
+          .micro_batches = 2,
+          .max_open_tokens = 64};
+}
+
+SequenceSpec Spec(SequenceId id, int64_t prompt, int64_t new_tokens) {
+  SequenceSpec spec{.id = id, .max_new_tokens = new_tokens};
+  for (int64_t i = 0; i < prompt; ++i) spec.prompt.push_back(static_cast<TokenId>((id * 7 + i) % kSimulatedVocabulary));
+  return spec;
+}
+
+// A scheduler with its stages; results wait here until they are confirmed.
+class Machine {
+ public:
+  explicit Machine(const SchedulerOptions& options) : scheduler(options), stages_(options) {}
+
+  MicroBatch Submit() {
+    std::optional<MicroBatch> batch = scheduler.Next();
+    EXPECT_TRUE(batch.has_value());
+    if (!batch) return {};
+    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
+    absl::StatusOr<StepResult> result = stages_.Run(*batch);
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (result.ok()) results.push_back(*std::move(result));
+    return *std::move(batch);
+  }
+
+  std::vector<SequenceEvent> Confirm() {
+    absl::StatusOr<std::vector<SequenceEvent>> events = scheduler.Confirm(results.front());
+    results.erase(results.begin());
+    EXPECT_TRUE(events.ok()) << events.status();
+    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
+    return *std::move(events);
+  }
+
+  std::vector<SequenceEvent> Step() {
+    Submit();
+    return Confirm();
+  }
+
+  Scheduler scheduler;
+  std::vector<StepResult> results;
+
+ private:
+  SimulatedStages stages_;
+};
+
+TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
+  EXPECT_TRUE(ValidateSchedulerOptions(SmallOptions()).ok());
+  const auto message = [](auto change) {
+    SchedulerOptions options = SmallOptions();
+    change(options);
+    const absl::Status status = ValidateSchedulerOptions(options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(message([](auto& o) { o.max_num_seqs = 0; }), "max_num_seqs is 0, must be from 1 to 65536");
+  EXPECT_THAT(message([](auto& o) { o.max_num_seqs = 70000; }), HasSubstr("max_num_seqs is 70000"));
+  EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = 0; }), HasSubstr("max_num_batched_tokens is 0"));
+  EXPECT_THAT(message([](auto& o) { o.prefill_chunk = -3; }), HasSubstr("prefill_chunk is -3"));
+  EXPECT_THAT(message([](auto& o) { o.block_tokens = 0; }), HasSubstr("block_tokens is 0"));
+  EXPECT_THAT(message([](auto& o) { o.blocks = 0; }), HasSubstr("blocks is 0"));
+  EXPECT_THAT(message([](auto& o) { o.context = 0; }), HasSubstr("context is 0"));
+  EXPECT_THAT(message([](auto& o) { o.micro_batches = 2000; }), HasSubstr("micro_batches is 2000"));
+  EXPECT_THAT(message([](auto& o) { o.max_open_tokens = 31; }), HasSubstr("max_open_tokens is 31, must be from 32"));
+  EXPECT_THAT(message([](auto& o) { o.policy = static_cast<Policy>(9); }), HasSubstr("policy is 9"));
+}
+
+TEST(SchedulerOptions, PoliciesHaveNames) {
+  for (const Policy policy : {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority}) {
+    EXPECT_EQ(*ParsePolicy(PolicyName(policy)), policy);
+  }
+  EXPECT_THAT(std::string(ParsePolicy("fair").status().message()),
+              HasSubstr("'fair', expected prefill-first, interleaved"));
+}
+
+TEST(Scheduler, RefusesRequestsThatAreWrong) {
+  Scheduler scheduler(SmallOptions());
+  EXPECT_EQ(scheduler.Add(Spec(1, 0, 4)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler.Add(Spec(1, 4, 0)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler.Add(Spec(1, 4, -1)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler.Add({.id = 1, .prompt = {3, -4}, .max_new_tokens = 1}).code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(scheduler.Add(Spec(1, 4, 4)).ok());
+  EXPECT_EQ(scheduler.Add(Spec(1, 4, 4)).code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(Scheduler, RefusesWhatCannotFitTheContextOrThePoolWithBothNumbers) {
+  SchedulerOptions options = SmallOptions();
+  Scheduler scheduler(options);
+  const absl::Status full = scheduler.Add(Spec(1, 32, 1));
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr("the prompt has 32 tokens and needs room for a new one, the context holds 32"));
+  options.blocks = 4;  // 16 tokens
+  Scheduler poor(options);
+  const absl::Status large = poor.Add(Spec(1, 10, 8));
+  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(large.message()), HasSubstr("need KV for 17 tokens, the pool holds 16 (4 blocks of 4)"));
+  EXPECT_TRUE(poor.Add(Spec(1, 10, 7)).ok());
+}
+
+TEST(Scheduler, RefusesARequestWithNothingLeftToProduce) {
+  Scheduler scheduler(SmallOptions());
+  SequenceSpec spec = Spec(1, 4, 2);
+  spec.output = {5, 6};
+  EXPECT_EQ(scheduler.Add(spec).code(), absl::StatusCode::kFailedPrecondition);
+  spec.max_new_tokens = 10;
+  spec.stop_tokens = {6};
+  EXPECT_EQ(scheduler.Add(spec).code(), absl::StatusCode::kFailedPrecondition);
+  spec.stop_tokens = {5};
+  EXPECT_TRUE(scheduler.Add(spec).ok());
+}
+
+TEST(Scheduler, CutsNewTokensToWhatTheContextLeaves) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 30, 100)).ok());
+  std::vector<TokenId> tokens;
+  std::optional<FinishReason> reason;
+  while (!reason) {
+    for (const SequenceEvent& event : machine.Step()) {
+      for (const SampledToken& token : event.tokens) tokens.push_back(token.token);
+      reason = event.finished;
+    }
+  }
+  EXPECT_EQ(tokens.size(), 2u);
+  EXPECT_EQ(reason, FinishReason::kLength);
+}
+
+TEST(Scheduler, ChunksOfOnePromptFollowEachOtherWithoutWaiting) {
+  SchedulerOptions options{
+      .block_tokens = 32, .blocks = 32, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024};
+  Machine machine(options);
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 600, 4)).ok());
+  const MicroBatch first = machine.Submit(), second = machine.Submit();
+  EXPECT_EQ(machine.scheduler.in_flight(), 2);
+  EXPECT_EQ(first.slices[0].count, 512);
+  EXPECT_FALSE(first.slices[0].sample);
+  EXPECT_EQ(first.slices[0].new_blocks.size(), 16u);
+  EXPECT_EQ(second.slices[0].start, 512);
+  EXPECT_EQ(second.slices[0].count, 88);
+  EXPECT_TRUE(second.slices[0].sample);
+  EXPECT_THAT(second.open, IsEmpty());
+  EXPECT_FALSE(machine.scheduler.Next().has_value()) << "more in flight than allowed";
+  EXPECT_THAT(machine.Confirm(), IsEmpty());
+  EXPECT_EQ(machine.scheduler.Find(1)->confirmed, 512);
+  EXPECT_FALSE(machine.scheduler.Next().has_value()) << "a decode row without its token";
+  ASSERT_EQ(machine.Confirm().size(), 1u);
+  EXPECT_EQ(machine.scheduler.Find(1)->state(), SequenceState::kDecoding);
+  EXPECT_EQ(machine.Submit().slices[0].start, 600);
+}
+
+TEST(Scheduler, FreesRideOnTheNextMicroBatchAndFreesEveryBlockWhenASequenceFinishes) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 1)).ok());
+  machine.Submit();
+  EXPECT_EQ(machine.scheduler.blocks().used(), 2);
+  const std::vector<SequenceEvent> events = machine.Confirm();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].finished, FinishReason::kLength);
+  EXPECT_EQ(machine.scheduler.blocks().used(), 0);
+  EXPECT_FALSE(machine.scheduler.HasUnfinished());
+  EXPECT_FALSE(machine.scheduler.Next().has_value());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 1)).ok());
+  const MicroBatch next = machine.Submit();
+  EXPECT_THAT(next.free, ElementsAre(1u));
+  ASSERT_EQ(next.open.size(), 1u);
+  EXPECT_EQ(next.open[0].sequence, 2u);
+}
+
+TEST(Scheduler, AStopTokenEndsTheSequenceAndIsReported) {
+  Machine machine(SmallOptions());
+  SequenceSpec spec = Spec(1, 6, 20);
+  std::vector<TokenId> tokens = spec.prompt;
+  for (int i = 0; i < 3; ++i) tokens.push_back(ModelToken(tokens));
+  spec.stop_tokens = {tokens.back()};
+  const ExpectedAnswer expected = ComputeAlone(spec, 32);
+  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  std::vector<TokenId> output;
+  std::optional<FinishReason> reason;
+  while (!reason) {
+    for (const SequenceEvent& event : machine.Step()) {
+      output.push_back(event.tokens.at(0).token);
+      reason = event.finished;
+    }
+  }
+  EXPECT_EQ(reason, FinishReason::kStop);
+  EXPECT_EQ(output, expected.output);
+}
+
+TEST(Scheduler, APreemptedSequenceKeepsItsNameAndItsTokenInFlight) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 8)).ok());
+  machine.Submit();  // the whole prompt; its token is still to come
+  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
+  EXPECT_EQ(machine.scheduler.Find(1)->state(), SequenceState::kPreempted);
+  EXPECT_EQ(machine.scheduler.blocks().used(), 0);
+  EXPECT_EQ(machine.scheduler.Preempt(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(machine.scheduler.Next().has_value()) << "it is not drained";
+  const std::vector<SequenceEvent> events = machine.Confirm();
+  ASSERT_EQ(events.size(), 1u);
+  ASSERT_EQ(events[0].tokens.size(), 1u);
+  EXPECT_EQ(machine.scheduler.Find(1)->state(), SequenceState::kWaiting);
+  const MicroBatch again = machine.Submit();
+  EXPECT_THAT(again.free, ElementsAre(1u));
+  ASSERT_EQ(again.open.size(), 1u);
+  EXPECT_EQ(again.open[0].sequence, 1u);
+  EXPECT_THAT(again.open[0].output, ElementsAre(events[0].tokens[0].token));
+  EXPECT_EQ(again.slices[0].start, 0);
+  EXPECT_EQ(again.slices[0].count, 7);
+  EXPECT_TRUE(again.slices[0].sample);
+  EXPECT_EQ(machine.scheduler.counters().preemptions, 1u);
+}
+
+TEST(Scheduler, ThePreemptedOneIsTheLatestAndItGoesToTheFrontOfTheQueue) {
+  SchedulerOptions options = SmallOptions();
+  options.blocks = 4;
+  options.context = 16;
+  options.micro_batches = 1;
+  Machine machine(options);
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 7, 8)).ok());
+  EXPECT_EQ(machine.Submit().open.size(), 2u) << "two blocks each are promised";
+  machine.Confirm();
+  machine.Step();  // row 7 of both: the pool is full to the last token
+  const MicroBatch batch = machine.Submit();
+  EXPECT_THAT(batch.free, ElementsAre(2u)) << "sequence 1 asks first, sequence 2 came later";
+  ASSERT_EQ(batch.slices.size(), 1u);
+  EXPECT_EQ(batch.slices[0].sequence, 1u);
+  EXPECT_EQ(machine.scheduler.Find(2)->state(), SequenceState::kWaiting);
+  std::vector<SequenceId> opened;
+  machine.Confirm();
+  while (machine.scheduler.HasUnfinished()) {
+    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
+    machine.Confirm();
+  }
+  EXPECT_THAT(opened, ElementsAre(2u, 3u));
+}
+
+TEST(Scheduler, TheLatestPreemptsItselfWhenItIsTheOneThatAsks) {
+  SchedulerOptions options = SmallOptions();
+  options.blocks = 4;
+  options.context = 16;
+  options.micro_batches = 1;
+  Machine machine(options);
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 5, 8)).ok());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 7, 8)).ok());
+  machine.Step();
+  machine.Step();
+  const MicroBatch batch = machine.Submit();  // sequence 2 begins its third block, sequence 1 stays in its second
+  EXPECT_THAT(batch.free, ElementsAre(2u));
+  ASSERT_EQ(batch.slices.size(), 1u);
+  EXPECT_EQ(batch.slices[0].sequence, 1u);
+}
+
+TEST(Scheduler, NobodyOvertakesAPreemptedSequenceThatDrains) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 8)).ok());
+  machine.Submit();
+  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 8)).ok());
+  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
+  EXPECT_FALSE(machine.scheduler.Next().has_value());
+  machine.Confirm();
+  const MicroBatch batch = machine.Submit();
+  ASSERT_EQ(batch.open.size(), 2u);
+  EXPECT_EQ(batch.open[0].sequence, 1u);
+}
+
+TEST(Scheduler, ASequenceAdmittedAndPreemptedInOneMicroBatchIsNeverHeardOf) {
+  SchedulerOptions options = SmallOptions();
+  options.max_num_batched_tokens = 3;
+  options.block_tokens = 1;
+  options.blocks = 41;
+  options.context = 20;
+  options.micro_batches = 1;
+  Machine machine(options);
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 1, 19)).ok());
+  // Decode rows of three sequences fill the budget until sequence 4 is owed a chunk, just when two blocks are left.
+  while (machine.scheduler.blocks().free() > 2 + 3 * kStarvationBound) machine.Step();
+  ASSERT_TRUE(machine.scheduler.Add(Spec(4, 1, 8)).ok());
+  for (int i = 0; i < kStarvationBound; ++i) machine.Step();
+  ASSERT_EQ(machine.scheduler.blocks().free(), 2);
+  ASSERT_EQ(machine.scheduler.counters().preemptions, 0u);
+  const MicroBatch batch = machine.Submit();  // 4 is admitted, 1 takes the last block, 2 takes that of 4
+  EXPECT_EQ(machine.scheduler.counters().preemptions, 1u);
+  EXPECT_THAT(batch.open, IsEmpty());
+  ASSERT_EQ(batch.slices.size(), 2u);
+  EXPECT_EQ(batch.slices[0].sequence, 1u);
+  EXPECT_EQ(batch.slices[1].sequence, 2u);
+  EXPECT_EQ(machine.scheduler.Find(4)->state(), SequenceState::kWaiting);
+  machine.Confirm();
+  while (machine.scheduler.HasUnfinished()) machine.Step();
+}
+
+TEST(Scheduler, AFullPoolIsNotThrashed) {
+  SchedulerOptions options = SmallOptions();
+  options.blocks = 10;
+  options.context = 40;
+  Machine machine(options);
+  int64_t needed = 0;
+  for (SequenceId id = 1; id <= 8; ++id) {
+    ASSERT_TRUE(machine.scheduler.Add(Spec(id, 8, 24)).ok());
+    needed += 8 + 24 - 1;
+  }
+  while (machine.scheduler.HasUnfinished()) machine.Step();
+  const SchedulerCounters& counters = machine.scheduler.counters();
+  EXPECT_GT(counters.preemptions, 0u);
+  EXPECT_LT(counters.prefill_rows + counters.decode_rows, static_cast<uint64_t>(2 * needed));
+  EXPECT_EQ(counters.blocks_used_peak, 10);
+}
+
+TEST(Scheduler, ASequenceCanBeCancelledInEveryState) {
+  for (const SequenceState state :
+       {SequenceState::kWaiting, SequenceState::kPrefilling, SequenceState::kDecoding, SequenceState::kPreempted}) {
+    Machine machine(SmallOptions());
+    ASSERT_TRUE(machine.scheduler.Add(Spec(1, 12, 8)).ok());
+    if (state != SequenceState::kWaiting) machine.Submit();
+    if (state == SequenceState::kPreempted) {
+      EXPECT_EQ(machine.scheduler.Preempt(1), absl::OkStatus());
+    }
+    if (state == SequenceState::kDecoding) {
+      machine.Submit();
+      machine.Confirm();
+      machine.Confirm();
+      machine.Submit();
+    }
+    ASSERT_EQ(machine.scheduler.Find(1)->state(), state);
+    ASSERT_TRUE(machine.scheduler.Cancel(1).ok());
+    EXPECT_EQ(machine.scheduler.Cancel(1).code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(machine.scheduler.Preempt(1).code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(machine.scheduler.blocks().used(), 0);
+    EXPECT_TRUE(machine.scheduler.CheckIntegrity().ok());
+    ASSERT_TRUE(machine.scheduler.Add(Spec(1, 3, 8)).ok()) << "the name is free again";
+    const MicroBatch next = machine.Submit();
+    EXPECT_EQ(next.free.size(), state == SequenceState::kWaiting ? 0u : 1u);
+    while (machine.results.size() > 1) EXPECT_THAT(machine.Confirm(), IsEmpty()) << "a result of the cancelled one";
+    EXPECT_EQ(machine.Confirm().size(), 1u);
+  }
+}
+
+TEST(Scheduler, ScoresEveryWantedRowOnceAndEndsWhenThePromptIsConfirmed) {
+  SchedulerOptions options = SmallOptions();
+  options.prefill_chunk = 4;
+  Machine machine(options);
+  SequenceSpec spec = Spec(1, 10, 0);
+  spec.score_from = 6;
+  const ExpectedAnswer expected = ComputeAlone(spec, 32);
+  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  EXPECT_THAT(machine.Submit().slices[0].targets, IsEmpty());
+  const MicroBatch second = machine.Submit();
+  EXPECT_THAT(second.slices[0].targets, ElementsAre(kNoToken, spec.prompt[6], spec.prompt[7], spec.prompt[8]));
+  EXPECT_FALSE(second.slices[0].sample);
+  EXPECT_THAT(machine.Confirm(), IsEmpty());
+  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
+  std::vector<SequenceEvent> events = machine.Confirm();
+  ASSERT_EQ(events.size(), 1u);
+  ASSERT_EQ(events[0].scores.size(), 1u);
+  EXPECT_EQ(events[0].scores[0].start, 5);
+  EXPECT_THAT(events[0].scores[0].logprobs,
+              ElementsAre(expected.scores.at(5), expected.scores.at(6), expected.scores.at(7)));
+  machine.Step();
+  EXPECT_THAT(machine.Submit().slices[0].targets, IsEmpty()) << "published scores are not computed again";
+  machine.Confirm();
+  const MicroBatch last = machine.Submit();
+  EXPECT_THAT(last.slices[0].targets, ElementsAre(spec.prompt[9], kNoToken));
+  EXPECT_FALSE(last.slices[0].sample);
+  events = machine.Confirm();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].scores[0].start, 8);
+  EXPECT_EQ(events[0].scores[0].logprobs.size(), 1u);
+  EXPECT_EQ(events[0].finished, FinishReason::kScored);
+  EXPECT_THAT(events[0].tokens, IsEmpty());
+}
+
+TEST(Scheduler, AResultThatDoesNotMatchIsRefusedAndChangesNothing) {
+  Machine machine(SmallOptions());
+  EXPECT_EQ(machine.scheduler.Confirm({}).status().code(), absl::StatusCode::kInternal);
+  SequenceSpec spec = Spec(1, 6, 8);
+  spec.score_from = 0;
+  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Submit();
+  const auto message = [&machine](auto change) {
+    StepResult result = machine.results[0];
+    change(result);
+    const absl::Status status = machine.scheduler.Confirm(result).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_TRUE(machine.scheduler.CheckIntegrity().ok());
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message([](auto& r) { r.number = 1; }), HasSubstr("micro-batch 1: expected that of 0"));
+  EXPECT_THAT(message([](auto& r) { r.sampled.clear(); }), HasSubstr("no token of sequence 1"));
+  EXPECT_THAT(message([](auto& r) { r.sampled[0].position = 5; }), HasSubstr("at position 5, expected 6"));
+  EXPECT_THAT(message([](auto& r) { r.sampled[0].token = -1; }), HasSubstr("token id -1"));
+  EXPECT_THAT(message([](auto& r) { r.sampled.push_back(r.sampled[0]); }), HasSubstr("2 tokens, expected 1"));
+  EXPECT_THAT(message([](auto& r) { r.targets.clear(); }), HasSubstr("no target log-probabilities"));
+  EXPECT_THAT(message([](auto& r) { r.targets[0].logprobs.pop_back(); }), HasSubstr("has 5 target log-probabilities"));
+  EXPECT_THAT(message([](auto& r) { r.targets.push_back(r.targets[0]); }), HasSubstr("2 lists"));
+  EXPECT_EQ(machine.Confirm().size(), 1u);
+}
+
+TEST(Scheduler, OpensNoMoreTokensThanAFrameHolds) {
+  SchedulerOptions options = SmallOptions();
+  options.max_num_batched_tokens = 64;
+  options.max_open_tokens = 32;
+  options.blocks = 64;
+  options.prefill_chunk = 64;
+  Machine machine(options);
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 12, 4)).ok());
+  EXPECT_EQ(machine.Submit().open.size(), 2u);
+  EXPECT_EQ(machine.Submit().open.size(), 1u);
+}
+
+TEST(Scheduler, AWaitingSequenceIsNotOvertakenByASmallerOne) {
+  SchedulerOptions options = SmallOptions();
+  options.micro_batches = 1;
+  Machine machine(options);
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 16, 4)).ok());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 20, 4)).ok());  // needs 6 blocks, 3 are neither taken nor promised
+  ASSERT_TRUE(machine.scheduler.Add(Spec(3, 2, 4)).ok());   // would need 1
+  EXPECT_EQ(machine.Submit().open.size(), 1u);
+  machine.Confirm();
+  EXPECT_THAT(machine.Submit().open, IsEmpty());
+  EXPECT_EQ(machine.scheduler.Find(3)->state(), SequenceState::kWaiting);
+}
+
+}  // namespace
+}  // namespace stagecoach

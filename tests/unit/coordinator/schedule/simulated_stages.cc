@@ -1,0 +1,162 @@
+#include "tests/unit/coordinator/schedule/simulated_stages.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/counter_rng.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+uint64_t Hash(const std::vector<TokenId>& tokens) {
+  uint64_t hash = 1;
+  for (const TokenId token : tokens) hash = MixBits(hash * 31 + static_cast<uint64_t>(token) + 1);
+  return hash;
+}
+
+template <typename... Args>
+absl::Status Refuse(const Args&... args) {
+  return absl::InternalError(absl::StrCat(args...));
+}
+
+}  // namespace
+
+TokenId ModelToken(const std::vector<TokenId>& prefix) {
+  return static_cast<TokenId>(Hash(prefix) % static_cast<uint64_t>(kSimulatedVocabulary));
+}
+
+float ModelLogprob(const std::vector<TokenId>& prefix, TokenId target) {
+  const uint64_t bits = MixBits(Hash(prefix) + 7 * static_cast<uint64_t>(target));
+  return -1.0f - static_cast<float>(bits >> 44);
+}
+
+ExpectedAnswer ComputeAlone(const SequenceSpec& spec, int64_t context) {
+  ExpectedAnswer answer{.output = spec.output};
+  const int64_t prompt = static_cast<int64_t>(spec.prompt.size());
+  if (spec.score_from >= 0) {
+    std::vector<TokenId> prefix;
+    for (int64_t p = 0; p + 1 < prompt; ++p) {
+      prefix.push_back(spec.prompt[p]);
+      if (p + 1 >= spec.score_from) answer.scores[p] = ModelLogprob(prefix, spec.prompt[p + 1]);
+    }
+  }
+  const int64_t most = std::min(spec.max_new_tokens, context - prompt);
+  std::vector<TokenId> tokens = spec.prompt;
+  tokens.insert(tokens.end(), spec.output.begin(), spec.output.end());
+  if (spec.max_new_tokens == 0) answer.reason = FinishReason::kScored;
+  while (static_cast<int64_t>(answer.output.size()) < most) {
+    const TokenId token = ModelToken(tokens);
+    tokens.push_back(token);
+    answer.output.push_back(token);
+    if (std::count(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) > 0) {
+      answer.reason = FinishReason::kStop;
+      break;
+    }
+  }
+  return answer;
+}
+
+SimulatedStages::SimulatedStages(const SchedulerOptions& options)
+    : options_(options), pool_(static_cast<size_t>(options.blocks) * options.block_tokens) {}
+
+absl::StatusOr<StepResult> SimulatedStages::Run(const MicroBatch& batch) {
+  if (batch.number != next_number_++) return Refuse("micro-batch ", batch.number, " is out of order");
+  if (batch.slices.empty()) return Refuse("micro-batch without rows");
+  if (batch.rows() > options_.max_num_batched_tokens) return Refuse(batch.rows(), " rows are over the budget");
+  if (batch.slices.size() > static_cast<size_t>(options_.max_num_seqs)) return Refuse("too many slices");
+  RETURN_IF_ERROR(ApplyControl(batch));
+  StepResult result{.number = batch.number};
+  std::set<SequenceId> seen;
+  for (const SequenceSlice& slice : batch.slices) {
+    if (!seen.insert(slice.sequence).second) return Refuse("two slices of sequence ", slice.sequence);
+    RETURN_IF_ERROR(RunSlice(slice, result));
+  }
+  for (const OpenSequence& open : batch.open) {
+    if (!seen.contains(open.sequence)) return Refuse("sequence ", open.sequence, " was opened without rows");
+  }
+  return result;
+}
+
+absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
+  for (const SequenceId id : batch.free) {
+    const auto found = open_.find(id);
+    if (found == open_.end()) return Refuse("free of sequence ", id, ", which is not open");
+    for (const BlockId block : found->second.table) owner_.erase(block);
+    open_.erase(found);
+  }
+  int64_t opened_tokens = 0;
+  for (const OpenSequence& open : batch.open) {
+    if (open_.contains(open.sequence)) return Refuse("sequence ", open.sequence, " is opened twice");
+    Open& sequence = open_[open.sequence];
+    sequence.opening = ++openings_;
+    sequence.tokens = open.prompt;
+    sequence.tokens.insert(sequence.tokens.end(), open.output.begin(), open.output.end());
+    sequence.known = static_cast<int64_t>(sequence.tokens.size());
+    opened_tokens += sequence.known;
+  }
+  if (opened_tokens > options_.max_open_tokens) return Refuse(opened_tokens, " opened tokens are too many");
+  if (open_.size() > static_cast<size_t>(options_.max_num_seqs)) return Refuse("too many open sequences");
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& result) {
+  const auto found = open_.find(slice.sequence);
+  if (found == open_.end()) return Refuse("slice of sequence ", slice.sequence, ", which is not open");
+  Open& sequence = found->second;
+  if (slice.start != sequence.rows) return Refuse("row ", slice.start, " follows row ", sequence.rows - 1);
+  if (slice.count < 1 || slice.count > options_.prefill_chunk) return Refuse("a slice has ", slice.count, " rows");
+  if (slice.tokens.size() != static_cast<size_t>(slice.count)) return Refuse("tokens are missing");
+  if (!slice.targets.empty() && slice.targets.size() != slice.tokens.size()) return Refuse("targets are missing");
+  for (const BlockId block : slice.new_blocks) {
+    if (block < 0 || block >= options_.blocks) return Refuse("block ", block, " does not exist");
+    if (!owner_.emplace(block, slice.sequence).second) return Refuse("block ", block, " belongs to somebody else");
+    sequence.table.push_back(block);
+  }
+  const int64_t end = slice.start + slice.count;
+  if (static_cast<int64_t>(sequence.table.size()) != (end + options_.block_tokens - 1) / options_.block_tokens) {
+    return Refuse(sequence.table.size(), " blocks for ", end, " rows");
+  }
+  if (end > static_cast<int64_t>(sequence.tokens.size())) return Refuse("row ", end - 1, " has no known token");
+  TargetLogprobs scores{.sequence = slice.sequence, .start = slice.start};
+  for (int32_t i = 0; i < slice.count; ++i) {
+    const int64_t position = slice.start + i;
+    if (slice.tokens[i] != sequence.tokens[position]) return Refuse("wrong token at position ", position);
+    SlotOf(sequence, position) = {.opening = sequence.opening, .position = position, .token = slice.tokens[i]};
+    ASSIGN_OR_RETURN(const std::vector<TokenId> prefix, Gather(sequence, position));
+    if (!slice.targets.empty()) {
+      scores.logprobs.push_back(slice.targets[i] == kNoToken ? 0 : ModelLogprob(prefix, slice.targets[i]));
+    }
+    if (slice.sample && i + 1 == slice.count) {
+      const TokenId token = ModelToken(prefix);
+      sequence.tokens.push_back(token);
+      result.sampled.push_back({.sequence = slice.sequence, .position = static_cast<int32_t>(end), .token = token});
+    }
+  }
+  if (slice.sample && end + 1 != static_cast<int64_t>(sequence.tokens.size()))
+    return Refuse("a known token is sampled");
+  if (!slice.targets.empty()) result.targets.push_back(std::move(scores));
+  sequence.rows = end;
+  return absl::OkStatus();
+}
+
+SimulatedStages::Slot& SimulatedStages::SlotOf(const Open& sequence, int64_t position) {
+  return pool_[sequence.table[position / options_.block_tokens] * options_.block_tokens +
+               position % options_.block_tokens];
+}
+
+absl::StatusOr<std::vector<TokenId>> SimulatedStages::Gather(const Open& sequence, int64_t position) {
+  std::vector<TokenId> tokens;
+  for (int64_t p = 0; p <= position; ++p) {
+    const Slot& slot = SlotOf(sequence, p);
+    if (slot.opening != sequence.opening || slot.position != p || slot.token != sequence.tokens[p]) {
+      return Refuse("the slot of position ", p, " holds position ", slot.position, " of opening ", slot.opening,
+                    ", expected opening ", sequence.opening);
+    }
+    tokens.push_back(slot.token);
+  }
+  return tokens;
+}
+
+}  // namespace stagecoach

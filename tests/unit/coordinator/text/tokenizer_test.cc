@@ -1,0 +1,311 @@
+#include "coordinator/text/tokenizer.h"
+
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/gguf/gguf_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+#include "tests/unit/coordinator/text/toy_vocabularies.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::OpenOrDie;
+using testing::ToyVocabulary;
+
+std::string RandomBytes(std::mt19937* random, size_t max_bytes) {
+  std::string text((*random)() % (max_bytes + 1), 'a');
+  const bool ascii = (*random)() % 2 == 0;
+  for (char& c : text) c = static_cast<char>((*random)() % (ascii ? 128 : 256));
+  return text;
+}
+
+std::vector<TokenId> Plain(const Tokenizer& tokenizer, const std::string& text) {
+  return tokenizer.Encode(text, /*add_special=*/false, /*parse_special=*/false);
+}
+
+TEST(BpeTokenizer, JoinsPairsByRank) {
+  const auto tokenizer = OpenOrDie(testing::ToyBytePairs().File("gpt2", "qwen2"));
+  EXPECT_THAT(Plain(*tokenizer, "hello"), ElementsAre(259));
+  EXPECT_THAT(Plain(*tokenizer, "hell"), ElementsAre(258));
+  EXPECT_THAT(Plain(*tokenizer, "helo"), ElementsAre(256, 'l', 'o'));
+  EXPECT_THAT(Plain(*tokenizer, "lll"), ElementsAre(257, 'l'));
+  EXPECT_THAT(Plain(*tokenizer, " he"), ElementsAre(' ', 256));
+  EXPECT_THAT(Plain(*tokenizer, ""), ElementsAre());
+}
+
+// Joins the best pair of the whole piece again and again, as the definition says.
+std::vector<std::string> JoinByDefinition(std::vector<std::string> parts, const std::map<std::string, size_t>& ranks) {
+  for (;;) {
+    size_t best_rank = SIZE_MAX, best = 0;
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto found = ranks.find(parts[i] + " " + parts[i + 1]);
+      if (found != ranks.end() && found->second < best_rank) best_rank = found->second, best = i;
+    }
+    if (best_rank == SIZE_MAX) return parts;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+}
+
+TEST(BpeTokenizer, AgreesWithTheDefinitionOnRandomWords) {
+  const auto file = GgufFile::Open(testing::DemoModelPath());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto tokenizer = Tokenizer::Create((*file)->metadata());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto merges = (*file)->metadata().GetStrings("tokenizer.ggml.merges");
+  const auto texts = (*file)->metadata().GetStrings("tokenizer.ggml.tokens");
+  ASSERT_TRUE(merges.ok() && texts.ok());
+  std::map<std::string, size_t> ranks;
+  for (size_t i = 0; i < merges->size(); ++i) ranks.emplace((*merges)[i], i);
+  std::mt19937 random(11);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::string> letters(random() % 30 + 1);
+    std::string word;
+    for (std::string& letter : letters) word += letter = "aeehhilnorsttt"[random() % 14];
+    std::vector<std::string> found;
+    for (const TokenId token : Plain(**tokenizer, word)) found.push_back((*texts)[token]);
+    ASSERT_EQ(found, JoinByDefinition(letters, ranks)) << word;
+  }
+}
+
+TEST(BpeTokenizer, TakesAWholeWordBeforeAnyMergeForLlamaBpeOnly) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId word = toy.Add("xyz", 1);
+  EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "llama-bpe")), "xyz"), ElementsAre(word));
+  EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "qwen2")), "xyz"), ElementsAre('x', 'y', 'z'));
+}
+
+TEST(BpeTokenizer, EmitsBytesWhereAMergeLeadsToNoToken) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  toy.merges.push_back("x y");
+  toy.types[257] = 5;  // "ll" is not in use
+  const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
+  EXPECT_THAT(Plain(*tokenizer, "xy"), ElementsAre('x', 'y'));
+  EXPECT_THAT(Plain(*tokenizer, "ll"), ElementsAre('l', 'l'));
+  EXPECT_THAT(Plain(*tokenizer, "hell"), ElementsAre(258));
+}
+
+TEST(BpeTokenizer, KeepsTheFirstIdOfARepeatedText) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  toy.Add("he", 1);
+  const TokenId control = toy.Add("<|x|>", 3);
+  toy.Add("<|x|>", 3);
+  const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
+  EXPECT_THAT(tokenizer->Encode("he<|x|>", false, true), ElementsAre(256, control));
+}
+
+TEST(Tokenizer, GivesBackAnyBytes) {
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  tokenizers.push_back(testing::OpenFileOrDie(testing::DemoModelPath()));
+  tokenizers.push_back(OpenOrDie(testing::ToyBytePairs().File("gpt2", "gpt-2")));
+  tokenizers.push_back(OpenOrDie(testing::ToyBytePairs().File("gpt2", "llama-bpe")));
+  tokenizers.push_back(OpenOrDie(testing::ToySentencePiece().File("llama", "default")));
+  std::mt19937 random(5);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = RandomBytes(&random, 60);
+    for (const auto& tokenizer : tokenizers) {
+      ASSERT_EQ(tokenizer->Decode(tokenizer->Encode(text, true, false), false), text) << ::testing::PrintToString(text);
+    }
+  }
+}
+
+TEST(Tokenizer, HasNoBytesForATokenOutsideTheVocabulary) {
+  const auto tokenizer = testing::OpenFileOrDie(testing::DemoModelPath());
+  EXPECT_EQ(tokenizer->vocab_size(), 4096);
+  EXPECT_EQ(tokenizer->TokenBytes(-1, true), "");
+  EXPECT_EQ(tokenizer->TokenBytes(4096, true), "");
+  EXPECT_EQ(tokenizer->TokenBytes(4095, true), "<|im_end|>");
+  EXPECT_EQ(tokenizer->TokenBytes(4095, false), "");
+}
+
+TEST(SpecialTokens, CountAsTheirTypeSays) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId control = toy.Add("<|c|>", 3), user = toy.Add("<u>", 4), unknown = toy.Add("<?>", 2);
+  const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
+  const std::string text = "he<|c|><u><?>";
+  EXPECT_THAT(tokenizer->Encode(text, false, true), ElementsAre(256, control, user, unknown));
+  EXPECT_THAT(tokenizer->Encode(text, false, false), ElementsAre(256, '<', '|', 'c', '|', '>', user, '<', '?', '>'));
+  EXPECT_EQ(tokenizer->Decode({256, control, user, unknown}, false), "he<u>");
+  EXPECT_EQ(tokenizer->Decode({256, control, user, unknown}, true), text);
+}
+
+TEST(SpecialTokens, GoLongestFirst) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId ab = toy.Add("<ab", 4), bcd = toy.Add("bcd>", 4), a = toy.Add("<a", 4), two = toy.Add("<a<a", 4);
+  const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
+  EXPECT_THAT(Plain(*tokenizer, "<abc"), ElementsAre(ab, 'c'));
+  EXPECT_THAT(Plain(*tokenizer, "<abcd>"), ElementsAre(a, bcd));  // not the one that starts first
+  EXPECT_THAT(Plain(*tokenizer, "<a<a<ab"), ElementsAre(two, ab));
+  EXPECT_THAT(Plain(*tokenizer, "<a<a<a"), ElementsAre(two, a));
+}
+
+TEST(SpecialTokens, AreNeverMadeOfPlainText) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  toy.types[259] = 3;  // "hello", which merges lead to
+  EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "qwen2")), "hello"), ElementsAre('h', 'e', 'l', 'l', 'o'));
+  EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "llama-bpe")), "hello"), ElementsAre('h', 'e', 'l', 'l', 'o'));
+  ToyVocabulary pieces = testing::ToySentencePiece();
+  pieces.Add(
+      "\xE2\x96\x81"
+      "ab",
+      3);
+  EXPECT_THAT(Plain(*OpenOrDie(pieces.File("llama", "")), "ab"), ElementsAre(259, 262));
+  EXPECT_THAT(Plain(*OpenOrDie(testing::ToySentencePiece().File("llama", "")), "<s>"),
+              ElementsAre(259, 3 + '<', 3 + 's', 3 + '>'));
+}
+
+TEST(SpecialTokens, FrameATextAsTheVocabularyAsks) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const auto bos = static_cast<uint32_t>(toy.Add("<|bos|>", 3));
+  GgufWriter file = toy.File("gpt2", "qwen2");
+  file.Set("tokenizer.ggml.bos_token_id", bos);
+  file.Set("tokenizer.ggml.eos_token_id", uint32_t{256});
+  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre('a'));  // not the habit of qwen2
+  file.Set("tokenizer.ggml.add_bos_token", true);
+  file.Set("tokenizer.ggml.add_eos_token", true);
+  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a', 256));
+  EXPECT_THAT(OpenOrDie(file)->Encode("", true, false), ElementsAre(bos, 256));
+  EXPECT_THAT(OpenOrDie(file)->Encode("a", false, false), ElementsAre('a'));
+  file.Set("tokenizer.ggml.pre", "llama-bpe");
+  file.Remove("tokenizer.ggml.add_bos_token");
+  file.Remove("tokenizer.ggml.add_eos_token");
+  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a'));
+  file.Set("tokenizer.ggml.add_bos_token", false);
+  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre('a'));
+}
+
+TEST(SpecialTokens, GiveNoSecondBosToATextThatStartsWithOne) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const auto bos = static_cast<uint32_t>(toy.Add("<|bos|>", 3));
+  GgufWriter file = toy.File("gpt2", "llama-bpe");
+  file.Set("tokenizer.ggml.bos_token_id", bos);
+  const auto tokenizer = OpenOrDie(file);
+  EXPECT_THAT(tokenizer->Encode("<|bos|>a", true, true), ElementsAre(bos, 'a'));
+  EXPECT_THAT(tokenizer->Encode("<|bos|>", true, true), ElementsAre(bos));
+  EXPECT_THAT(tokenizer->Encode("<|bos|>a", true, false), ElementsAre(bos, '<', '|', 'b', 'o', 's', '|', '>', 'a'));
+  EXPECT_THAT(tokenizer->Encode("a<|bos|>", true, true), ElementsAre(bos, 'a', bos));
+}
+
+TEST(SpmTokenizer, JoinsPairsByScoreWithASpaceInFront) {
+  const auto tokenizer = OpenOrDie(testing::ToySentencePiece().File("llama", ""));
+  EXPECT_TRUE(tokenizer->strips_leading_space());
+  EXPECT_THAT(Plain(*tokenizer, "ab"), ElementsAre(259, 262));  // "ab" has a better score than "_a"
+  EXPECT_THAT(Plain(*tokenizer, "a a"), ElementsAre(263, 263));
+  EXPECT_THAT(Plain(*tokenizer, ""), ElementsAre());
+  GgufWriter file = testing::ToySentencePiece().File("llama", "");
+  file.Set("tokenizer.ggml.add_space_prefix", false);
+  EXPECT_THAT(Plain(*OpenOrDie(file), "ab"), ElementsAre(262));
+  EXPECT_EQ(OpenOrDie(file)->Decode({263}, false), " a");
+}
+
+TEST(SpmTokenizer, JoinsTheLeftmostOfEqualPairs) {
+  ToyVocabulary toy = testing::ToySentencePiece();
+  const TokenId aa = toy.Add("aa", 1, 10);
+  EXPECT_THAT(Plain(*OpenOrDie(toy.File("llama", "")), "aaa"), ElementsAre(259, aa, 260));
+}
+
+// The same definition with scores: the best pair of the whole text again and again.
+std::vector<std::string> JoinByScore(std::vector<std::string> parts, const std::map<std::string, float>& scores) {
+  for (;;) {
+    float best_score = -std::numeric_limits<float>::infinity();
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto found = scores.find(parts[i] + parts[i + 1]);
+      if (found != scores.end() && found->second > best_score) best_score = found->second, best = i;
+    }
+    if (best == SIZE_MAX) return parts;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+}
+
+void ExpectJoinsByScore(const ToyVocabulary& toy) {
+  std::map<std::string, float> scores;
+  for (size_t i = 0; i < toy.texts.size(); ++i) scores.emplace(toy.texts[i], toy.scores[i]);
+  const auto tokenizer = OpenOrDie(toy.File("llama", ""));
+  std::mt19937 random(13);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text(random() % 20 + 1, ' ');
+    std::vector<std::string> characters = {"\xE2\x96\x81"};
+    for (char& c : text) {
+      c = "ab "[random() % 3];
+      characters.push_back(c == ' ' ? "\xE2\x96\x81" : std::string(1, c));
+    }
+    std::vector<std::string> found;
+    for (const TokenId token : Plain(*tokenizer, text)) found.push_back(toy.texts[token]);
+    ASSERT_EQ(found, JoinByScore(characters, scores)) << "'" << text << "'";
+  }
+}
+
+TEST(SpmTokenizer, AgreesWithTheDefinitionWhetherPiecesCrossWordsOrNot) {
+  ToyVocabulary toy = testing::ToySentencePiece();
+  const std::string mark = "\xE2\x96\x81";
+  for (const std::string& text :
+       {std::string("aa"), std::string("bb"), std::string("aab"), mark + mark, mark + mark + "a"}) {
+    toy.Add(text, 1, -3);
+  }
+  ExpectJoinsByScore(toy);
+  toy.Add("b" + mark, 1, -2);
+  toy.Add("b" + mark + "ab", 1, -9);
+  ExpectJoinsByScore(toy);
+}
+
+TEST(SpmTokenizer, FallsBackToBytesAndThenToUnknown) {
+  EXPECT_THAT(Plain(*OpenOrDie(testing::ToySentencePiece().File("llama", "")), "\xC3\xA9"),
+              ElementsAre(259, 3 + 0xC3, 3 + 0xA9));
+  ToyVocabulary toy = testing::ToySentencePiece();
+  for (int byte = 0; byte < 256; ++byte) toy.types[3 + byte] = 5;
+  EXPECT_THAT(Plain(*OpenOrDie(toy.File("llama", "")),
+                    "a\xC3\xA9"
+                    "b"),
+              ElementsAre(263, 0, 261));
+}
+
+TEST(SpmTokenizer, PutsASpaceAfterEverySpecialToken) {
+  GgufWriter file = testing::ToySentencePiece().File("llama", "");
+  file.Set("tokenizer.ggml.bos_token_id", uint32_t{1});
+  const auto tokenizer = OpenOrDie(file);
+  EXPECT_THAT(tokenizer->Encode("a</s>a", true, true), ElementsAre(1, 263, 2, 263));
+  EXPECT_EQ(tokenizer->Decode({1, 263, 2, 263}, false), "a a");
+  EXPECT_EQ(tokenizer->Decode({1, 263, 2, 263}, true), "<s>a</s> a");
+}
+
+TEST(EndOfGeneration, HoldsEveryTokenThatEndsSomething) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId im_end = toy.Add("<|im_end|>", 3), normal = toy.Add("<|eot_id|>", 1), custom = toy.Add("<done>", 3);
+  GgufWriter file = toy.File("gpt2", "qwen2");
+  file.Set("tokenizer.ggml.eom_token_id", static_cast<uint32_t>(custom));
+  const auto tokenizer = OpenOrDie(file);
+  EXPECT_THAT(tokenizer->end_of_generation(), ElementsAre(im_end, normal, custom));
+  EXPECT_THAT(testing::OpenFileOrDie(testing::DemoModelPath())->end_of_generation(), ElementsAre(4093, 4095));
+}
+
+// A quadratic step anywhere would take these minutes.
+TEST(Tokenizer, TakesAMegabyteOfAnythingInItsStride) {
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  tokenizers.push_back(testing::OpenFileOrDie(testing::DemoModelPath()));
+  ToyVocabulary toy = testing::ToySentencePiece();
+  for (const char* text : {"aa", "aaaa", "<u<u<u<u"}) toy.Add(text, text[0] == '<' ? 4 : 1, 1);
+  tokenizers.push_back(OpenOrDie(toy.File("llama", "")));
+  constexpr size_t kBytes = 1 << 20, kFewerBytes = 1 << 17;
+  std::string lines, tags;
+  while (lines.size() < kFewerBytes) lines += " \n  \t";
+  while (tags.size() < kFewerBytes) tags += "<u";
+  for (const std::string& text : {std::string(kBytes, 'a'), std::string(kBytes, ' '), std::string(kFewerBytes, '\n'),
+                                  std::string(kFewerBytes, '<'), std::string(kFewerBytes, '\xE2'), lines, tags}) {
+    for (const auto& tokenizer : tokenizers) {
+      const std::vector<TokenId> tokens = tokenizer->Encode(text, false, true);
+      EXPECT_TRUE(tokenizer->Decode(tokens, false) == text) << ::testing::PrintToString(text.substr(0, 8));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,88 @@
+#include "stage_worker/check/kernel_check.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const Kernels& Scalar() { return *SelectKernels("scalar").value(); }
+
+TEST(KernelCheck, FindsEveryInstructionSetOfThisMachineValid) {
+  for (const std::string& isa : std::vector<std::string>(absl::StrSplit(AvailableIsas(), ", "))) {
+    const KernelCheck check = CheckKernels(*SelectKernels(isa).value());
+    EXPECT_THAT(check.differences, IsEmpty()) << isa;
+    EXPECT_GT(check.comparisons, 100);
+  }
+}
+
+TEST(KernelCheck, NoticesAProductThatIsOffByTheLastBit) {
+  Kernels broken = Scalar();
+  broken.isa = "broken";
+  broken.matmul = [](const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+    Scalar().matmul(weights, in, columns, out, out_stride);
+    if (columns == 5) out[4 * out_stride + 3] = std::nextafter(out[4 * out_stride + 3], 1e30f);
+  };
+  const KernelCheck check = CheckKernels(broken);
+  EXPECT_FALSE(check.valid());
+  EXPECT_EQ(check.differences.size(), SupportedTypes().size());  // one for each type
+  EXPECT_THAT(check.differences, Each(AllOf(HasSubstr("matmul "), HasSubstr("expected "), HasSubstr(", found "))));
+}
+
+TEST(KernelCheck, NoticesAKernelThatForgetsThatTheLastTileIsNotFull) {
+  Kernels broken = Scalar();
+  broken.attend = [](const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
+                     AttentionState state) {
+    std::vector<int32_t> whole(limits, limits + columns);
+    for (int32_t& limit : whole) limit = limit == 0 ? 0 : span.positions;
+    Scalar().attend(span, q, q_stride, whole.data(), columns, state);
+  };
+  const KernelCheck check = CheckKernels(broken);
+  EXPECT_THAT(check.differences, Not(IsEmpty()));
+  EXPECT_THAT(check.differences, Each(HasSubstr("attend ")));
+}
+
+TEST(KernelCheck, NoticesARowKernelThatLeavesOutTheEnd) {
+  Kernels broken = Scalar();
+  broken.add = [](const float* in, int64_t n, float* out) { Scalar().add(in, n - n % 16, out); };
+  EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("add: element ")));
+}
+
+// Kernels with a dot of bfloat16 pairs may differ from the twin, but not without bounds.
+TEST(KernelCheck, HoldsTheBf16DotToItsBound) {
+  Kernels dot = Scalar();
+  dot.bf16_dot = true;
+  static float offset;
+  dot.matmul = [](const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+    std::vector<float> rounded(static_cast<size_t>(columns * weights.cols));
+    Activations floats = in;
+    if (weights.type == TensorType::kBF16) {
+      for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16ToFloat(in.bf16[i]);
+      floats.x = rounded.data();
+    }
+    Scalar().matmul(weights, floats, columns, out, out_stride);
+    if (weights.type == TensorType::kBF16) out[7] += offset;
+  };
+  offset = 1e-7f;
+  EXPECT_TRUE(CheckKernels(dot).valid());
+  offset = 0.5f;
+  EXPECT_THAT(CheckKernels(dot).differences, ElementsAre(AllOf(HasSubstr("matmul BF16"), HasSubstr("to within "))));
+  offset = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(CheckKernels(dot).valid());
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,325 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/unit/stage_worker/kernels/kernel_inputs.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
+
+// Whether heads of this size can be stored as this type.
+bool Fits(KvType type, int head_dim) { return type != KvType::kQ8_0 || head_dim % kKvGroup == 0; }
+
+// One granule of a cache: `written` positions with random K and V, NaN in all other places.
+struct Granule {
+  KvType type;
+  int head_dim, written;
+  std::vector<float> k, v;  // [written, head_dim] as given to store_k and store_v
+  AlignedBuffer bytes;
+  std::vector<const uint8_t*> k_tiles, v_tiles;
+
+  Granule(const Kernels& kernels, KvType t, int h, int w, uint64_t seed, double range = 2.0)
+      : type(t),
+        head_dim(h),
+        written(w),
+        k(RandomFloats(seed, h * w, range)),
+        v(RandomFloats(seed + 1, h * w, range)),
+        bytes(32 * TileBytes()) {
+    std::memset(bytes.data(), 0xff, bytes.size());
+    for (int tile = 0; tile * kTilePositions < written; ++tile) {
+      k_tiles.push_back(bytes.data() + 2 * tile * TileBytes());
+      v_tiles.push_back(bytes.data() + (2 * tile + 1) * TileBytes());
+    }
+    for (int j = 0; j < written; ++j) {
+      uint8_t* k_tile = KTile(j);
+      kernels.store_k(type, &k[j * h], h, j % kTilePositions, k_tile);
+      kernels.store_v(type, &v[j * h], h, j % kTilePositions, k_tile + TileBytes());
+    }
+  }
+  size_t TileBytes() const { return KvTileBytes(type, head_dim); }
+  uint8_t* KTile(int position) { return bytes.data() + 2 * (position / kTilePositions) * TileBytes(); }
+  AttentionSpan span() const { return {type, head_dim, k_tiles.data(), v_tiles.data(), written}; }
+};
+
+struct State {
+  std::vector<float> max, sum, acc;
+  State(int columns, int head_dim)
+      : max(columns, -std::numeric_limits<float>::infinity()), sum(columns, 0.0f), acc(columns * head_dim, 0.0f) {}
+  AttentionState view() { return {max.data(), sum.data(), acc.data()}; }
+};
+
+std::string Difference(const State& a, const State& b) {
+  return FirstDifference(a.max, b.max) + FirstDifference(a.sum, b.sum) + FirstDifference(a.acc, b.acc);
+}
+
+// What limits look like: all the same, a causal diagonal, and a mixture with columns that see nothing.
+std::vector<int32_t> Limits(int pattern, int columns, int written) {
+  std::vector<int32_t> limits(columns, written);
+  for (int c = 0; c < columns; ++c) {
+    if (pattern == 1) limits[c] = std::max(1, written - columns + 1 + c);
+    if (pattern == 2)
+      limits[c] = static_cast<int32_t>(UniformAt(77, c * 1000 + written) * (written + 1)) * (c % 3 != 1);
+  }
+  return limits;
+}
+
+TEST(Attend, GivesTheSameBitsWithEveryInstructionSet) {
+  VECTOR_KERNELS_OR_SKIP(vector_kernels);
+  uint64_t seed = 100;
+  for (KvType type : kTypes) {
+    for (int head_dim : {2, 20, 32, 64, 80, 96, 128, 256}) {
+      if (!Fits(type, head_dim)) continue;
+      for (int written : {1, 15, 16, 100, 256}) {
+        const Granule first(Scalar(), type, head_dim, 256, seed += 2);
+        const Granule second(Scalar(), type, head_dim, written, seed += 2);
+        for (int columns : {1, 2, 3, 4, 5, 7, 8, 11}) {
+          const std::vector<int32_t> full = Limits(0, columns, 256);
+          const std::vector<int32_t> limits = Limits((columns + written) % 3, columns, written);
+          const int64_t stride = head_dim + 3;
+          const std::vector<float> q = RandomFloats(++seed, columns * stride, 1.0);
+          State expected(columns, head_dim);
+          if (columns % 2 == 0) Scalar().attend(first.span(), q.data(), stride, full.data(), columns, expected.view());
+          State before = expected;
+          Scalar().attend(second.span(), q.data(), stride, limits.data(), columns, expected.view());
+          for (const Kernels* kernels : vector_kernels) {
+            State found = before;
+            kernels->attend(second.span(), q.data(), stride, limits.data(), columns, found.view());
+            ASSERT_EQ(Difference(expected, found), "")
+                << kernels->isa << " " << KvTypeName(type) << " head_dim " << head_dim << " positions " << written
+                << " columns " << columns;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Attend, GivesTheSameBitsWhenAWeightVanishes) {
+  VECTOR_KERNELS_OR_SKIP(vector_kernels);
+  const int head_dim = 64, columns = 6;
+  const Granule granule(Scalar(), KvType::kF32, head_dim, 200, 7,
+                        30.0);  // scores hundreds apart: most weights are 0 or subnormal
+  const std::vector<float> q = RandomFloats(8, columns * head_dim, 1.0);
+  const std::vector<int32_t> limits = Limits(1, columns, 200);
+  State expected(columns, head_dim);
+  Scalar().attend(granule.span(), q.data(), head_dim, limits.data(), columns, expected.view());
+  for (const Kernels* kernels : vector_kernels) {
+    State found(columns, head_dim);
+    kernels->attend(granule.span(), q.data(), head_dim, limits.data(), columns, found.view());
+    EXPECT_EQ(Difference(expected, found), "") << kernels->isa;
+  }
+}
+
+TEST(Attend, AColumnDoesNotDependOnTheColumnsBesideIt) {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  const int columns = 13, written = 150;
+  for (KvType type : kTypes) {
+    const int head_dim = Fits(type, 80) ? 80 : 96;
+    const Granule granule(Scalar(), type, head_dim, written, 9);
+    const std::vector<float> q = RandomFloats(10, columns * head_dim, 1.0);
+    for (int pattern : {0, 1, 2}) {
+      const std::vector<int32_t> limits = Limits(pattern, columns, written);
+      for (const Kernels* kernels : all) {
+        State together(columns, head_dim);
+        kernels->attend(granule.span(), q.data(), head_dim, limits.data(), columns, together.view());
+        for (int c = 0; c < columns; ++c) {
+          State alone(1, head_dim);
+          kernels->attend(granule.span(), q.data() + c * head_dim, head_dim, &limits[c], 1, alone.view());
+          ASSERT_EQ(alone.max[0], together.max[c]);
+          ASSERT_EQ(alone.sum[0], together.sum[c]);
+          ASSERT_EQ(FirstDifference(alone.acc.data(), together.acc.data() + c * head_dim, head_dim), "")
+              << kernels->isa << " column " << c << " pattern " << pattern;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attend, LeavesColumnsThatSeeNothingUntouched) {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  const Granule granule(Scalar(), KvType::kF16, 32, 40, 13);
+  const std::vector<float> q = RandomFloats(14, 3 * 32, 1.0);
+  const std::vector<int32_t> limits = {40, 0, 3};
+  for (const Kernels* kernels : all) {
+    State state(3, 32);
+    state.max[1] = 5.0f;
+    state.sum[1] = 6.0f;
+    std::fill_n(state.acc.begin() + 32, 32, 7.0f);
+    kernels->attend(granule.span(), q.data(), 32, limits.data(), 3, state.view());
+    EXPECT_EQ(state.max[1], 5.0f);
+    EXPECT_EQ(state.sum[1], 6.0f);
+    for (int d = 32; d < 64; ++d) ASSERT_EQ(state.acc[d], 7.0f) << kernels->isa;
+    EXPECT_GT(state.sum[0], 0.0f);
+    EXPECT_GT(state.sum[2], 0.0f);
+  }
+}
+
+// Values as they are read back. Q8_0: groups of 32 in steps of a 127th of the largest magnitude.
+std::vector<float> Stored(KvType type, std::vector<float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (type == KvType::kF16) values[i] = HalfToFloat(FloatToHalf(values[i]));
+    if (type == KvType::kBF16) values[i] = Bf16ToFloat(FloatToBf16(values[i]));
+    if (type != KvType::kQ8_0 || i % kKvGroup != 0) continue;
+    float largest = 0;
+    for (size_t j = i; j < i + kKvGroup; ++j) largest = std::max(largest, std::fabs(values[j]));
+    const float scale = largest / 127.0f;
+    for (size_t j = i; j < i + kKvGroup; ++j) values[j] = std::nearbyint(values[j] / scale) * scale;
+  }
+  return values;
+}
+
+TEST(Attend, StaysCloseToTheExactSoftmaxOverSeveralGranules) {
+  const int head_dim = 64, granules = 3, last = 77;
+  for (KvType type : kTypes) {
+    std::vector<double> scores, values;
+    std::vector<float> q = RandomFloats(15, head_dim, 0.4);
+    State state(1, head_dim);
+    for (int g = 0; g < granules; ++g) {
+      const int written = g + 1 == granules ? last : kAttentionGranule;
+      const Granule granule(Scalar(), type, head_dim, written, 16 + 2 * g);
+      const int32_t limit = written;
+      Scalar().attend(granule.span(), q.data(), head_dim, &limit, 1, state.view());
+      const std::vector<float> k = Stored(type, granule.k), v = Stored(type, granule.v);
+      for (int j = 0; j < written; ++j) {
+        double score = 0;
+        for (int d = 0; d < head_dim; ++d) score += static_cast<double>(k[j * head_dim + d]) * q[d];
+        scores.push_back(score);
+      }
+      values.insert(values.end(), v.begin(), v.end());
+    }
+    const double max = *std::max_element(scores.begin(), scores.end());
+    double sum = 0;
+    for (double score : scores) sum += std::exp(score - max);
+    EXPECT_NEAR(state.max[0], max, 1e-5);
+    EXPECT_NEAR(state.sum[0] / sum, 1.0, 1e-5);
+    for (int d = 0; d < head_dim; ++d) {
+      double exact = 0;
+      for (size_t j = 0; j < scores.size(); ++j) exact += std::exp(scores[j] - max) / sum * values[j * head_dim + d];
+      ASSERT_NEAR(state.acc[d] / state.sum[0], exact, 2e-6) << KvTypeName(type);
+    }
+  }
+}
+
+TEST(StoreKv, GivesTheSameBytesWithEveryInstructionSet) {
+  VECTOR_KERNELS_OR_SKIP(vector_kernels);
+  for (KvType type : kTypes) {
+    for (int head_dim : {2, 20, 64, 80, 128}) {
+      if (!Fits(type, head_dim)) continue;
+      std::vector<float> k = RandomMagnitudes(31, head_dim, -9, 6), v = RandomMagnitudes(32, head_dim, -45, 38);
+      k[1] = std::numeric_limits<float>::infinity();
+      v[0] = std::numeric_limits<float>::quiet_NaN();
+      const size_t bytes = KvTileBytes(type, head_dim);
+      for (int lane : {0, 7, 15}) {
+        std::vector<uint8_t> k_expected(bytes, 0xab), v_expected(bytes, 0xcd);
+        Scalar().store_k(type, k.data(), head_dim, lane, k_expected.data());
+        Scalar().store_v(type, v.data(), head_dim, lane, v_expected.data());
+        for (const Kernels* kernels : vector_kernels) {
+          std::vector<uint8_t> k_found(bytes, 0xab), v_found(bytes, 0xcd);
+          kernels->store_k(type, k.data(), head_dim, lane, k_found.data());
+          kernels->store_v(type, v.data(), head_dim, lane, v_found.data());
+          EXPECT_EQ(k_found, k_expected) << kernels->isa << " " << KvTypeName(type) << " " << head_dim;
+          EXPECT_EQ(v_found, v_expected) << kernels->isa << " " << KvTypeName(type) << " " << head_dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(StoreKv, AGroupTooSmallForAScaleIsStoredAsZero) {
+  const std::vector<float> tiny(32, 1e-37f);
+  for (int lane : {0, 9}) {
+    std::vector<uint8_t> tile(KvTileBytes(KvType::kQ8_0, 32), 0xff);
+    Scalar().store_v(KvType::kQ8_0, tiny.data(), 32, lane, tile.data());
+    float scale;
+    std::memcpy(&scale, tile.data() + lane * 4, sizeof(scale));
+    EXPECT_EQ(scale, 0.0f);
+    for (int d = 0; d < 32; ++d) EXPECT_EQ(tile[64 + lane * 32 + d], 0);
+  }
+}
+
+// Attending `granules` one after another into one state.
+State Fold(const Kernels& kernels, const std::vector<Granule>& granules, const std::vector<float>& q,
+           const std::vector<std::vector<int32_t>>& limits, int head_dim) {
+  const int columns = static_cast<int>(limits[0].size());
+  State state(columns, head_dim);
+  for (size_t g = 0; g < granules.size(); ++g) {
+    kernels.attend(granules[g].span(), q.data(), head_dim, limits[g].data(), columns, state.view());
+  }
+  return state;
+}
+
+// Attending each from nothing, then merging in order.
+State Merge(const Kernels& kernels, const std::vector<Granule>& granules, const std::vector<float>& q,
+            const std::vector<std::vector<int32_t>>& limits, int head_dim) {
+  const int columns = static_cast<int>(limits[0].size());
+  State state(columns, head_dim);
+  for (size_t g = 0; g < granules.size(); ++g) {
+    State alone(columns, head_dim);
+    kernels.attend(granules[g].span(), q.data(), head_dim, limits[g].data(), columns, alone.view());
+    kernels.merge_attention(alone.view(), columns, head_dim, state.view());
+  }
+  return state;
+}
+
+TEST(MergeAttention, OfGranulesAttendedAloneGivesTheBitsOfOneWalk) {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  const int columns = 5;
+  for (KvType type : kTypes) {
+    for (int head_dim : {20, 64, 96}) {
+      if (!Fits(type, head_dim)) continue;
+      std::vector<Granule> granules;
+      std::vector<std::vector<int32_t>> limits;
+      for (const int written : {256, 256, 60}) {
+        // The first granule's values are so large that later ones vanish beside it for some columns, and the reverse.
+        const double range = granules.empty() ? 9.0 : 2.0;
+        granules.emplace_back(Scalar(), type, head_dim, written, 40 + granules.size() * 2, range);
+        limits.push_back(Limits(static_cast<int>(limits.size()), columns, written));  // the last: some see nothing
+      }
+      const std::vector<float> q = RandomFloats(50, columns * head_dim, 2.0);
+      const State expected = Fold(Scalar(), granules, q, limits, head_dim);
+      for (const Kernels* kernels : all) {
+        const State found = Merge(*kernels, granules, q, limits, head_dim);
+        ASSERT_EQ(Difference(expected, found), "") << kernels->isa << " " << KvTypeName(type) << " " << head_dim;
+      }
+    }
+  }
+}
+
+TEST(MergeAttention, GivesTheBitsOfOneWalkWhereAGranuleCountsForNothing) {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  const int head_dim = 32;
+  std::vector<Granule> granules;
+  for (const uint64_t seed : {60, 62, 64}) granules.emplace_back(Scalar(), KvType::kF32, head_dim, 40, seed);
+  // The second granule outweighs the first by more than a float can tell, and its weighted values underflow to negative
+  // zeros; in the third every score is -inf.
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (int j = 0; j < 40; ++j) {
+    for (const int g : {1, 2}) {
+      std::vector<float> k(head_dim, 0.0f), v(head_dim, j == 0 ? 0.0f : -1e-45f);
+      k[0] = g == 2 ? -infinity : j == 0 ? 200.0f : 197.0f;
+      uint8_t* tile = granules[g].KTile(j);
+      Scalar().store_k(KvType::kF32, k.data(), head_dim, j % kTilePositions, tile);
+      Scalar().store_v(KvType::kF32, v.data(), head_dim, j % kTilePositions, tile + granules[g].TileBytes());
+    }
+  }
+  std::vector<float> q(2 * head_dim, 0.0f);
+  q[0] = 3.0f, q[head_dim] = 1.0f;
+  const std::vector<std::vector<int32_t>> limits(3, {40, 40});
+  const State expected = Fold(Scalar(), granules, q, limits, head_dim);
+  for (const float x : expected.acc) ASSERT_FALSE(std::isnan(x));
+  for (const Kernels* kernels : all) {
+    EXPECT_EQ(Difference(expected, Fold(*kernels, granules, q, limits, head_dim)), "") << kernels->isa;
+    EXPECT_EQ(Difference(expected, Merge(*kernels, granules, q, limits, head_dim)), "") << kernels->isa;
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,115 @@
+#include "tests/unit/stage_worker/model/pipeline_rig.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace stagecoach::testing {
+
+std::string TwinIsa() {
+  const auto best = SelectKernels("auto");
+  if (!(*best)->bf16_dot) return "auto";
+  for (const char* isa : {"avx512-vnni", "avx512", "avx2"}) {
+    if (SelectKernels(isa).ok()) return isa;
+  }
+  return "scalar";
+}
+
+PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options)
+    : model_(std::move(model)), block_tokens_(options.block_tokens) {
+  const int32_t blocks = 4096 / options.block_tokens;
+  for (int i = 0; i < options.stages; ++i) {
+    StageConfig config;
+    config.first_layer = model_->hyper.layers * i / options.stages;
+    config.last_layer = model_->hyper.layers * (i + 1) / options.stages;
+    config.owns_embedding = i == 0;
+    config.owns_head = i == options.stages - 1;
+    config.block_tokens = options.block_tokens;
+    config.blocks = blocks;
+    config.kv_type = options.kv_type;
+    config.threads = options.threads;
+    config.context = model_->hyper.context;
+    config.max_rows = kMaxRows;
+    config.max_slices = kMaxSlices;
+    config.isa = options.isa;
+    counters_.push_back(std::make_unique<StageCounters>());
+    auto stage = StageModelImpl::Create(model_, config, counters_.back().get());
+    EXPECT_TRUE(stage.ok()) << stage.status();
+    stages_.push_back(std::move(stage).value());
+  }
+  // Handed out in an order in which neighbours in a sequence are not neighbours in the pool.
+  for (int32_t i = 0; i < blocks; ++i) free_blocks_.push_back((i * 37 + 11) % blocks);
+}
+
+SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
+                             const std::vector<TokenId>& output) {
+  OpenSequence open;
+  open.sequence = next_sequence_++;
+  open.prompt = prompt;
+  open.output = output;
+  open.sampling = sampling;
+  batch_.open.push_back(open);
+  sequences_[open.sequence];
+  return open.sequence;
+}
+
+void PipelineRig::Close(SequenceId sequence) {
+  const std::vector<BlockId>& blocks = sequences_.at(sequence).blocks;
+  free_blocks_.insert(free_blocks_.end(), blocks.begin(), blocks.end());
+  sequences_.erase(sequence);
+  batch_.free.push_back(sequence);
+}
+
+void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
+                       const std::vector<TokenId>& targets) {
+  Sequence& state = sequences_.at(sequence);
+  SequenceSlice slice;
+  slice.sequence = sequence;
+  slice.start = state.rows;
+  slice.count = static_cast<int32_t>(tokens.size());
+  slice.tokens = tokens;
+  slice.sample = sample;
+  slice.targets = targets;
+  state.rows += slice.count;
+  while (static_cast<int32_t>(state.blocks.size()) * block_tokens_ < state.rows) {
+    slice.new_blocks.push_back(free_blocks_.back());
+    state.blocks.push_back(free_blocks_.back());
+    free_blocks_.pop_back();
+  }
+  batch_.slices.push_back(std::move(slice));
+}
+
+StepResult PipelineRig::Step() {
+  hidden_.assign(static_cast<size_t>(batch_.rows() * model_->hyper.hidden), 0);
+  StepResult result;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const absl::Status taken = stages_[i]->Begin(batch_);
+    EXPECT_TRUE(taken.ok()) << taken;
+    stages_[i]->Forward(batch_, hidden_.data());
+    if (i + 1 == stages_.size()) stages_[i]->Finish(batch_, hidden_.data(), &result);
+  }
+  const uint64_t number = batch_.number;
+  batch_ = MicroBatch();
+  batch_.number = number + 1;
+  return result;
+}
+
+StepResult PipelineRig::Prefill(SequenceId sequence, const std::vector<TokenId>& tokens, int chunk) {
+  StepResult result;
+  for (size_t at = 0; at < tokens.size(); at += static_cast<size_t>(chunk)) {
+    const size_t end = std::min(tokens.size(), at + static_cast<size_t>(chunk));
+    Feed(sequence, {tokens.begin() + static_cast<int64_t>(at), tokens.begin() + static_cast<int64_t>(end)},
+         end == tokens.size());
+    result = Step();
+  }
+  return result;
+}
+
+std::vector<float> PipelineRig::Logits(int64_t row) {
+  std::vector<float> logits(static_cast<size_t>(model_->hyper.vocab));
+  stages_.back()->ComputeLogits(hidden_.data() + row * model_->hyper.hidden, logits.data());
+  return logits;
+}
+
+}  // namespace stagecoach::testing

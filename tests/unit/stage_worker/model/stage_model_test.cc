@@ -1,0 +1,294 @@
+#include "stage_worker/model/stage_model.h"
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "stage_worker/model/stage_model_impl.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
+#include "tests/unit/stage_worker/model/pipeline_rig.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<const ModelDescription> Write(const TempDir& dir, const TinyModelOptions& options = {}) {
+  auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), options));
+  EXPECT_TRUE(model.ok()) << model.status();
+  return std::move(model).value();
+}
+
+StageConfig SmallConfig() {
+  StageConfig config;
+  config.last_layer = 4;
+  config.owns_embedding = config.owns_head = true;
+  config.blocks = 8;
+  config.context = 64;
+  config.max_rows = 16;
+  config.max_slices = 2;
+  return config;
+}
+
+uint64_t TensorBytes(const std::vector<const GgufTensor*>& tensors) {
+  uint64_t bytes = 0;
+  for (const GgufTensor* tensor : tensors) bytes += tensor->bytes;
+  return bytes;
+}
+
+TEST(StageLoading, ReadsExactlyTheBytesOfItsTensors) {
+  const TempDir dir;
+  const TinyModelOptions variants[] = {{},
+                                       {.type = TensorType::kQ8_0, .tied = false},
+                                       {.architecture = "qwen2", .fused_qkv = true},
+                                       {.architecture = "llama", .biases = true, .rope_factors = true}};
+  for (const TinyModelOptions& options : variants) {
+    for (const int threads : {1, 3}) {
+      for (const auto& [first, last] : {std::pair<int64_t, int64_t>(0, 1), {1, 3}, {3, 4}, {0, 4}}) {
+        const auto model = Write(dir, options);
+        StageConfig config = SmallConfig();
+        config.first_layer = first;
+        config.last_layer = last;
+        config.owns_embedding = first == 0;
+        config.owns_head = last == 4;
+        config.threads = threads;
+        StageCounters counters;
+        ASSERT_TRUE(StageModel::Load(model, config, &counters).ok());
+        const uint64_t expected =
+            TensorBytes(model->StageTensors(first, last, config.owns_embedding, config.owns_head));
+        EXPECT_GT(expected, 0u);
+        EXPECT_EQ(model->file->bytes_read(), expected);
+        EXPECT_EQ(counters.bytes_to_load.load(), expected);
+        EXPECT_EQ(counters.bytes_loaded.load(), expected);
+      }
+    }
+  }
+}
+
+TEST(StageLoading, HoldsATiedMatrixOnceAndLittleMoreThanTheFile) {
+  const auto model = OpenModel(DemoModelPath());
+  ASSERT_TRUE(model.ok()) << model.status();
+  StageConfig config = SmallConfig();
+  config.last_layer = 8;
+  StageCounters counters;
+  const auto stage = StageModel::Load(*model, config, &counters);
+  ASSERT_TRUE(stage.ok()) << stage.status();
+  const uint64_t file_bytes = TensorBytes((*model)->StageTensors(0, 8, true, true));
+  EXPECT_GE((*stage)->weight_bytes(), file_bytes);
+  EXPECT_LE((*stage)->weight_bytes(), file_bytes + file_bytes / 100);
+  EXPECT_EQ((*stage)->kv_bytes(), 8u * 8 * 32 * 2 * 2 * 64 * 2);
+  EXPECT_GT((*stage)->scratch_bytes(), 0u);
+}
+
+TEST(StageLoading, SaysSoWhenTheFileIsCut) {
+  const TempDir dir;
+  const auto model = Write(dir);
+  std::filesystem::resize_file(dir.File("tiny.gguf"), std::filesystem::file_size(dir.File("tiny.gguf")) - 4096);
+  StageCounters counters;
+  EXPECT_EQ(StageModel::Load(model, SmallConfig(), &counters).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(StageLoading, RefusesAConfigurationOutOfRange) {
+  const TempDir dir;
+  const auto model = Write(dir);
+  struct Case {
+    void (*spoil)(StageConfig*);
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](StageConfig* c) { c->last_layer = 5; }, "layers [0, 5), expected at least one layer within [0, 4)"},
+      {[](StageConfig* c) { c->first_layer = 4; }, "layers [4, 4)"},
+      {[](StageConfig* c) { c->max_rows = 0; }, "max_rows 0, expected 1 to"},
+      {[](StageConfig* c) { c->threads = 0; }, "threads 0"},
+      {[](StageConfig* c) { c->context = 0; }, "context 0"},
+      {[](StageConfig* c) { c->blocks = 0; }, "0 blocks"},
+      {[](StageConfig* c) { c->block_tokens = 20; }, "blocks of 20 tokens"},
+      {[](StageConfig* c) { c->isa = "abacus"; }, "abacus"},
+  };
+  for (const Case& c : cases) {
+    StageConfig config = SmallConfig();
+    c.spoil(&config);
+    StageCounters counters;
+    const absl::Status status = StageModel::Load(model, config, &counters).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+  }
+}
+
+TEST(StageLoading, RefusesRopeDivisorsThatAreNotPositive) {
+  const TempDir dir;
+  GgufWriter writer = TinyModel({.architecture = "llama", .rope_factors = true});
+  std::vector<float> factors(16, 1.0f);
+  factors[3] = 0;
+  writer.SetTensor("rope_freqs.weight", {16}, TensorType::kF32, factors);
+  ASSERT_TRUE(writer.Write(dir.File("bad.gguf")).ok());
+  const auto model = OpenModel(dir.File("bad.gguf"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  StageCounters counters;
+  const absl::Status status = StageModel::Load(*model, SmallConfig(), &counters).status();
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("'rope_freqs.weight' element 3 is 0, expected 1e-6 to 1e9"));
+}
+
+// One stage with sequence 1 (three tokens, not yet fed) opened.
+class StageBeginTest : public ::testing::Test {
+ protected:
+  StageBeginTest() : model_(Write(dir_)) {
+    auto stage = StageModelImpl::Create(model_, SmallConfig(), &counters_);
+    EXPECT_TRUE(stage.ok()) << stage.status();
+    stage_ = std::move(stage).value();
+    MicroBatch batch;
+    batch.open.push_back({.sequence = 1, .prompt = {5, 6, 7}});
+    EXPECT_TRUE(stage_->Begin(batch).ok());
+  }
+
+  static MicroBatch Rows() {
+    MicroBatch batch;
+    batch.slices.push_back(
+        {.sequence = 1, .start = 0, .count = 3, .tokens = {5, 6, 7}, .new_blocks = {0}, .sample = true});
+    return batch;
+  }
+
+  // Refused with this message; afterwards the batch that should have come is still taken.
+  void ExpectRefused(const MicroBatch& batch, const std::string& message) {
+    const absl::Status status = stage_->Begin(batch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+  void TearDown() override { EXPECT_TRUE(stage_->Begin(Rows()).ok()); }
+
+  TempDir dir_;
+  StageCounters counters_;
+  std::shared_ptr<const ModelDescription> model_;
+  std::unique_ptr<StageModelImpl> stage_;
+};
+
+TEST_F(StageBeginTest, RefusesTokensThatAreMissingOrOutsideTheVocabulary) {
+  MicroBatch batch = Rows();
+  batch.slices[0].tokens = {5, 6};
+  ExpectRefused(batch, "has 2 tokens, expected 3");
+  batch.slices[0].tokens = {5, 6, 320};
+  ExpectRefused(batch, "has token 320, the vocabulary has 0 to 319");
+  batch.slices[0].tokens = {5, -1, 7};
+  ExpectRefused(batch, "has token -1");
+}
+
+TEST_F(StageBeginTest, RefusesTargetsThatDoNotFit) {
+  MicroBatch batch = Rows();
+  batch.slices[0].targets = {1};
+  ExpectRefused(batch, "has 1 targets, expected none or 3");
+  batch.slices[0].targets = {1, kNoToken, 320};
+  ExpectRefused(batch, "has target 320");
+}
+
+TEST_F(StageBeginTest, RefusesToSampleAnywhereButAfterTheLastToken) {
+  MicroBatch batch = Rows();
+  batch.slices[0].count = 2;
+  batch.slices[0].tokens = {5, 6};
+  ExpectRefused(batch, "sampled for position 2, expected 3");
+}
+
+TEST_F(StageBeginTest, RefusesWhatTheSequenceTableRefuses) {
+  MicroBatch batch = Rows();
+  batch.slices[0].start = 1;
+  ExpectRefused(batch, "starts at position 1, expected 0");
+  batch = Rows();
+  batch.slices[0].new_blocks = {8};
+  ExpectRefused(batch, "block 8");
+}
+
+TEST_F(StageBeginTest, RefusesSequencesThatCannotBeSampled) {
+  MicroBatch batch;
+  batch.open.push_back({.sequence = 2, .prompt = {}});
+  ExpectRefused(batch, "sequence 2 has an empty prompt");
+  batch.open[0].prompt = {320};
+  ExpectRefused(batch, "the prompt has token 320");
+  batch.open[0].prompt = {1};
+  batch.open[0].sampling.temperature = -1;
+  ExpectRefused(batch, "temperature is -1");
+}
+
+TEST_F(StageBeginTest, RefusesMoreThanWasAgreed) {
+  MicroBatch batch = Rows();
+  batch.slices[0].count = 17;
+  ExpectRefused(batch, "1 slices and 17 rows, agreed are at most 2 and 16");
+  batch = Rows();
+  batch.slices.resize(3, batch.slices[0]);
+  ExpectRefused(batch, "3 slices");
+}
+
+TEST(StageFinish, GivesLogProbabilitiesOfTargetsAndOfNothingElse) {
+  const TempDir dir;
+  PipelineRig rig(Write(dir), {.stages = 2});
+  const std::vector<TokenId> tokens = {5, 6, 7, 8};
+  const SequenceId sequence = rig.Open(tokens);
+  rig.Feed(sequence, tokens, false, {6, kNoToken, 8, 300});
+  const StepResult result = rig.Step();
+  EXPECT_TRUE(result.sampled.empty());
+  ASSERT_EQ(result.targets.size(), 1u);
+  EXPECT_EQ(result.targets[0].sequence, sequence);
+  EXPECT_EQ(result.targets[0].start, 0);
+  const std::vector<float>& logprobs = result.targets[0].logprobs;
+  ASSERT_EQ(logprobs.size(), 4u);
+  EXPECT_EQ(logprobs[1], 0);
+  const TokenId targets[] = {6, kNoToken, 8, 300};
+  for (const int row : {0, 2, 3}) {
+    const std::vector<float> logits = rig.Logits(row);
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+    EXPECT_NEAR(logprobs[static_cast<size_t>(row)], logits[static_cast<size_t>(targets[row])] - std::log(sum), 1e-5);
+  }
+}
+
+TEST(StageFinish, ScoresMoreRowsThanATileAndSamplesSeveralSequences) {
+  const TempDir dir;
+  PipelineRig rig(Write(dir), {.threads = 3});
+  std::vector<TokenId> tokens, targets;
+  for (int i = 0; i < 29; ++i) tokens.push_back(i), targets.push_back(i + 1);
+  const SamplingParams with_logprobs{.logprobs = 2};
+  const SequenceId a = rig.Open(tokens, with_logprobs), b = rig.Open({9, 8});
+  rig.Feed(a, tokens, true, targets);
+  rig.Feed(b, {9, 8}, true);
+  const StepResult result = rig.Step();
+  ASSERT_EQ(result.sampled.size(), 2u);
+  EXPECT_EQ(result.sampled[0].sequence, a);
+  EXPECT_EQ(result.sampled[0].position, 29);
+  ASSERT_EQ(result.sampled[0].top.size(), 2u);
+  EXPECT_EQ(result.sampled[0].top[0].token, result.sampled[0].token);  // greedy
+  EXPECT_EQ(result.sampled[0].top[0].logprob, result.sampled[0].logprob);
+  EXPECT_LT(result.sampled[0].logprob, 0);
+  EXPECT_EQ(result.sampled[1].sequence, b);
+  EXPECT_EQ(result.sampled[1].position, 2);
+  EXPECT_EQ(result.sampled[1].logprob, 0);  // none asked for
+  EXPECT_TRUE(result.sampled[1].top.empty());
+  ASSERT_EQ(result.targets.size(), 1u);
+  for (const float logprob : result.targets[0].logprobs) EXPECT_LT(logprob, 0);
+  EXPECT_EQ(rig.counters(0).layers_done.load(), 4u);
+}
+
+TEST(StageFinish, SamplesSomethingFromWeightsThatAreNotNumbers) {
+  const TempDir dir;
+  GgufWriter writer = TinyModel({});
+  writer.SetTensor("output_norm.weight", {64}, TensorType::kF32,
+                   std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()));
+  ASSERT_TRUE(writer.Write(dir.File("nan.gguf")).ok());
+  auto model = OpenModel(dir.File("nan.gguf"));
+  ASSERT_TRUE(model.ok());
+  PipelineRig rig(*model, {});
+  for (const float temperature : {0.0f, 1.0f}) {
+    const SequenceId sequence = rig.Open({1, 2}, {.temperature = temperature, .logprobs = 1});
+    rig.Feed(sequence, {1, 2}, true);
+    const StepResult result = rig.Step();
+    EXPECT_EQ(result.sampled[0].token, 0);
+    EXPECT_TRUE(std::isfinite(result.sampled[0].logprob));
+    rig.Close(sequence);
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
