@@ -1,5 +1,5 @@
-// A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Takes no flags; alone, it can
-// check its kernels.
+// A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Takes no flags; alone, it
+// can check its kernels.
 
 #include <signal.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
-#include "stage_worker/kernels/kernels.h"
 #include "stage_worker/check/self_check.h"
+#include "stage_worker/kernels/kernels.h"
 #include "stage_worker/serve_stage.h"
 
 namespace stagecoach {
@@ -38,13 +38,15 @@ constexpr char kUsage[] =
 
 absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world) {
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels("auto"));
-  ASSIGN_OR_RETURN(const std::vector<std::string> bytes,
-                   world->AllGather(MakeHello(pb::Hello::ROLE_STAGE, kernels->isa).SerializeAsString(), kGatherDeadline));
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> bytes,
+      world->AllGather(MakeHello(pb::Hello::ROLE_STAGE, kernels->isa).SerializeAsString(), kGatherDeadline));
   return ParseHellos(bytes);
 }
 
-// A launcher that ends a job, or tells it to drain (SIGUSR1), sends the signal to every rank. What it means is for the coordinator to
-// decide, and it needs a moment with its stages alive: once a rank is dead, mpirun kills the others at once, unheard.
+// A launcher that ends a job, or tells it to drain (SIGUSR1), sends the signal to every rank. What it means is for the
+// coordinator to decide, and it needs a moment with its stages alive: once a rank is dead, mpirun kills the others at
+// once, unheard.
 void LeaveSignalsToTheCoordinator() {
   signal(SIGUSR1, SIG_IGN);
   signal(SIGTERM, [](int) { alarm(1); });  // ended by SIGALRM a second later
@@ -66,7 +68,8 @@ int Main(int argc, char** argv) {
   LeaveSignalsToTheCoordinator();
   // Never 0 here: a rank that leaves cleanly before MPI_Init hangs the job it belongs to.
   if (argc > 1 || !StartedInMpiWorld()) {
-    if (argc > 1 && std::strcmp(argv[1], "--help") != 0) std::cerr << "stage_worker: unexpected argument '" << argv[1] << "'\n";
+    if (argc > 1 && std::strcmp(argv[1], "--help") != 0)
+      std::cerr << "stage_worker: unexpected argument '" << argv[1] << "'\n";
     std::cerr << kUsage;
     return kExitUsage;
   }

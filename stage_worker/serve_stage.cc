@@ -12,8 +12,8 @@
 namespace stagecoach {
 namespace {
 
-// The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the coordinator's end is the
-// end of the whole job.
+// The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the
+// coordinator's end is the end of the whole job.
 absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
   RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, 0, kMaxSetupFrameBytes, 1));
   WaitLadder ladder;

@@ -27,13 +27,16 @@ absl::Status Guarded(const Work& work) {
     return work();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
-        "not enough memory for weights, scratch and frames; lower --max-num-batched-tokens, --max-num-seqs or --micro-batches");
+        "not enough memory for weights, scratch and frames; lower --max-num-batched-tokens, --max-num-seqs or "
+        "--micro-batches");
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start the compute threads: ", error.what(), "; lower --threads"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start the compute threads: ", error.what(), "; lower --threads"));
   }
 }
 
-// A frame that fails its checks was damaged on the way or is out of step: nothing this rank could repair, but a new job can.
+// A frame that fails its checks was damaged on the way or is out of step: nothing this rank could repair, but a new job
+// can.
 absl::Status BadFrame(const absl::Status& status) {
   return absl::DataLossError(absl::StrCat("received a bad frame: ", status.message()));
 }
@@ -47,13 +50,14 @@ absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& 
            found[i].header_hash == expected.header_hash();
   }
   if (same) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes, " bytes here, ",
-                   assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
-                   " bytes there; modification time and header are compared too); put the same file at this path on every host"));
+  return absl::DataLossError(absl::StrCat(
+      "model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes,
+      " bytes here, ", assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
+      " bytes there; modification time and header are compared too); put the same file at this path on every host"));
 }
 
-// The coordinator has read this file and found it good, so whatever is wrong with it here is wrong with this host's copy.
+// The coordinator has read this file and found it good, so whatever is wrong with it here is wrong with this host's
+// copy.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::StageAssignment& assignment) {
   GgufOpenOptions options;
   ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(assignment.q2_layout()));
@@ -69,15 +73,17 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::
 absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) {
   const bool first = a.stage() == 0, last = a.stage() + 1 == a.stages();
   if (a.stage() + 1 != rank || a.stages() + 1 != ranks || a.owns_embedding() != first || a.owns_head() != last) {
-    return absl::InvalidArgumentError(absl::StrCat("assigned to be stage ", a.stage(), " of ", a.stages(), ", but this is rank ", rank,
-                                                   " of ", ranks, "; do coordinator and stage_worker have one version?"));
+    return absl::InvalidArgumentError(absl::StrCat("assigned to be stage ", a.stage(), " of ", a.stages(),
+                                                   ", but this is rank ", rank, " of ", ranks,
+                                                   "; do coordinator and stage_worker have one version?"));
   }
   constexpr int64_t kMostOpenTokens = int64_t{1} << 31;
   constexpr int32_t kMostCpus = 1 << 20;
-  const bool bad_cpu = std::any_of(a.cpus().begin(), a.cpus().end(), [](int32_t cpu) { return cpu < 0 || cpu >= kMostCpus; });
+  const bool bad_cpu =
+      std::any_of(a.cpus().begin(), a.cpus().end(), [](int32_t cpu) { return cpu < 0 || cpu >= kMostCpus; });
   if (a.in_flight() < 1 || a.in_flight() > 256 || a.context() < 1 || a.max_open_tokens() < a.context() ||
-      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.blocks() < 1 || a.max_rows() < 1 || a.max_slices() < 1 ||
-      bad_cpu || a.cpus_size() > kMostCpus) {
+      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.blocks() < 1 || a.max_rows() < 1 ||
+      a.max_slices() < 1 || bad_cpu || a.cpus_size() > kMostCpus) {
     return absl::InvalidArgumentError(absl::StrCat("assigned limits out of range: ", a.ShortDebugString()));
   }
   return ParseWireType(a.wire_type()).status();
@@ -172,7 +178,8 @@ absl::StatusOr<bool> StageLoop::ComputeOne(Incoming incoming) {
   if (!decoded.ok()) return BadFrame(decoded.status());
   StepFrame step = *std::move(decoded);
   if (step.times.size() != static_cast<size_t>(assignment_.stage())) {
-    return BadFrame(absl::InvalidArgumentError(absl::StrCat("it has the times of ", step.times.size(), " stages, expected ", assignment_.stage())));
+    return BadFrame(absl::InvalidArgumentError(
+        absl::StrCat("it has the times of ", step.times.size(), " stages, expected ", assignment_.stage())));
   }
   ++next_number_;
   const bool shutdown = step.batch.shutdown;
@@ -181,9 +188,11 @@ absl::StatusOr<bool> StageLoop::ComputeOne(Incoming incoming) {
   std::shared_ptr<FrameBuffer> buffer = pool_->Acquire();
   float* hidden = wide_hidden_.size() > 0 ? wide_hidden_.as<float>() : reinterpret_cast<float*>(buffer->payload());
   if (step.batch.rows() > 0) {
-    if (step.has_hidden) DecodeHidden(limits_.wire_type, step.hidden.data(), step.batch.rows() * limits_.hidden, hidden);
+    if (step.has_hidden)
+      DecodeHidden(limits_.wire_type, step.hidden.data(), step.batch.rows() * limits_.hidden, hidden);
     model_->Forward(step.batch, hidden);
-    if (assignment_.stage_delay_us() > 0) std::this_thread::sleep_for(std::chrono::microseconds(assignment_.stage_delay_us()));
+    if (assignment_.stage_delay_us() > 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(assignment_.stage_delay_us()));
   }
   times.send_us = last_send_us_.load(std::memory_order_relaxed);
   step.times.push_back(times);
@@ -262,14 +271,16 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
 
 absl::Status StageLoop::AnnounceReady() {
   // One more receive than the window, so that a frame never waits for its buffer.
-  RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kStep, rank_ - 1, limits_.MaxStepFrameBytes(), assignment_.in_flight() + 1));
+  RETURN_IF_ERROR(
+      endpoint_->OpenReceive(Channel::kStep, rank_ - 1, limits_.MaxStepFrameBytes(), assignment_.in_flight() + 1));
   const size_t frames = assignment_.in_flight() + 1;
   const size_t frame_bytes = is_last_ ? limits_.MaxResultFrameBytes() : limits_.MaxStepFrameBytes();
   pb::StageReady ready;
   ready.set_stage(assignment_.stage());
   ready.set_weight_bytes(model_->weight_bytes());
   ready.set_kv_bytes(model_->kv_bytes());
-  ready.set_scratch_bytes(model_->scratch_bytes() + wide_hidden_.size() + frames * (frame_bytes + limits_.MaxStepFrameBytes()));
+  ready.set_scratch_bytes(model_->scratch_bytes() + wide_hidden_.size() +
+                          frames * (frame_bytes + limits_.MaxStepFrameBytes()));
   ready.set_tensor_bytes_read(tensor_bytes_read_);
   ready.set_resident_bytes(ResidentBytes());
   return SendToCoordinator(ready);

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_STAGE_LOOP_H_
 #define STAGECOACH_STAGE_WORKER_STAGE_LOOP_H_
 
-// A stage at work. Two threads: the communication thread (the caller of Run, the only one that touches the endpoint) and the
-// computing thread (which leads the gang). Frames pass between them by queues, so a hop overlaps computation.
+// A stage at work. Two threads: the communication thread (the caller of Run, the only one that touches the endpoint)
+// and the computing thread (which leads the gang). Frames pass between them by queues, so a hop overlaps computation.
 
 #include <atomic>
 #include <cstdint>
@@ -14,8 +14,8 @@
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
-#include "stage_worker/model/stage_model.h"
 #include "stage_worker/exec/queue.h"
+#include "stage_worker/model/stage_model.h"
 
 namespace stagecoach {
 
@@ -25,8 +25,8 @@ class StageLoop {
   StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment);
   ~StageLoop();
 
-  // Loads the model, says that it is ready, then serves frames until the shutdown frame has passed. Sends a heartbeat every second. An error
-  // was reported to the coordinator before it is returned.
+  // Loads the model, says that it is ready, then serves frames until the shutdown frame has passed. Sends a heartbeat
+  // every second. An error was reported to the coordinator before it is returned.
   absl::Status Run();
 
  private:
@@ -48,7 +48,7 @@ class StageLoop {
   absl::Status HandOver(StepFrame step, std::shared_ptr<FrameBuffer> buffer, const float* hidden);
 
   // Communication thread.
-  absl::Status Communicate();  // until the outgoing queue has ended and everything is sent
+  absl::Status Communicate();              // until the outgoing queue has ended and everything is sent
   absl::StatusOr<bool> CommunicateOnce();  // whether anything happened
   absl::Status AnnounceReady();
   absl::Status SendToCoordinator(const ControlBody& body);
@@ -73,7 +73,7 @@ class StageLoop {
 
   // Owned by the computing thread.
   uint64_t next_number_ = 0;
-  StepResult result_;  // of the last step; kept for its memory
+  StepResult result_;            // of the last step; kept for its memory
   absl::Status compute_status_;  // read after the thread has ended
 
   // Shared.

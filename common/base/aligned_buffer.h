@@ -18,20 +18,24 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   // Throws std::bad_alloc when there is not enough memory.
   explicit AlignedBuffer(size_t bytes)
-      : size_(bytes), data_(static_cast<uint8_t*>(::operator new(bytes, std::align_val_t{kBufferAlignment}))) {}
+      : size_(bytes), data_(static_cast<uint8_t*>(::operator new (bytes, std::align_val_t{kBufferAlignment}))) {}
 
   uint8_t* data() { return data_.get(); }
   const uint8_t* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
   template <typename T>
-  T* as() { return reinterpret_cast<T*>(data_.get()); }
+  T* as() {
+    return reinterpret_cast<T*>(data_.get());
+  }
   template <typename T>
-  const T* as() const { return reinterpret_cast<const T*>(data_.get()); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_.get());
+  }
 
  private:
   struct Free {
-    void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t{kBufferAlignment}); }
+    void operator()(uint8_t* p) const { ::operator delete (p, std::align_val_t{kBufferAlignment}); }
   };
   size_t size_ = 0;
   std::unique_ptr<uint8_t, Free> data_;

@@ -20,15 +20,15 @@ std::string CheckDetail(const A& a, const B& b) {
 
 }  // namespace stagecoach::internal
 
-#define CHECK(condition)                                                                     \
-  do {                                                                                       \
+#define CHECK(condition)                                                                       \
+  do {                                                                                         \
     if (!(condition)) ::stagecoach::internal::CheckFailed(__FILE__, __LINE__, #condition, ""); \
   } while (false)
 
-#define STAGECOACH_CHECK_OP(a, op, b)                                              \
-  do {                                                                             \
-    if (!((a)op(b)))                                                               \
-      ::stagecoach::internal::CheckFailed(__FILE__, __LINE__, #a " " #op " " #b,   \
+#define STAGECOACH_CHECK_OP(a, op, b)                                                     \
+  do {                                                                                    \
+    if (!((a)op(b)))                                                                      \
+      ::stagecoach::internal::CheckFailed(__FILE__, __LINE__, #a " " #op " " #b,          \
                                           ::stagecoach::internal::CheckDetail((a), (b))); \
   } while (false)
 

@@ -8,8 +8,9 @@ namespace stagecoach {
 // Microseconds of a clock that never goes back; for durations and deadlines within one process.
 int64_t MonotonicUs();
 
-// Microseconds since the Unix epoch that never go back within a process: the wall clock read once at start plus monotonic
-// time since. Comparable between hosts as far as their clocks agree; used in traces only, never in a decision.
+// Microseconds since the Unix epoch that never go back within a process: the wall clock read once at start plus
+// monotonic time since. Comparable between hosts as far as their clocks agree; used in traces only, never in a
+// decision.
 int64_t TraceUs();
 
 }  // namespace stagecoach

@@ -7,7 +7,8 @@
 
 namespace stagecoach {
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64-bit words that passes the usual test batteries.
+// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64-bit words that passes the usual test
+// batteries.
 inline uint64_t MixBits(uint64_t x) {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9ull;

@@ -44,11 +44,11 @@ struct FileType {
 };
 constexpr uint32_t kMixedFileType = 15;
 constexpr FileType kFileTypes[] = {
-    {TensorType::kF32, 0},   {TensorType::kF16, 1},     {TensorType::kQ4_0, 2},    {TensorType::kQ4_1, 3},
-    {TensorType::kQ8_0, 7},  {TensorType::kQ5_0, 8},    {TensorType::kQ5_1, 9},    {TensorType::kQ2_K, 10},
-    {TensorType::kQ3_K, 12}, {TensorType::kQ4_K, 14},   {TensorType::kQ5_K, 17},   {TensorType::kQ6_K, 18},
+    {TensorType::kF32, 0},     {TensorType::kF16, 1},     {TensorType::kQ4_0, 2},  {TensorType::kQ4_1, 3},
+    {TensorType::kQ8_0, 7},    {TensorType::kQ5_0, 8},    {TensorType::kQ5_1, 9},  {TensorType::kQ2_K, 10},
+    {TensorType::kQ3_K, 12},   {TensorType::kQ4_K, 14},   {TensorType::kQ5_K, 17}, {TensorType::kQ6_K, 18},
     {TensorType::kIQ4_NL, 25}, {TensorType::kIQ4_XS, 30}, {TensorType::kBF16, 32}, {TensorType::kTQ1_0, 36},
-    {TensorType::kTQ2_0, 37}, {TensorType::kQ1_0, 40},  {TensorType::kQ2_0, 41},
+    {TensorType::kTQ2_0, 37},  {TensorType::kQ1_0, 40},   {TensorType::kQ2_0, 41},
 };
 
 absl::StatusOr<const ModelShape*> FindShape(absl::string_view name) {

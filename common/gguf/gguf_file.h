@@ -2,11 +2,12 @@
 #define STAGECOACH_COMMON_GGUF_GGUF_FILE_H_
 
 // Reader of GGUF version 2 and 3 files, safe on hostile input: every count, length, offset and size is checked with
-// overflow-safe arithmetic against the file before anything is allocated or read. Nothing here maps a file; tensor data is
-// read with pread, so a file that is cut while in use gives an error and never a signal.
+// overflow-safe arithmetic against the file before anything is allocated or read. Nothing here maps a file; tensor data
+// is read with pread, so a file that is cut while in use gives an error and never a signal.
 //
-// Errors: kNotFound (no such file), kInvalidArgument (malformed; the message names the file, the field and both values),
-// kUnimplemented (a type or version we do not handle), kDataLoss (the file changed or shrank after it was opened).
+// Errors: kNotFound (no such file), kInvalidArgument (malformed; the message names the file, the field and both
+// values), kUnimplemented (a type or version we do not handle), kDataLoss (the file changed or shrank after it was
+// opened).
 
 #include <cstdint>
 #include <memory>
@@ -29,7 +30,8 @@ namespace stagecoach {
 // arrays likewise, with `element_type` telling the stored one.
 struct GgufArray {
   uint32_t element_type = 0;  // GGUF value type id, never 9 (nested arrays are refused)
-  std::variant<std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string>>
+  std::variant<std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>, std::vector<bool>,
+               std::vector<std::string>>
       values;
   size_t size() const;
 };
@@ -43,8 +45,8 @@ class GgufMetadata {
   const GgufValue* Find(absl::string_view key) const;  // nullptr when absent
 
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
-  absl::StatusOr<int64_t> GetInt(absl::string_view key) const;    // any integer type whose value fits
-  absl::StatusOr<double> GetFloat(absl::string_view key) const;   // f32 or f64, finite
+  absl::StatusOr<int64_t> GetInt(absl::string_view key) const;   // any integer type whose value fits
+  absl::StatusOr<double> GetFloat(absl::string_view key) const;  // f32 or f64, finite
   absl::StatusOr<bool> GetBool(absl::string_view key) const;
   absl::StatusOr<std::vector<std::string>> GetStrings(absl::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
@@ -76,15 +78,15 @@ struct GgufTensor {
   uint64_t file_offset = 0;   // absolute, within that file
   uint64_t bytes = 0;
 
-  int64_t cols() const { return dims[0]; }                               // row length
-  int64_t rows() const;                                                  // product of the other dimensions
+  int64_t cols() const { return dims[0]; }  // row length
+  int64_t rows() const;                     // product of the other dimensions
 };
 
 // What must not change under a running job: compared in the handshake and at every relaunch.
 struct FileFingerprint {
   uint64_t size_bytes = 0;
-  int64_t modified_ns = 0;    // modification time, nanoseconds since the epoch
-  uint64_t header_hash = 0;   // of all bytes before the tensor data
+  int64_t modified_ns = 0;   // modification time, nanoseconds since the epoch
+  uint64_t header_hash = 0;  // of all bytes before the tensor data
   friend bool operator==(const FileFingerprint&, const FileFingerprint&) = default;
 };
 
@@ -94,8 +96,9 @@ struct GgufOpenOptions {
 
 class DummyModel;
 
-// A model: one file, or all shards of one (named <prefix>-00001-of-0000N.gguf; any of them may be given, the first holds the
-// metadata), or no file at all (dummy_model.h). Immutable and thread-safe once opened; Read may be called from many threads.
+// A model: one file, or all shards of one (named <prefix>-00001-of-0000N.gguf; any of them may be given, the first
+// holds the metadata), or no file at all (dummy_model.h). Immutable and thread-safe once opened; Read may be called
+// from many threads.
 class GgufFile {
  public:
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path, const GgufOpenOptions& options = {});
@@ -111,8 +114,8 @@ class GgufFile {
   const std::vector<std::string>& shard_paths() const { return shard_paths_; }
   const std::vector<FileFingerprint>& fingerprints() const { return fingerprints_; }  // one a shard
 
-  // Reads `out.size()` bytes of the tensor's data, starting at `offset` bytes into it. kDataLoss when the file has become
-  // shorter. Thread-safe. Every byte read is counted in bytes_read().
+  // Reads `out.size()` bytes of the tensor's data, starting at `offset` bytes into it. kDataLoss when the file has
+  // become shorter. Thread-safe. Every byte read is counted in bytes_read().
   absl::Status Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
   uint64_t bytes_read() const;  // tensor data bytes read through Read so far
 

@@ -21,9 +21,9 @@ namespace stagecoach {
 struct GgufHeader {
   int version = 0;
   GgufMetadata metadata;
-  std::vector<GgufTensor> tensors;  // with absolute offsets; the shard number is the caller's to set
+  std::vector<GgufTensor> tensors;   // with absolute offsets; the shard number is the caller's to set
   std::vector<Q2Tensor> q2_tensors;  // those of type id 42, whose layout and size are still to be found; into `tensors`
-  uint64_t header_hash = 0;         // of all bytes before the tensor data
+  uint64_t header_hash = 0;          // of all bytes before the tensor data
 };
 
 class GgufParser {

@@ -23,10 +23,10 @@ struct ModelShape {
   int64_t context;  // trained context length
   double freq_base;
   double rms_eps;
-  bool tied;          // the embedding is also the output matrix
-  bool qk_norm;       // norms of the q and k heads
-  bool qkv_bias;      // biases of q, k and v
-  int64_t experts;    // 0: a dense model
+  bool tied;        // the embedding is also the output matrix
+  bool qk_norm;     // norms of the q and k heads
+  bool qkv_bias;    // biases of q, k and v
+  int64_t experts;  // 0: a dense model
 };
 
 // From small to large. "tiny" is nobody's model: a few layers, for quick tests.

@@ -49,8 +49,8 @@ std::string BytesText(const GgufTensor& tensor, Q2Layout layout) {
 }
 
 std::string RoomText(const Q2Tensor& q2) {
-  return absl::StrCat("tensor '", q2.tensor->name, "' of type id ", kQ2TypeId, " has room for ", q2.room, " bytes: ",
-                      BytesText(*q2.tensor, Q2Layout::kG64), ", ", BytesText(*q2.tensor, Q2Layout::kG128));
+  return absl::StrCat("tensor '", q2.tensor->name, "' of type id ", kQ2TypeId, " has room for ", q2.room,
+                      " bytes: ", BytesText(*q2.tensor, Q2Layout::kG64), ", ", BytesText(*q2.tensor, Q2Layout::kG128));
 }
 
 // Whether the tensor, padded or not, fills its room.

@@ -14,34 +14,35 @@
 
 namespace stagecoach {
 
-// The tensors of one layer; pointers into the GgufFile, nullptr where the model has none. Matrices are [out rows, in cols].
+// The tensors of one layer; pointers into the GgufFile, nullptr where the model has none. Matrices are [out rows, in
+// cols].
 struct LayerTensors {
-  const GgufTensor* attn_norm = nullptr;               // [D]
-  const GgufTensor* attn_q = nullptr;                  // [Nq*H, D]; nullptr when fused
-  const GgufTensor* attn_k = nullptr;                  // [Nk*H, D]
-  const GgufTensor* attn_v = nullptr;                  // [Nk*H, D]
-  const GgufTensor* attn_qkv = nullptr;                // [(Nq+2Nk)*H, D]: rows of q, then k, then v; nullptr when separate
-  const GgufTensor* attn_q_bias = nullptr;             // [Nq*H]
-  const GgufTensor* attn_k_bias = nullptr;             // [Nk*H]
-  const GgufTensor* attn_v_bias = nullptr;             // [Nk*H]
-  const GgufTensor* attn_qkv_bias = nullptr;           // [(Nq+2Nk)*H]
-  const GgufTensor* attn_q_norm = nullptr;             // [H]
-  const GgufTensor* attn_k_norm = nullptr;             // [H]
-  const GgufTensor* attn_output = nullptr;             // [D, Nq*H]
-  const GgufTensor* attn_output_bias = nullptr;        // [D]
-  const GgufTensor* ffn_norm = nullptr;                // [D]
-  const GgufTensor* ffn_gate = nullptr;                // [F, D]
-  const GgufTensor* ffn_up = nullptr;                  // [F, D]
-  const GgufTensor* ffn_down = nullptr;                // [D, F]
-  const GgufTensor* ffn_gate_bias = nullptr;           // [F]
-  const GgufTensor* ffn_up_bias = nullptr;             // [F]
-  const GgufTensor* ffn_down_bias = nullptr;           // [D]
+  const GgufTensor* attn_norm = nullptr;         // [D]
+  const GgufTensor* attn_q = nullptr;            // [Nq*H, D]; nullptr when fused
+  const GgufTensor* attn_k = nullptr;            // [Nk*H, D]
+  const GgufTensor* attn_v = nullptr;            // [Nk*H, D]
+  const GgufTensor* attn_qkv = nullptr;          // [(Nq+2Nk)*H, D]: rows of q, then k, then v; nullptr when separate
+  const GgufTensor* attn_q_bias = nullptr;       // [Nq*H]
+  const GgufTensor* attn_k_bias = nullptr;       // [Nk*H]
+  const GgufTensor* attn_v_bias = nullptr;       // [Nk*H]
+  const GgufTensor* attn_qkv_bias = nullptr;     // [(Nq+2Nk)*H]
+  const GgufTensor* attn_q_norm = nullptr;       // [H]
+  const GgufTensor* attn_k_norm = nullptr;       // [H]
+  const GgufTensor* attn_output = nullptr;       // [D, Nq*H]
+  const GgufTensor* attn_output_bias = nullptr;  // [D]
+  const GgufTensor* ffn_norm = nullptr;          // [D]
+  const GgufTensor* ffn_gate = nullptr;          // [F, D]
+  const GgufTensor* ffn_up = nullptr;            // [F, D]
+  const GgufTensor* ffn_down = nullptr;          // [D, F]
+  const GgufTensor* ffn_gate_bias = nullptr;     // [F]
+  const GgufTensor* ffn_up_bias = nullptr;       // [F]
+  const GgufTensor* ffn_down_bias = nullptr;     // [D]
 
-  std::vector<const GgufTensor*> All() const;          // those that are not nullptr
+  std::vector<const GgufTensor*> All() const;  // those that are not nullptr
 };
 
-// A checked model: every tensor the hyper-parameters call for is there, with the shape they imply and a type its role allows
-// (matrices: any supported type; vectors: F32, F16 or BF16). Thread-safe, immutable.
+// A checked model: every tensor the hyper-parameters call for is there, with the shape they imply and a type its role
+// allows (matrices: any supported type; vectors: F32, F16 or BF16). Thread-safe, immutable.
 struct ModelDescription {
   std::shared_ptr<const GgufFile> file;
   HyperParameters hyper;
@@ -54,8 +55,10 @@ struct ModelDescription {
 
   bool tied() const { return output == token_embd; }
 
-  // The tensors stage [first_layer, last_layer) needs, each once (a tied embedding on a stage that owns both ends is listed once).
-  std::vector<const GgufTensor*> StageTensors(int64_t first_layer, int64_t last_layer, bool owns_embedding, bool owns_head) const;
+  // The tensors stage [first_layer, last_layer) needs, each once (a tied embedding on a stage that owns both ends is
+  // listed once).
+  std::vector<const GgufTensor*> StageTensors(int64_t first_layer, int64_t last_layer, bool owns_embedding,
+                                              bool owns_head) const;
 };
 
 // Opens `path` and describes it. Unsupported tensor types or architectures: kUnimplemented with the supported list.

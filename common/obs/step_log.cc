@@ -13,7 +13,8 @@ using Json = nlohmann::ordered_json;
 std::string StepLogLine(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us) {
   Json slices = Json::array();
   for (const SequenceSlice& slice : batch.slices) {
-    slices.push_back({{"sequence", slice.sequence}, {"start", slice.start}, {"count", slice.count}, {"sample", slice.sample}});
+    slices.push_back(
+        {{"sequence", slice.sequence}, {"start", slice.start}, {"count", slice.count}, {"sample", slice.sample}});
   }
   Json stages = Json::array();
   for (const StageTimes& times : result.times) {
@@ -22,8 +23,11 @@ std::string StepLogLine(const MicroBatch& batch, const StepResult& result, int64
                       {"start_us", times.start_us},
                       {"end_us", times.end_us}});
   }
-  const Json line = {{"number", batch.number},       {"slices", std::move(slices)}, {"submit_us", submit_us},
-                     {"confirm_us", confirm_us}, {"stages", std::move(stages)}};
+  const Json line = {{"number", batch.number},
+                     {"slices", std::move(slices)},
+                     {"submit_us", submit_us},
+                     {"confirm_us", confirm_us},
+                     {"stages", std::move(stages)}};
   return line.dump();
 }
 

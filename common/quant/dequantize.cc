@@ -187,46 +187,26 @@ DecodeBlock BlockDecoder(TensorType type) {
   switch (type) {
     case TensorType::kF32:
     case TensorType::kF16:
-    case TensorType::kBF16:
-      return nullptr;
-    case TensorType::kQ4_0:
-      return DecodeQ4Or5<false, false>;
-    case TensorType::kQ4_1:
-      return DecodeQ4Or5<true, false>;
-    case TensorType::kQ5_0:
-      return DecodeQ4Or5<false, true>;
-    case TensorType::kQ5_1:
-      return DecodeQ4Or5<true, true>;
-    case TensorType::kQ8_0:
-      return DecodeQ8_0;
-    case TensorType::kQ2_K:
-      return DecodeQ2_K;
-    case TensorType::kQ3_K:
-      return DecodeQ3_K;
-    case TensorType::kQ4_K:
-      return DecodeQ4KOr5K<false>;
-    case TensorType::kQ5_K:
-      return DecodeQ4KOr5K<true>;
-    case TensorType::kQ6_K:
-      return DecodeQ6_K;
-    case TensorType::kIQ4_NL:
-      return DecodeIQ4_NL;
-    case TensorType::kIQ4_XS:
-      return DecodeIQ4_XS;
-    case TensorType::kTQ1_0:
-      return DecodeTQ1_0;
-    case TensorType::kTQ2_0:
-      return DecodeTQ2_0;
-    case TensorType::kMXFP4:
-      return DecodeMXFP4;
-    case TensorType::kQ1_0:
-      return DecodeQ1_0;
-    case TensorType::kQ2_0:
-      return DecodeQ2_0<64>;
-    case TensorType::kPQ2_0:
-      return DecodeQ2_0<128>;
-    case TensorType::kQ2_0_Oxi:
-      return DecodeQ2_0_Oxi;
+    case TensorType::kBF16: return nullptr;
+    case TensorType::kQ4_0: return DecodeQ4Or5<false, false>;
+    case TensorType::kQ4_1: return DecodeQ4Or5<true, false>;
+    case TensorType::kQ5_0: return DecodeQ4Or5<false, true>;
+    case TensorType::kQ5_1: return DecodeQ4Or5<true, true>;
+    case TensorType::kQ8_0: return DecodeQ8_0;
+    case TensorType::kQ2_K: return DecodeQ2_K;
+    case TensorType::kQ3_K: return DecodeQ3_K;
+    case TensorType::kQ4_K: return DecodeQ4KOr5K<false>;
+    case TensorType::kQ5_K: return DecodeQ4KOr5K<true>;
+    case TensorType::kQ6_K: return DecodeQ6_K;
+    case TensorType::kIQ4_NL: return DecodeIQ4_NL;
+    case TensorType::kIQ4_XS: return DecodeIQ4_XS;
+    case TensorType::kTQ1_0: return DecodeTQ1_0;
+    case TensorType::kTQ2_0: return DecodeTQ2_0;
+    case TensorType::kMXFP4: return DecodeMXFP4;
+    case TensorType::kQ1_0: return DecodeQ1_0;
+    case TensorType::kQ2_0: return DecodeQ2_0<64>;
+    case TensorType::kPQ2_0: return DecodeQ2_0<128>;
+    case TensorType::kQ2_0_Oxi: return DecodeQ2_0_Oxi;
   }
   CHECK(false);
 }

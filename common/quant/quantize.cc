@@ -61,18 +61,12 @@ using EncodeBlock = void (*)(const float* in, uint8_t* block);
 // nullptr for types of one element a block and for those that nothing here encodes.
 EncodeBlock BlockEncoder(TensorType type) {
   switch (type) {
-    case TensorType::kQ8_0:
-      return EncodeQ8_0;
-    case TensorType::kQ4_0:
-      return EncodeQ4_0;
-    case TensorType::kQ4_K:
-      return EncodeQ4_K;
-    case TensorType::kQ6_K:
-      return EncodeQ6_K;
-    case TensorType::kQ1_0:
-      return EncodeQ1_0;
-    default:
-      return nullptr;
+    case TensorType::kQ8_0: return EncodeQ8_0;
+    case TensorType::kQ4_0: return EncodeQ4_0;
+    case TensorType::kQ4_K: return EncodeQ4_K;
+    case TensorType::kQ6_K: return EncodeQ6_K;
+    case TensorType::kQ1_0: return EncodeQ1_0;
+    default: return nullptr;
   }
 }
 

@@ -13,8 +13,8 @@
 
 namespace stagecoach {
 
-// GGUF's own ids; 142 is PrismML's. Above 0xffff are ids of ours, which no file holds: layouts that other programs write
-// under an id of GGUF's, told apart when a file is opened.
+// GGUF's own ids; 142 is PrismML's. Above 0xffff are ids of ours, which no file holds: layouts that other programs
+// write under an id of GGUF's, told apart when a file is opened.
 enum class TensorType : uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -35,9 +35,9 @@ enum class TensorType : uint32_t {
   kTQ2_0 = 35,
   kMXFP4 = 39,
   kQ1_0 = 41,
-  kQ2_0 = 42,            // 64 weights: scale, then codes
-  kPQ2_0 = 142,          // 128 weights: scale, then codes; also PrismML's older files with id 42
-  kQ2_0_Oxi = 0x1002a,   // 128 weights: codes, then scale, code 3 is 0: OxiBonsai's files with id 42
+  kQ2_0 = 42,           // 64 weights: scale, then codes
+  kPQ2_0 = 142,         // 128 weights: scale, then codes; also PrismML's older files with id 42
+  kQ2_0_Oxi = 0x1002a,  // 128 weights: codes, then scale, code 3 is 0: OxiBonsai's files with id 42
 };
 
 // Every supported type, in the order people know: floats first, then by bits.

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_STEP_STEP_H_
 #define STAGECOACH_COMMON_STEP_STEP_H_
 
-// The plain structs of one step, shared by the scheduler, the engine and the stages. No protobuf here: common/wire turns them
-// to frames and back.
+// The plain structs of one step, shared by the scheduler, the engine and the stages. No protobuf here: common/wire
+// turns them to frames and back.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +15,8 @@ namespace stagecoach {
 
 // How the last stage picks a token. The order is: logit bias, repetition / presence / frequency penalties, then with
 // temperature > 0 top-k, top-p, min-p, temperature, and a draw addressed by (seed, position); greedy at temperature 0.
-// Equal logits rank by token id, lower first. Log-probabilities are the log-softmax of the raw logits, before all of this.
+// Equal logits rank by token id, lower first. Log-probabilities are the log-softmax of the raw logits, before all of
+// this.
 struct SamplingParams {
   float temperature = 0;        // >= 0; 0 is greedy
   int32_t top_k = 0;            // 0: all
@@ -26,7 +27,7 @@ struct SamplingParams {
   float frequency_penalty = 0;  // over the output only
   int32_t repeat_last_n = 64;   // -1: all
   uint64_t seed = 0;
-  int32_t logprobs = -1;        // -1: none wanted; K >= 0: the chosen token's and the K most probable
+  int32_t logprobs = -1;  // -1: none wanted; K >= 0: the chosen token's and the K most probable
   std::vector<std::pair<TokenId, float>> logit_bias;
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
@@ -50,12 +51,12 @@ struct SequenceSlice {
   std::vector<TokenId> tokens;      // [count]; only frames to the first stage carry them, elsewhere empty
   std::vector<BlockId> new_blocks;  // appended to the sequence's block table before the rows are computed
   bool sample = false;              // the last row is sampled: the token for position start + count is wanted
-  std::vector<TokenId> targets;     // empty, or [count]: the log-probability of this token after each row; kNoToken: none
+  std::vector<TokenId> targets;  // empty, or [count]: the log-probability of this token after each row; kNoToken: none
   friend bool operator==(const SequenceSlice&, const SequenceSlice&) = default;
 };
 
-// One unit of work of the pipeline. Within it, frees come first, then opens, then slices. All stages see the same stream of
-// micro-batches in the same order, so a block freed by one micro-batch may be given away in the same one.
+// One unit of work of the pipeline. Within it, frees come first, then opens, then slices. All stages see the same
+// stream of micro-batches in the same order, so a block freed by one micro-batch may be given away in the same one.
 struct MicroBatch {
   uint64_t number = 0;  // consecutive from 0 within a job
   std::vector<SequenceId> free;
@@ -80,7 +81,7 @@ struct TokenLogprob {
 // One token from the last stage.
 struct SampledToken {
   SequenceId sequence = 0;
-  int32_t position = 0;           // of this token in its sequence (prompt and output counted)
+  int32_t position = 0;  // of this token in its sequence (prompt and output counted)
   TokenId token = kNoToken;
   float logprob = 0;              // of the raw distribution; valid when logprobs >= 0 were asked for
   std::vector<TokenLogprob> top;  // the K most probable, most probable first

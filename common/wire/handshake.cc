@@ -31,8 +31,9 @@ absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string
   std::vector<pb::Hello> hellos(bytes.size());
   for (size_t rank = 0; rank < bytes.size(); ++rank) {
     if (!hellos[rank].ParseFromString(bytes[rank])) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank ", rank, " did not introduce itself as a stagecoach program; start one coordinator as rank 0 and stage_workers"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", rank,
+          " did not introduce itself as a stagecoach program; start one coordinator as rank 0 and stage_workers"));
     }
   }
   return hellos;
@@ -48,18 +49,21 @@ absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
                                                       " stage_workers, expected exactly one coordinator", kHowTo));
   }
   if (stages < 1) {
-    return absl::FailedPreconditionError(absl::StrCat("this world has a coordinator and no stage_worker, expected at least one", kHowTo));
+    return absl::FailedPreconditionError(
+        absl::StrCat("this world has a coordinator and no stage_worker, expected at least one", kHowTo));
   }
   if (hellos[0].role() != pb::Hello::ROLE_COORDINATOR) {
-    return absl::FailedPreconditionError(absl::StrCat("rank 0 is a stage_worker, expected the coordinator to be rank 0", kHowTo));
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank 0 is a stage_worker, expected the coordinator to be rank 0", kHowTo));
   }
   for (size_t rank = 1; rank < hellos.size(); ++rank) {
     const pb::Hello& hello = hellos[rank];
-    if (hello.protocol_version() != hellos[0].protocol_version() || hello.program_version() != hellos[0].program_version()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "rank ", rank, " on ", hello.host(), " runs version ", hello.program_version(), " (protocol ", hello.protocol_version(),
-          "), the coordinator runs ", hellos[0].program_version(), " (protocol ", hellos[0].protocol_version(),
-          "); install one version on every host"));
+    if (hello.protocol_version() != hellos[0].protocol_version() ||
+        hello.program_version() != hellos[0].program_version()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank, " on ", hello.host(), " runs version ", hello.program_version(), " (protocol ",
+                       hello.protocol_version(), "), the coordinator runs ", hellos[0].program_version(), " (protocol ",
+                       hellos[0].protocol_version(), "); install one version on every host"));
     }
   }
   return absl::OkStatus();

@@ -15,8 +15,8 @@ namespace stagecoach {
 
 inline constexpr char kProgramVersion[] = "0.1.0";
 
-// This process as a rank: host, process id, cores and memory it may use, a stage's CPUs. `isa`: the best instruction set of its kernels; empty
-// for the coordinator, which computes nothing.
+// This process as a rank: host, process id, cores and memory it may use, a stage's CPUs. `isa`: the best instruction
+// set of its kernels; empty for the coordinator, which computes nothing.
 pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa);
 
 // One Hello per rank, by rank. kInvalidArgument for bytes that are no Hello.

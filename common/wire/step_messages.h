@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_WIRE_STEP_MESSAGES_H_
 #define STAGECOACH_COMMON_WIRE_STEP_MESSAGES_H_
 
-// The step structs that travel in frames as well as between front and engine, to protobuf and back. Field by field and unchecked: values are
-// checked by whoever uses them. Thread-safe.
+// The step structs that travel in frames as well as between front and engine, to protobuf and back. Field by field and
+// unchecked: values are checked by whoever uses them. Thread-safe.
 
 #include "common/step/step.h"
 #include "proto/step.pb.h"

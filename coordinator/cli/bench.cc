@@ -243,8 +243,7 @@ absl::Status BenchVerb::CheckKernels(const RunContext& context) {
     const int64_t wanted = job.threads * std::max<int64_t>(job.stages, 1);
     threads.insert(wanted == 0 ? AllowedCores() : std::min<int64_t>(wanted, AllowedCores()));
   }
-  ASSIGN_OR_RETURN(kernels_,
-                   CheckKernelsOfHost(stage_worker_, cluster_options_.isa, {threads.begin(), threads.end()}));
+  ASSIGN_OR_RETURN(kernels_, CheckKernelsOfHost(stage_worker_, cluster_options_.isa, {threads.begin(), threads.end()}));
   if (!kernels_.valid) {
     const std::string text = absl::StrCat("INVALID: the kernels of ", kernels_.isa,
                                           " differ from the scalar ones: ", absl::StrJoin(kernels_.differences, "; "));

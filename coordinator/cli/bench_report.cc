@@ -163,14 +163,10 @@ std::string BenchWriter::Row(const BenchRecord& record) {
   const bool first = !any_;
   any_ = true;
   switch (format_) {
-    case BenchFormat::kMarkdown:
-      return (first ? TableHead() : "") + TableRow(record);
-    case BenchFormat::kJsonLines:
-      return CompactJson(BenchRecordJson(record, true)) + "\n";
-    case BenchFormat::kJson:
-      return (first ? "[\n" : ",\n") + Indented(BenchRecordJson(record, true));
-    case BenchFormat::kCsv:
-      break;
+    case BenchFormat::kMarkdown: return (first ? TableHead() : "") + TableRow(record);
+    case BenchFormat::kJsonLines: return CompactJson(BenchRecordJson(record, true)) + "\n";
+    case BenchFormat::kJson: return (first ? "[\n" : ",\n") + Indented(BenchRecordJson(record, true));
+    case BenchFormat::kCsv: break;
   }
   std::vector<std::string> names, values;
   const Json json = BenchRecordJson(record, false);

@@ -31,15 +31,11 @@ absl::Status LaunchError(const absl::Status& status) {
 absl::Status JobError(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kResourceExhausted:
-      return WithExitCode(status, ExitCode::kUsage);
-    case absl::StatusCode::kUnavailable:
-      return WithExitCode(status, ExitCode::kLostStages);
+    case absl::StatusCode::kResourceExhausted: return WithExitCode(status, ExitCode::kUsage);
+    case absl::StatusCode::kUnavailable: return WithExitCode(status, ExitCode::kLostStages);
     case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kInternal:
-      return WithExitCode(status, ExitCode::kLaunch);
-    default:
-      return WithExitCode(status, ExitCode::kInputFile);
+    case absl::StatusCode::kInternal: return WithExitCode(status, ExitCode::kLaunch);
+    default: return WithExitCode(status, ExitCode::kInputFile);
   }
 }
 
@@ -60,7 +56,9 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Open(LaunchOptio
   if (context.joined) {
     options.job.set_stages(options.stages);
     if (!options.hostfile.empty() || !options.mpirun_args.empty() || !options.stage_worker_path.empty()) {
-      return UsageError("--hostfile, --mpirun-args and --stage-worker are for a job that the coordinator launches; here mpirun or srun has");
+      return UsageError(
+          "--hostfile, --mpirun-args and --stage-worker are for a job that the coordinator launches; here mpirun or "
+          "srun has");
     }
     session = Session::Join(context.engine_descriptor, std::move(options.job));
   } else {

@@ -74,7 +74,8 @@ Verb* CommandLine::Parse(int argc, const char* const* argv) {
   } catch (const CLI::RequiredError& error) {
     // A mistyped option is the likelier reason, and the library looks for missing ones first.
     const std::vector<std::string> extras = app_->remaining(/*recurse=*/true);
-    return Refuse(extras.empty() ? error.what() : absl::StrCat("unexpected argument '", extras.front(), "'"), help_command);
+    return Refuse(extras.empty() ? error.what() : absl::StrCat("unexpected argument '", extras.front(), "'"),
+                  help_command);
   } catch (const CLI::ParseError& error) {
     return Refuse(error.what(), help_command);
   }

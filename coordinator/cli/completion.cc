@@ -45,18 +45,13 @@ std::string Completion::Take(const SessionEvent& event) {
     fresh += matcher_.Push(detokenizer_.Flush());
     fresh += matcher_.Flush();
     switch (event.finished->reason()) {
-      case pb::RequestFinished::REASON_STOP:
-        finish_reason_ = "stop";
-        break;
+      case pb::RequestFinished::REASON_STOP: finish_reason_ = "stop"; break;
       case pb::RequestFinished::REASON_LENGTH:
-      case pb::RequestFinished::REASON_SCORED:
-        finish_reason_ = "length";
-        break;
+      case pb::RequestFinished::REASON_SCORED: finish_reason_ = "length"; break;
       case pb::RequestFinished::REASON_REJECTED:
         rejection_ = event.finished->error().empty() ? "the engine refused it" : event.finished->error();
         [[fallthrough]];
-      default:
-        finish_reason_ = "cancelled";
+      default: finish_reason_ = "cancelled";
     }
     if (matcher_.stopped()) finish_reason_ = "stop";
   }

@@ -29,17 +29,12 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   if (payload.has_value() && absl::SimpleAtoi(std::string(*payload), &code)) return static_cast<ExitCode>(code);
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      return ExitCode::kUsage;
-    case absl::StatusCode::kUnavailable:
-      return ExitCode::kLostStages;
+    case absl::StatusCode::kOutOfRange: return ExitCode::kUsage;
+    case absl::StatusCode::kUnavailable: return ExitCode::kLostStages;
     case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kInternal:
-      return ExitCode::kLaunch;
-    case absl::StatusCode::kCancelled:
-      return ExitCode::kInterrupted;
-    default:
-      return ExitCode::kInputFile;
+    case absl::StatusCode::kInternal: return ExitCode::kLaunch;
+    case absl::StatusCode::kCancelled: return ExitCode::kInterrupted;
+    default: return ExitCode::kInputFile;
   }
 }
 

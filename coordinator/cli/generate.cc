@@ -162,7 +162,8 @@ absl::Status GenerateVerb::RunAll() {
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
     const std::string& rejection = answers_[i].completion.rejection();
-    if (!rejection.empty()) return UsageError(absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " was rejected: ", rejection));
+    if (!rejection.empty())
+      return UsageError(absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " was rejected: ", rejection));
   }
   for (const Answer& answer : answers_) {
     if (!answer.completion.finished() || answer.completion.finish_reason() == "cancelled") {

@@ -135,10 +135,8 @@ absl::Status PerplexityVerb::Take(const SessionEvent& event) {
   const int64_t window = found->second;
   running_.erase(found);
   switch (event.finished->reason()) {
-    case pb::RequestFinished::REASON_REJECTED:
-      return UsageError(absl::StrCat("rejected: ", event.finished->error()));
-    case pb::RequestFinished::REASON_CANCELLED:
-      return absl::OkStatus();
+    case pb::RequestFinished::REASON_REJECTED: return UsageError(absl::StrCat("rejected: ", event.finished->error()));
+    case pb::RequestFinished::REASON_CANCELLED: return absl::OkStatus();
     default:
       if (score.complete()) return absl::OkStatus();
       return absl::InternalError(absl::StrCat("window ", window, " ended without all of its scores"));

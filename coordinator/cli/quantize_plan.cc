@@ -106,24 +106,15 @@ absl::StatusOr<QuantizePlan> PlanQuantize(const GgufFile& file, const QuantizeTy
 
 uint32_t GgufFileType(TensorType type) {
   switch (type) {
-    case TensorType::kF32:
-      return 0;
-    case TensorType::kF16:
-      return 1;
-    case TensorType::kQ4_0:
-      return 2;
-    case TensorType::kQ8_0:
-      return 7;
-    case TensorType::kQ4_K:
-      return 14;  // Q4_K_S: the same type for every matrix
-    case TensorType::kQ6_K:
-      return 18;
-    case TensorType::kBF16:
-      return 32;
-    case TensorType::kQ1_0:
-      return 40;
-    default:
-      CHECK(false);
+    case TensorType::kF32: return 0;
+    case TensorType::kF16: return 1;
+    case TensorType::kQ4_0: return 2;
+    case TensorType::kQ8_0: return 7;
+    case TensorType::kQ4_K: return 14;  // Q4_K_S: the same type for every matrix
+    case TensorType::kQ6_K: return 18;
+    case TensorType::kBF16: return 32;
+    case TensorType::kQ1_0: return 40;
+    default: CHECK(false);
   }
 }
 

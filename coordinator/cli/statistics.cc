@@ -52,14 +52,13 @@ std::string StageTable(const RunSummary& summary) {
   const auto* stages = Stages(summary);
   if (stages == nullptr || stages->empty()) return "";
   const bool timed = summary.job.has_value() && summary.job->stages_size() > 0;
-  Table table({"stage", "host", "layers", "threads", "CPUs", "compute s", "send s", "wait s", "utilisation", "KV blocks",
-               "resident MiB"});
+  Table table({"stage", "host", "layers", "threads", "CPUs", "compute s", "send s", "wait s", "utilisation",
+               "KV blocks", "resident MiB"});
   for (const pb::StageSummary& stage : *stages) {
     const auto seconds = [timed](double value) { return timed ? absl::StrFormat("%.3f", value) : std::string("-"); };
     table.Add({absl::StrCat(stage.stage()), stage.host(),
                absl::StrCat(stage.first_layer(), "-", stage.last_layer() - 1), absl::StrCat(stage.threads()),
-               CpuList(stage),
-               seconds(stage.compute_s()), seconds(stage.send_s()), seconds(stage.wait_s()),
+               CpuList(stage), seconds(stage.compute_s()), seconds(stage.send_s()), seconds(stage.wait_s()),
                timed ? absl::StrFormat("%.1f %%", 100 * Utilisation(summary, stage)) : std::string("-"),
                absl::StrCat(stage.blocks_used_peak(), "/", summary.ready.has_value() ? summary.ready->blocks() : 0),
                absl::StrFormat("%.1f", static_cast<double>(stage.resident_bytes()) / kMiB)});

@@ -3,10 +3,11 @@
 
 // How much of the stages' time was idle while there was work, beside the least that was possible for the same work.
 //
-// The floor replays the run in an ideal pipeline: every micro-batch takes on each stage the time that was measured there, a stage
-// works on one micro-batch at a time and in order, hops and the coordinator take no time, and a micro-batch enters as soon as the
-// result it waited for (the last one confirmed before it was submitted) is there. What is idle even then is owed to the
-// work itself: too few sequences, fill and drain, uneven stages. Pure; not thread-safe.
+// The floor replays the run in an ideal pipeline: every micro-batch takes on each stage the time that was measured
+// there, a stage works on one micro-batch at a time and in order, hops and the coordinator take no time, and a
+// micro-batch enters as soon as the result it waited for (the last one confirmed before it was submitted) is there.
+// What is idle even then is owed to the work itself: too few sequences, fill and drain, uneven stages. Pure; not
+// thread-safe.
 
 #include <cstdint>
 #include <map>
@@ -23,7 +24,7 @@ class BubbleMeter {
   void Submitted(uint64_t number, int64_t now_us);
   void Confirmed(const StepResult& result, int64_t now_us);
 
-  int64_t busy_us() const { return busy_us_; }                // with at least one micro-batch in flight
+  int64_t busy_us() const { return busy_us_; }  // with at least one micro-batch in flight
   int64_t compute_us(int stage) const { return compute_us_[stage]; }
   int64_t send_us(int stage) const { return send_us_[stage]; }
   double Measured() const;  // 1 - sum of compute / (stages x busy time); 0 before any work

@@ -15,8 +15,8 @@
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kAliveUs = 1000000;        // the front hears something at least this often
-constexpr int kIdleWaitMs = 250;             // while idle: heartbeats are read this often
+constexpr int64_t kAliveUs = 1000000;  // the front hears something at least this often
+constexpr int kIdleWaitMs = 250;       // while idle: heartbeats are read this often
 
 pb::RequestFinished::Reason ReasonOf(FinishReason reason) {
   switch (reason) {
@@ -43,7 +43,8 @@ SequenceSpec SpecOf(const pb::SubmitRequest& request, SequenceId id) {
 absl::Status CheckTokens(const google::protobuf::RepeatedField<int32_t>& tokens, int64_t vocab) {
   for (const int32_t token : tokens) {
     if (token < 0 || token >= vocab) {
-      return absl::InvalidArgumentError(absl::StrCat("token ", token, " is outside of the vocabulary of ", vocab, " tokens"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("token ", token, " is outside of the vocabulary of ", vocab, " tokens"));
     }
   }
   return absl::OkStatus();
@@ -51,8 +52,14 @@ absl::Status CheckTokens(const google::protobuf::RepeatedField<int32_t>& tokens,
 
 }  // namespace
 
-Engine::Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t vocab, EngineChannel* front, StepLog* step_log)
-    : pipeline_(pipeline), front_(front), step_log_(step_log), vocab_(vocab), scheduler_(options), bubble_(pipeline->stages()) {}
+Engine::Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t vocab, EngineChannel* front,
+               StepLog* step_log)
+    : pipeline_(pipeline),
+      front_(front),
+      step_log_(step_log),
+      vocab_(vocab),
+      scheduler_(options),
+      bubble_(pipeline->stages()) {}
 
 absl::Status Engine::Step() {
   RETURN_IF_ERROR(TakeMessages());
@@ -75,7 +82,9 @@ absl::Status Engine::TakeMessages() {
       case pb::EngineMessage::kSubmit: RETURN_IF_ERROR(TakeRequest(message->submit())); break;
       case pb::EngineMessage::kCancel: RETURN_IF_ERROR(CancelRequest(message->cancel().request())); break;
       case pb::EngineMessage::kShutdown: shutting_down_ = true; return absl::OkStatus();
-      default: return absl::InvalidArgumentError(absl::StrCat("unexpected message ", static_cast<int>(message->body_case()), " from the front"));
+      default:
+        return absl::InvalidArgumentError(
+            absl::StrCat("unexpected message ", static_cast<int>(message->body_case()), " from the front"));
     }
   }
 }
@@ -117,7 +126,8 @@ absl::Status Engine::Publish(const StepResult& result) {
   ladder_.Progressed();
   const int64_t arrived_us = MonotonicUs();  // the same for all that the result brings
   bubble_.Confirmed(result, arrived_us);
-  if (in_flight_.empty()) return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
+  if (in_flight_.empty())
+    return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
   if (step_log_ != nullptr) step_log_->Write(in_flight_.front().batch, result, in_flight_.front().submit_us, TraceUs());
   in_flight_.pop_front();
   ASSIGN_OR_RETURN(const std::vector<SequenceEvent> events, scheduler_.Confirm(result));
@@ -186,7 +196,8 @@ absl::Status Engine::ShutDownStages() {
   while (!in_flight_.empty()) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
     if (result.has_value()) {
-      bubble_.Confirmed(*result, MonotonicUs());  // work that a cancel left in flight was work; the shutdown frame is none
+      bubble_.Confirmed(*result,
+                        MonotonicUs());  // work that a cancel left in flight was work; the shutdown frame is none
       if (step_log_ != nullptr && in_flight_.size() > 1) {
         step_log_->Write(in_flight_.front().batch, *result, in_flight_.front().submit_us, TraceUs());
       }

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_ENGINE_ENGINE_H_
 #define STAGECOACH_COORDINATOR_ENGINE_ENGINE_H_
 
-// THE loop: requests from the front become sequences, the scheduler's micro-batches go to the pipeline, results become tokens for the
-// front. Not thread-safe.
+// THE loop: requests from the front become sequences, the scheduler's micro-batches go to the pipeline, results become
+// tokens for the front. Not thread-safe.
 
 #include <cstdint>
 #include <deque>
@@ -26,13 +26,14 @@ class Engine {
   // All pointers outlive the engine; step_log may be nullptr.
   Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t vocab, EngineChannel* front, StepLog* step_log);
 
-  // Admit, fill the pipeline, await one result, publish it. Waits a bounded time when there is nothing to do. kUnavailable: a
-  // stage is lost or the front is gone.
+  // Admit, fill the pipeline, await one result, publish it. Waits a bounded time when there is nothing to do.
+  // kUnavailable: a stage is lost or the front is gone.
   absl::Status Step();
 
   // After a shutdown request: no more requests are taken; what runs has been cancelled.
   bool shutting_down() const { return shutting_down_; }
-  // Sends the shutdown frame through all stages and waits for it to come back, behind whatever is in flight; a lost stage ends the wait.
+  // Sends the shutdown frame through all stages and waits for it to come back, behind whatever is in flight; a lost
+  // stage ends the wait.
   absl::Status ShutDownStages();
 
   // For tests: preempt every sequence once, when it has produced this many tokens; 0: never.

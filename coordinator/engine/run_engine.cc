@@ -37,7 +37,8 @@ absl::StatusOr<pb::ConfigureJob> AwaitConfiguration(EngineChannel* front) {
 
 // Writes what is queued for the front. It may be slow, or stopped by its user, for long; its end is an error.
 absl::Status FlushTo(EngineChannel* front, absl::Duration most) {
-  const int64_t deadline_us = most == absl::InfiniteDuration() ? INT64_MAX : MonotonicUs() + absl::ToInt64Microseconds(most);
+  const int64_t deadline_us =
+      most == absl::InfiniteDuration() ? INT64_MAX : MonotonicUs() + absl::ToInt64Microseconds(most);
   while (front->WritePending() && MonotonicUs() < deadline_us) {
     RETURN_IF_ERROR(front->Flush());
     pollfd descriptor{.fd = front->descriptor(), .events = POLLOUT, .revents = 0};
@@ -56,9 +57,10 @@ absl::Status CheckUnchanged(const pb::ConfigureJob& job, const GgufFile& file) {
            now.header_hash == job.fingerprints(i).header_hash();
   }
   if (same) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("model file '", file.path(), "' changed while the job ran (was ", job.fingerprints(0).size_bytes(),
-                                          " bytes, is ", file.fingerprints()[0].size_bytes,
-                                          "; modification time and header are compared too); start again with the file you want"));
+  return absl::DataLossError(
+      absl::StrCat("model file '", file.path(), "' changed while the job ran (was ", job.fingerprints(0).size_bytes(),
+                   " bytes, is ", file.fingerprints()[0].size_bytes,
+                   "; modification time and header are compared too); start again with the file you want"));
 }
 
 SchedulerOptions SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan, Policy policy) {
@@ -96,13 +98,15 @@ class Job {
     GgufOpenOptions open_options;
     ASSIGN_OR_RETURN(open_options.q2_layout, ParseQ2Layout(job_.q2_layout()));
     absl::StatusOr<std::shared_ptr<const ModelDescription>> model = OpenModel(job_.model_path(), open_options);
-    if (absl::IsUnavailable(model.status())) return absl::DataLossError(model.status().message());  // the file, not a stage
+    if (absl::IsUnavailable(model.status()))
+      return absl::DataLossError(model.status().message());  // the file, not a stage
     RETURN_IF_ERROR(model.status());
     model_ = *std::move(model);
     RETURN_IF_ERROR(CheckUnchanged(job_, *model_->file));
     ASSIGN_OR_RETURN(const Policy policy, ParsePolicy(job_.policy()));
     std::random_device random;
-    const uint64_t run_id = (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
+    const uint64_t run_id =
+        (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
     ASSIGN_OR_RETURN(plan_, PlanJob(job_, stages_, *model_, run_id));
     const SchedulerOptions options = SchedulerOptionsOf(job_, plan_, policy);
     RETURN_IF_ERROR(ValidateSchedulerOptions(options));
@@ -111,9 +115,10 @@ class Job {
     }
     const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
     if (limits.MaxStepFrameBytes() > INT_MAX) {  // MPI counts bytes in int
-      return absl::InvalidArgumentError(absl::StrCat("--max-num-batched-tokens is ", job_.max_num_batched_tokens(), ": a frame of as many rows of ",
-                                                     model_->hyper.hidden, " would have ", limits.MaxStepFrameBytes(),
-                                                     " bytes, at most ", INT_MAX, " can be sent; give less"));
+      return absl::InvalidArgumentError(absl::StrCat("--max-num-batched-tokens is ", job_.max_num_batched_tokens(),
+                                                     ": a frame of as many rows of ", model_->hyper.hidden,
+                                                     " would have ", limits.MaxStepFrameBytes(), " bytes, at most ",
+                                                     INT_MAX, " can be sent; give less"));
     }
     ASSIGN_OR_RETURN(pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
                                                      static_cast<int64_t>(job_.stage_timeout_s() * 1e6)));
@@ -137,7 +142,8 @@ class Job {
       }
       // The front may leave while the stages load; its requests wait in the socket until the job is ready.
       pollfd descriptor{.fd = front_->descriptor(), .events = POLLRDHUP, .revents = 0};
-      if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0) return absl::UnavailableError("the front is gone");
+      if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0)
+        return absl::UnavailableError("the front is gone");
       ladder.Wait();
     }
     return absl::OkStatus();
@@ -212,7 +218,8 @@ absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos,
   try {
     status = Job(endpoint, hellos, front).Run();
   } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("the coordinator has not enough memory for its frames; lower --max-num-seqs or --ctx-size");
+    status = absl::ResourceExhaustedError(
+        "the coordinator has not enough memory for its frames; lower --max-num-seqs or --ctx-size");
   }
   if (status.ok()) return status;
   pb::EngineMessage message;

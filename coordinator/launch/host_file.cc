@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"

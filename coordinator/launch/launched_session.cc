@@ -24,7 +24,8 @@ constexpr absl::Duration kMostPerWait = absl::Seconds(1);
 // mpirun names the rank that died and ends about 20 ms after its death; how long to wait for that on a busy machine.
 constexpr absl::Duration kLastWords = absl::Seconds(2);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
-// mpirun starts the ranks of a host within milliseconds of each other; a rank that is missing after this long has ended.
+// mpirun starts the ranks of a host within milliseconds of each other; a rank that is missing after this long has
+// ended.
 constexpr absl::Duration kAllRanksStarted = absl::Seconds(3);
 constexpr char kHasEnded[] = " has ended";
 
@@ -37,7 +38,8 @@ std::set<int> RanksInMpi(const std::vector<std::string>& directories) {
     for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
       const std::string name = entry.path().filename().string();
       int rank = 0;
-      if (absl::StartsWith(name, "vader_segment.") && absl::SimpleAtoi(name.substr(name.rfind('.') + 1), &rank)) ranks.insert(rank);
+      if (absl::StartsWith(name, "vader_segment.") && absl::SimpleAtoi(name.substr(name.rfind('.') + 1), &rank))
+        ranks.insert(rank);
     }
   }
   return ranks;
@@ -89,10 +91,11 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited) {
     starting_ += std::min(waited, kMostPerWait);
     const bool late = starting_ >= startup_timeout_;
     // A rank that ends in order before MPI_Init leaves the others waiting in it for ever; mpirun does not mind.
-    if (!late && (starting_ < kAllRanksStarted || !absl::StrContains(DescribeRanks(), kHasEnded))) return absl::OkStatus();
+    if (!late && (starting_ < kAllRanksStarted || !absl::StrContains(DescribeRanks(), kHasEnded)))
+      return absl::OkStatus();
     const absl::Duration after = std::min(starting_, startup_timeout_);
-    return Lose(absl::StrCat("the job did not come up within ", absl::FormatDuration(absl::Trunc(after, absl::Milliseconds(100))),
-                             DescribeRanks()));
+    return Lose(absl::StrCat("the job did not come up within ",
+                             absl::FormatDuration(absl::Trunc(after, absl::Milliseconds(100))), DescribeRanks()));
   }
   if (silence() < silence_timeout_) return absl::OkStatus();
   return Lose(absl::StrCat(RankName(0), " was silent for ",

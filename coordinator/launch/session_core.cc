@@ -120,8 +120,7 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
       progress_ = message.progress();
       changed_ = true;
       return absl::OkStatus();
-    case pb::EngineMessage::kReady:
-      return HandleReady(message.ready());
+    case pb::EngineMessage::kReady: return HandleReady(message.ready());
     case pb::EngineMessage::kTokens: {
       ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordTokens(message.tokens()));
       if (event.has_value()) events_.push_back(*std::move(event));
@@ -137,10 +136,8 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
       statistics_ = message.statistics();
       statistics_fresh_ = true;
       return absl::OkStatus();
-    case pb::EngineMessage::kFailed:
-      return HandleFailed(message.failed());
-    case pb::EngineMessage::kAlive:
-      return absl::OkStatus();
+    case pb::EngineMessage::kFailed: return HandleFailed(message.failed());
+    case pb::EngineMessage::kAlive: return absl::OkStatus();
     default:
       return absl::InternalError(absl::StrCat("the engine sent a message of kind ",
                                               static_cast<int>(message.body_case()), ", which engines do not send"));

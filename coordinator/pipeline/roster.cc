@@ -80,7 +80,8 @@ absl::Status Roster::CheckAlive(int64_t now_us, int64_t oldest) const {
                                                  " without progress for ", Seconds(now_us - moved_us_)));
     }
   }
-  return absl::UnavailableError(absl::StrCat("lost the result of micro-batch ", oldest, ": every stage has passed it on, none arrived for ",
+  return absl::UnavailableError(absl::StrCat("lost the result of micro-batch ", oldest,
+                                             ": every stage has passed it on, none arrived for ",
                                              Seconds(now_us - moved_us_)));
 }
 

@@ -20,7 +20,7 @@ struct StageRecord {
   pb::Heartbeat heartbeat;  // the latest
   pb::StageReady ready;     // set once is_ready
   bool is_ready = false;
-  int64_t heard_us = 0;     // when anything last came from it
+  int64_t heard_us = 0;  // when anything last came from it
 };
 
 class Roster {
@@ -35,14 +35,14 @@ class Roster {
 
   void Heard(const pb::Heartbeat& heartbeat, int64_t now_us);
   void Heard(const pb::StageReady& ready, int64_t now_us);
-  void ResultArrived(int64_t now_us);   // progress of the whole pipeline
-  void WorkHandedOut(int64_t now_us);   // the progress clock starts when the pipeline was idle before
+  void ResultArrived(int64_t now_us);  // progress of the whole pipeline
+  void WorkHandedOut(int64_t now_us);  // the progress clock starts when the pipeline was idle before
   bool AllReady() const;
   uint64_t bytes_loaded() const;
   uint64_t bytes_to_load() const;
 
-  // OK, or kUnavailable naming the lost stage, its host, process and for how long. `oldest`: the number of the oldest unconfirmed
-  // micro-batch, or -1 when there is none; loading counts as work in hand.
+  // OK, or kUnavailable naming the lost stage, its host, process and for how long. `oldest`: the number of the oldest
+  // unconfirmed micro-batch, or -1 when there is none; loading counts as work in hand.
   absl::Status CheckAlive(int64_t now_us, int64_t oldest) const;
 
  private:

@@ -27,12 +27,14 @@ StagePipeline::StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& h
 
 absl::StatusOr<std::unique_ptr<StagePipeline>> StagePipeline::Start(Endpoint* endpoint,
                                                                     const std::vector<pb::StageAssignment>& assignments,
-                                                                    const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
+                                                                    const std::vector<pb::Hello>& hellos,
+                                                                    const FrameLimits& limits,
                                                                     int64_t progress_timeout_us) {
   auto pipeline = std::unique_ptr<StagePipeline>(new StagePipeline(endpoint, hellos, limits, progress_timeout_us));
   const int stages = pipeline->stages();
   const int in_flight = assignments.front().in_flight();
-  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kResult, RankOf(stages - 1), limits.MaxResultFrameBytes(), in_flight + 1));
+  RETURN_IF_ERROR(
+      endpoint->OpenReceive(Channel::kResult, RankOf(stages - 1), limits.MaxResultFrameBytes(), in_flight + 1));
   for (int stage = 0; stage < stages; ++stage) {
     RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kTelemetry, RankOf(stage), kMaxTelemetryFrameBytes, 2));
     std::shared_ptr<FrameBuffer> buffer = pipeline->control_pool_.Acquire();
@@ -57,7 +59,8 @@ absl::Status StagePipeline::Submit(const MicroBatch& batch) {
   return absl::OkStatus();
 }
 
-// The stages after the first would each sleep until the frame before them is done; an empty frame ends their sleeps at once.
+// The stages after the first would each sleep until the frame before them is done; an empty frame ends their sleeps at
+// once.
 absl::Status StagePipeline::WakeStages() {
   for (int stage = 1; stage < stages(); ++stage) {
     std::shared_ptr<FrameBuffer> buffer = control_pool_.Acquire();
@@ -77,7 +80,8 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
     }
     absl::StatusOr<StepResult> result = DecodeResult(limits_, frame->bytes(), next_result_);
     if (!result.ok()) {
-      return absl::UnavailableError(absl::StrCat("the last stage sent a bad result frame: ", result.status().message()));
+      return absl::UnavailableError(
+          absl::StrCat("the last stage sent a bad result frame: ", result.status().message()));
     }
     ++next_result_;
     last_traffic_us_ = MonotonicUs();
@@ -102,7 +106,8 @@ absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
     roster_.Heard(*heartbeat, now);
   } else if (const auto* ready = std::get_if<pb::StageReady>(&body); ready != nullptr && ready->stage() == stage) {
     roster_.Heard(*ready, now);
-  } else if (const auto* failure = std::get_if<pb::StageFailure>(&body); failure != nullptr && failure->stage() == stage) {
+  } else if (const auto* failure = std::get_if<pb::StageFailure>(&body);
+             failure != nullptr && failure->stage() == stage) {
     const absl::Status status(static_cast<absl::StatusCode>(failure->code()), failure->message());
     // A damaged frame is the network's fault, not the stage's: a new job may do better.
     if (roster_.AllReady() && absl::IsDataLoss(status)) return absl::UnavailableError(status.message());

@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_PIPELINE_STAGE_PIPELINE_H_
 #define STAGECOACH_COORDINATOR_PIPELINE_STAGE_PIPELINE_H_
 
-// The Pipeline over real stages: one frame per micro-batch to the first stage, one frame per result from the last, heartbeats from all.
+// The Pipeline over real stages: one frame per micro-batch to the first stage, one frame per result from the last,
+// heartbeats from all.
 
 #include <cstdint>
 #include <memory>
@@ -21,9 +22,10 @@ namespace stagecoach {
 class StagePipeline : public Pipeline {
  public:
   // Opens the receives and sends every stage its assignment; the stages load. `hellos`: of the stages.
-  static absl::StatusOr<std::unique_ptr<StagePipeline>> Start(Endpoint* endpoint, const std::vector<pb::StageAssignment>& assignments,
-                                                              const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
-                                                              int64_t progress_timeout_us);
+  static absl::StatusOr<std::unique_ptr<StagePipeline>> Start(Endpoint* endpoint,
+                                                              const std::vector<pb::StageAssignment>& assignments,
+                                                              const std::vector<pb::Hello>& hellos,
+                                                              const FrameLimits& limits, int64_t progress_timeout_us);
 
   int stages() const override { return roster_.stages(); }
   absl::Status Submit(const MicroBatch& batch) override;
@@ -33,7 +35,8 @@ class StagePipeline : public Pipeline {
   bool SendsPending() const { return endpoint_->SendsPending(); }
 
  private:
-  StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, const FrameLimits& limits, int64_t progress_timeout_us);
+  StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
+                int64_t progress_timeout_us);
   absl::Status TakeTelemetry(const ReceivedFrame& frame);
   absl::Status WakeStages();
 

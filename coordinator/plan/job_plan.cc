@@ -34,16 +34,18 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
   }
   RETURN_IF_ERROR(CheckRange("--block-size", job.block_tokens(), 16, 1024));
   if (job.block_tokens() % 16 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--block-size is ", job.block_tokens(), ", expected a multiple of 16"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--block-size is ", job.block_tokens(), ", expected a multiple of 16"));
   }
   if (job.context() > model.hyper.context) {
-    return absl::InvalidArgumentError(absl::StrCat("--ctx-size is ", job.context(), ", but the model was trained for ", model.hyper.context,
-                                                   " tokens; give at most that"));
+    return absl::InvalidArgumentError(absl::StrCat("--ctx-size is ", job.context(), ", but the model was trained for ",
+                                                   model.hyper.context, " tokens; give at most that"));
   }
   return ParseWireType(job.wire_type()).status();
 }
 
-absl::StatusOr<std::vector<LayerRange>> SplitLayers(const pb::ConfigureJob& job, const ModelDescription& model, int stages) {
+absl::StatusOr<std::vector<LayerRange>> SplitLayers(const pb::ConfigureJob& job, const ModelDescription& model,
+                                                    int stages) {
   if (job.layer_split_size() > 0) {
     return ParseLayerSplit(absl::StrJoin(job.layer_split(), ","), model.hyper.layers, stages);
   }
@@ -61,14 +63,16 @@ std::map<std::string, int> StagesByHost(const std::vector<pb::Hello>& stages) {
   return count;
 }
 
-// Bytes each stage may use for its pool when the user does not say: its share of half of what the host has, less the weights.
+// Bytes each stage may use for its pool when the user does not say: its share of half of what the host has, less the
+// weights.
 std::vector<uint64_t> PoolBudgets(const std::vector<pb::Hello>& hellos, const ModelDescription& model,
                                   const std::vector<pb::StageAssignment>& stages) {
   const std::map<std::string, int> by_host = StagesByHost(hellos);
   std::map<std::string, uint64_t> weights, available;
   for (size_t i = 0; i < stages.size(); ++i) {
     const pb::StageAssignment& stage = stages[i];
-    weights[hellos[i].host()] += StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
+    weights[hellos[i].host()] +=
+        StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
     uint64_t& least = available.try_emplace(hellos[i].host(), hellos[i].available_memory_bytes()).first->second;
     least = std::min<uint64_t>(least, hellos[i].available_memory_bytes());
   }
@@ -82,8 +86,8 @@ std::vector<uint64_t> PoolBudgets(const std::vector<pb::Hello>& hellos, const Mo
 }
 
 // What the user asks of a host must be there beside its weights: all of its stages take it.
-absl::Status CheckGivenPool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model,
-                            const std::vector<pb::StageAssignment>& stages) {
+absl::Status CheckGivenPool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                            const ModelDescription& model, const std::vector<pb::StageAssignment>& stages) {
   std::map<std::string, uint64_t> wanted;
   for (size_t i = 0; i < stages.size(); ++i) {
     const uint64_t available = hellos[i].available_memory_bytes();
@@ -92,32 +96,34 @@ absl::Status CheckGivenPool(const pb::ConfigureJob& job, const std::vector<pb::H
     sum += StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
     sum += std::min(job.kv_cache_bytes(), available + 1);  // no overflow, whatever was asked for
     if (sum > available) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("--kv-cache-memory is ", job.kv_cache_bytes(), " bytes a stage; with their weights the stages on ", hellos[i].host(),
-                       " need more than the ", available, " bytes of memory available there; give less"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "--kv-cache-memory is ", job.kv_cache_bytes(), " bytes a stage; with their weights the stages on ",
+          hellos[i].host(), " need more than the ", available, " bytes of memory available there; give less"));
     }
   }
   return absl::OkStatus();
 }
 
 // Sets plan->blocks and plan->context.
-absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model, JobPlan* plan) {
+absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model,
+                      JobPlan* plan) {
   ASSIGN_OR_RETURN(const uint64_t token_layer_bytes, KvBytesPerTokenLayer(model.hyper, job.kv_type()));
   const int64_t wanted_context = job.context() > 0 ? job.context() : model.hyper.context;
   const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
   if (job.kv_cache_bytes() > 0) RETURN_IF_ERROR(CheckGivenPool(job, hellos, model, plan->stages));
   const std::vector<uint64_t> budgets = PoolBudgets(hellos, model, plan->stages);
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.
-  uint64_t blocks = job.kv_cache_bytes() > 0 ? INT32_MAX : static_cast<uint64_t>(job.max_num_seqs()) * blocks_a_sequence;
+  uint64_t blocks =
+      job.kv_cache_bytes() > 0 ? INT32_MAX : static_cast<uint64_t>(job.max_num_seqs()) * blocks_a_sequence;
   for (size_t i = 0; i < plan->stages.size(); ++i) {
     const uint64_t layers = plan->stages[i].last_layer() - plan->stages[i].first_layer();
     const uint64_t block_bytes = layers * job.block_tokens() * token_layer_bytes;
     const uint64_t budget = job.kv_cache_bytes() > 0 ? job.kv_cache_bytes() : budgets[i];
     if (budget < block_bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("stage ", i, " on ", hellos[i].host(), " has ", budget, " bytes for its KV cache, but one block of ",
-                       job.block_tokens(), " tokens needs ", block_bytes,
-                       job.kv_cache_bytes() > 0 ? "; raise --kv-cache-memory" : "; use more stages or hosts with more memory"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "stage ", i, " on ", hellos[i].host(), " has ", budget, " bytes for its KV cache, but one block of ",
+          job.block_tokens(), " tokens needs ", block_bytes,
+          job.kv_cache_bytes() > 0 ? "; raise --kv-cache-memory" : "; use more stages or hosts with more memory"));
     }
     blocks = std::min<uint64_t>(blocks, budget / block_bytes);
   }
@@ -133,15 +139,15 @@ absl::StatusOr<std::string> CommonIsa(const pb::ConfigureJob& job, const std::ve
   for (size_t i = 1; i < stages.size(); ++i) {
     if (stages[i].isa() != stages[0].isa()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "stage 0 on ", stages[0].host(), " computes with ", stages[0].isa(), ", stage ", i, " on ", stages[i].host(), " with ",
-          stages[i].isa(), "; name one that every host has with --isa (scalar, avx2, avx512-vnni)"));
+          "stage 0 on ", stages[0].host(), " computes with ", stages[0].isa(), ", stage ", i, " on ", stages[i].host(),
+          " with ", stages[i].isa(), "; name one that every host has with --isa (scalar, avx2, avx512-vnni)"));
     }
   }
   return stages[0].isa();
 }
 
-void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint64_t run_id, const std::string& isa, const JobPlan& plan,
-                pb::StageAssignment* stage) {
+void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint64_t run_id, const std::string& isa,
+                const JobPlan& plan, pb::StageAssignment* stage) {
   stage->set_run_id(run_id);
   stage->set_model_path(model.file->path());
   stage->set_q2_layout(job.q2_layout());
@@ -166,12 +172,13 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint
 
 }  // namespace
 
-absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model,
-                                uint64_t run_id) {
+absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                const ModelDescription& model, uint64_t run_id) {
   RETURN_IF_ERROR(CheckOptions(job, model));
   const int stages = static_cast<int>(hellos.size());
   if (job.stages() > 0 && job.stages() != stages) {
-    return absl::InvalidArgumentError(absl::StrCat("--pp asks for ", job.stages(), " stages, but this world has ", stages,
+    return absl::InvalidArgumentError(absl::StrCat("--pp asks for ", job.stages(), " stages, but this world has ",
+                                                   stages,
                                                    "; start as many stage_workers as --pp says, or leave --pp out"));
   }
   ASSIGN_OR_RETURN(const std::vector<LayerRange> split, SplitLayers(job, model, stages));

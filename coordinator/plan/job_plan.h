@@ -15,24 +15,25 @@ namespace stagecoach {
 
 struct JobPlan {
   std::vector<pb::StageAssignment> stages;
-  int64_t context = 0;         // most tokens a sequence may have
+  int64_t context = 0;  // most tokens a sequence may have
   int64_t max_open_tokens = 0;
-  int32_t blocks = 0;          // of every stage's pool
-  int32_t micro_batches = 0;   // in flight
+  int32_t blocks = 0;         // of every stage's pool
+  int32_t micro_batches = 0;  // in flight
 };
 
 // The defaults of a zero field:
 //   layer split     even by the bytes a decode step reads (layers and head; of the embedding it reads a row a token)
 //   threads         the host's allowed cores / its stages, at least 1; with the CPUs they run on (cpu_plan.h)
 //   context         min(the model's, what the pool holds)
-//   kv_cache_bytes  per stage, min(what max_num_seqs x context needs, half of the host's available memory less the weights of the
+//   kv_cache_bytes  per stage, min(what max_num_seqs x context needs, half of the host's available memory less the
+//   weights of the
 //                   host's stages, shared among them)
 //   micro_batches   the number of stages
 // The pool has the same number of blocks everywhere: the minimum over the stages.
-// kInvalidArgument: an option out of range, or against the model. kResourceExhausted: not even one block fits; says how much is there
-// and needed. kFailedPrecondition: no common instruction set.
-absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages, const ModelDescription& model,
-                                uint64_t run_id);
+// kInvalidArgument: an option out of range, or against the model. kResourceExhausted: not even one block fits; says how
+// much is there and needed. kFailedPrecondition: no common instruction set.
+absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
+                                const ModelDescription& model, uint64_t run_id);
 
 }  // namespace stagecoach
 

@@ -84,12 +84,9 @@ std::string BpeTokenizer::TokenBytes(TokenId token, bool render_control) const {
   switch (vocabulary_.types[token]) {
     case TokenType::kControl:
     case TokenType::kUnknown:
-    case TokenType::kUnused:
-      return render_control ? text : "";
-    case TokenType::kUserDefined:
-      return text;
-    default:
-      break;
+    case TokenType::kUnused: return render_control ? text : "";
+    case TokenType::kUserDefined: return text;
+    default: break;
   }
   std::string bytes;
   AppendBytes(text, &bytes);

@@ -121,12 +121,9 @@ std::string SupportedPreTokenizers() {
 size_t FirstPieceBytes(PreTokenizer kind, absl::string_view text) {
   if (text.empty()) return 0;
   switch (kind) {
-    case PreTokenizer::kQwen2:
-      return FirstPieceOfQwen2(text, 1);
-    case PreTokenizer::kLlamaBpe:
-      return FirstPieceOfQwen2(text, 3);
-    case PreTokenizer::kGpt2:
-      return FirstPieceOfGpt2(text);
+    case PreTokenizer::kQwen2: return FirstPieceOfQwen2(text, 1);
+    case PreTokenizer::kLlamaBpe: return FirstPieceOfQwen2(text, 3);
+    case PreTokenizer::kGpt2: return FirstPieceOfGpt2(text);
   }
   return text.size();
 }

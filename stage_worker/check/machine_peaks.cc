@@ -112,24 +112,18 @@ absl::StatusOr<MachinePeaks> MeasurePeaks(const Kernels& kernels, int threads) {
 
 const char* PeakNameOf(const Kernels& kernels, TensorType type) {
   switch (ActivationKindFor(kernels, type)) {
-    case ActivationKind::kInt8:
-      return "int8";
-    case ActivationKind::kBf16:
-      return "bf16";
-    case ActivationKind::kFloat:
-      return "f32";
+    case ActivationKind::kInt8: return "int8";
+    case ActivationKind::kBf16: return "bf16";
+    case ActivationKind::kFloat: return "f32";
   }
   return "f32";
 }
 
 double PeakGopsOf(const MachinePeaks& peaks, const Kernels& kernels, TensorType type) {
   switch (ActivationKindFor(kernels, type)) {
-    case ActivationKind::kInt8:
-      return peaks.int8_gops;
-    case ActivationKind::kBf16:
-      return peaks.bf16_gops > 0 ? peaks.bf16_gops : peaks.f32_gops;
-    case ActivationKind::kFloat:
-      return peaks.f32_gops;
+    case ActivationKind::kInt8: return peaks.int8_gops;
+    case ActivationKind::kBf16: return peaks.bf16_gops > 0 ? peaks.bf16_gops : peaks.f32_gops;
+    case ActivationKind::kFloat: return peaks.f32_gops;
   }
   return peaks.f32_gops;
 }

@@ -26,7 +26,8 @@ class Gang {
 
   int threads() const { return threads_; }
 
-  // Calls work(0 .. threads-1) on all threads and returns when all are done. From one thread at a time, always the same.
+  // Calls work(0 .. threads-1) on all threads and returns when all are done. From one thread at a time, always the
+  // same.
   void Run(Work work);
 
   // From the thread that calls Run: it may run wherever the gang may, and so may threads that it starts, until its next
@@ -51,7 +52,8 @@ class Gang {
 
   const int threads_;
   const std::vector<int> cpus_;
-  const bool spin_;  // waiting threads may spin briefly: this process has a core for every thread (others may want them too)
+  const bool
+      spin_;  // waiting threads may spin briefly: this process has a core for every thread (others may want them too)
   std::vector<std::thread> workers_;
   bool bound_ = false;  // of the thread that calls Run
 

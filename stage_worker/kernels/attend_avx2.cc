@@ -33,7 +33,9 @@ void ToStored(KvType type, const float* x, int count, uint8_t* out) {
 }
 
 template <KvType kType>
-inline constexpr int64_t kBytes = kType == KvType::kF32 ? 4 : kType == KvType::kQ8_0 ? 1 : 2;
+inline constexpr int64_t kBytes = kType == KvType::kF32    ? 4
+                                  : kType == KvType::kQ8_0 ? 1
+                                                           : 2;
 
 // Eight elements of the stored type as float; of Q8_0, the codes.
 template <KvType kType>
@@ -188,8 +190,8 @@ void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
   _mm256_storeu_ps(w->old_factor, old_factor);
   _mm256_storeu_ps(w->new_factor, new_factor);
   _mm256_storeu_ps(max, merged);
-  _mm256_storeu_ps(sum, _mm256_fmadd_ps(_mm256_loadu_ps(old_sum), old_factor,
-                                        _mm256_mul_ps(_mm256_loadu_ps(sum), new_factor)));
+  _mm256_storeu_ps(
+      sum, _mm256_fmadd_ps(_mm256_loadu_ps(old_sum), old_factor, _mm256_mul_ps(_mm256_loadu_ps(sum), new_factor)));
   for (int c = 0; c < C; ++c) {
     if (w->limits[c] == 0) {
       w->old_factor[c] = 1.0f;
@@ -312,10 +314,10 @@ void Tile(const AttendTile& tile) {
 }
 
 template <KvType kType>
-constexpr AttendTiles kTiles = {6,
-                                {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>,
-                                 Tile<kType, 5>, Tile<kType, 6>},
-                                Tile<kType, 6, false>};
+constexpr AttendTiles kTiles = {
+    6,
+    {nullptr, Tile<kType, 1>, Tile<kType, 2>, Tile<kType, 3>, Tile<kType, 4>, Tile<kType, 5>, Tile<kType, 6>},
+    Tile<kType, 6, false>};
 
 }  // namespace
 

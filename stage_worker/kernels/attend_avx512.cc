@@ -60,7 +60,9 @@ void StoreQuantizedV(const float* v, int head_dim, int lane, uint8_t* tile) {
 }
 
 template <KvType kType>
-inline constexpr int64_t kBytes = kType == KvType::kF32 ? 4 : kType == KvType::kQ8_0 ? 1 : 2;
+inline constexpr int64_t kBytes = kType == KvType::kF32    ? 4
+                                  : kType == KvType::kQ8_0 ? 1
+                                                           : 2;
 
 // Up to 16 elements of the stored type as float; lanes outside of the mask are zero and their memory is not touched.
 // Q8_0 gives the codes.
@@ -83,9 +85,7 @@ inline __m512 LoadFull(const uint8_t* p) {
 }
 
 // The scales of a group of dimensions of a Q8_0 tile.
-inline __m512 LoadScales(const uint8_t* tile, int64_t group) {
-  return _mm512_loadu_ps(tile + group * kKvScaleBytes);
-}
+inline __m512 LoadScales(const uint8_t* tile, int64_t group) { return _mm512_loadu_ps(tile + group * kKvScaleBytes); }
 
 // Vectors of stored elements in a line of the cache.
 template <KvType kType>
@@ -208,8 +208,8 @@ void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
   _mm512_storeu_ps(w->old_factor, old_factor);
   _mm512_storeu_ps(w->new_factor, new_factor);
   _mm512_storeu_ps(max, merged);
-  _mm512_storeu_ps(sum, _mm512_fmadd_ps(_mm512_loadu_ps(old_sum), old_factor,
-                                        _mm512_mul_ps(_mm512_loadu_ps(sum), new_factor)));
+  _mm512_storeu_ps(
+      sum, _mm512_fmadd_ps(_mm512_loadu_ps(old_sum), old_factor, _mm512_mul_ps(_mm512_loadu_ps(sum), new_factor)));
   for (int c = 0; c < C; ++c) {
     if (w->limits[c] == 0) {
       w->old_factor[c] = 1.0f;
@@ -227,8 +227,8 @@ template <KvType kType, int N, int D, int G, bool kMasked, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, __mmask16 mask, __m512 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const int64_t offset = KvCodesOffset(kType, span.head_dim) +
-                           (j % kLanes * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+    const int64_t offset =
+        KvCodesOffset(kType, span.head_dim) + (j % kLanes * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
     const uint8_t* row = span.v_tiles[j / kLanes] + offset;
     const uint8_t* next = span.next_k_tiles[j / kLanes] + offset;
     for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);

@@ -11,7 +11,9 @@ constexpr int kLanes = 4;
 constexpr int kTileVectors = kTilePositions / kLanes;
 
 template <KvType kType>
-inline constexpr int64_t kBytes = kType == KvType::kF32 ? 4 : kType == KvType::kQ8_0 ? 1 : 2;
+inline constexpr int64_t kBytes = kType == KvType::kF32    ? 4
+                                  : kType == KvType::kQ8_0 ? 1
+                                                           : 2;
 
 // Four elements of the stored type as float; of Q8_0, the codes.
 template <KvType kType>
@@ -105,8 +107,8 @@ struct Weights {
   int limits[C];  // 0 for a column whose scores are all -inf: its state does not change
 };
 
-// Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. part: how many dimensions the only
-// vector has, 0 for all.
+// Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. part: how many dimensions the
+// only vector has, 0 for all.
 template <KvType kType, int N, int D, bool kPart>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int begin, int end,
                       int64_t d, int part, float32x4_t (*acc)[D]) {
@@ -131,8 +133,8 @@ inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttenti
   }
 }
 
-// Merges a vector of a granule's weighted values into the state. No negative zero, so that a granule gives the same bits
-// when it is merged later.
+// Merges a vector of a granule's weighted values into the state. No negative zero, so that a granule gives the same
+// bits when it is merged later.
 inline float32x4_t Merge(float32x4_t old, float32x4_t granule, MergeFactors factors) {
   granule = vmulq_f32(vaddq_f32(granule, vdupq_n_f32(0.0f)), vdupq_n_f32(factors.new_factor));
   return vfmaq_f32(granule, old, vdupq_n_f32(factors.old_factor));

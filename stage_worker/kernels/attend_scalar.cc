@@ -128,9 +128,8 @@ void StoreKScalar(KvType type, const float* k, int head_dim, int lane, uint8_t* 
 void StoreVScalar(KvType type, const float* v, int head_dim, int lane, uint8_t* tile) {
   if (type == KvType::kQ8_0) {
     uint8_t* elements = tile + KvCodesOffset(type, head_dim) + int64_t{lane} * head_dim;
-    return StoreQuantized(v, head_dim, lane, tile, [&](int d, const int8_t* codes) {
-      std::memcpy(elements + d, codes, kKvGroup);
-    });
+    return StoreQuantized(v, head_dim, lane, tile,
+                          [&](int d, const int8_t* codes) { std::memcpy(elements + d, codes, kKvGroup); });
   }
   for (int d = 0; d < head_dim; ++d) StoreElement(type, v[d], int64_t{lane} * head_dim + d, tile);
 }

@@ -20,8 +20,7 @@ namespace stagecoach {
 // The matmul of the float types, of BF16 by the dot instruction of pairs, and of the integer types with and without the
 // dot instruction of bytes.
 void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
-void Bf16MatmulAvx512Bf16(const PanelSpan& weights, const Activations& in, int columns, float* out,
-                          int64_t out_stride);
+void Bf16MatmulAvx512Bf16(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 void IntegerMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 void IntegerMatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int columns, float* out,
                              int64_t out_stride);

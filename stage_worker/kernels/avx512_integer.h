@@ -243,8 +243,10 @@ constexpr IntegerRunFn kWide = MultiplyRun<Dot, kLayout, kWidePanels, C, false>;
 
 template <typename Dot, IntegerLayout kLayout, int C>
 constexpr IntegerRunFn StreamOf() {
-  if constexpr (C > StreamColumns(kLayout)) return nullptr;
-  else return MultiplyRun<Dot, kLayout, StreamPanels(kLayout), C, true>;
+  if constexpr (C > StreamColumns(kLayout))
+    return nullptr;
+  else
+    return MultiplyRun<Dot, kLayout, StreamPanels(kLayout), C, true>;
 }
 
 template <typename Dot, TensorType kType, IntegerLayout kLayout = LayoutOf(kType)>
@@ -260,7 +262,7 @@ constexpr int64_t kInputWords = 128 << 10;
 alignas(64) thread_local int32_t packed_inputs[kInputWords];
 
 constexpr int64_t kStepBlocks = kTritsColumns / kCodeBlock;  // parts of K are whole numbers of the longest blocks
-constexpr int64_t kPassColumns = 16;   // at least, where K has to be cut for the inputs to fit
+constexpr int64_t kPassColumns = 16;                         // at least, where K has to be cut for the inputs to fit
 constexpr int64_t kChunkBlocks = 128;  // of K, whose panels stay in the second-level cache while columns pass by
 
 // One part of K, whose inputs are packed: `wide` tiles of `tile` columns, then `narrow` tiles of one less.

@@ -50,12 +50,11 @@ constexpr MatmulTiles kPairTiles = {
 constexpr int kStreamColumns = 8, kAhead = 8192;
 template <int C>
 constexpr MatmulTileFn kStreamTile = PairTile<1, C, kAhead>;
-constexpr MatmulTiles kStreamTiles = {
-    kStreamColumns,
-    {0, 1, 1, 1, 1, 1, 1, 1, 1},
-    {nullptr, kStreamTile<1>, kStreamTile<2>, kStreamTile<3>, kStreamTile<4>, kStreamTile<5>, kStreamTile<6>,
-     kStreamTile<7>, kStreamTile<8>},
-    {}};
+constexpr MatmulTiles kStreamTiles = {kStreamColumns,
+                                      {0, 1, 1, 1, 1, 1, 1, 1, 1},
+                                      {nullptr, kStreamTile<1>, kStreamTile<2>, kStreamTile<3>, kStreamTile<4>,
+                                       kStreamTile<5>, kStreamTile<6>, kStreamTile<7>, kStreamTile<8>},
+                                      {}};
 
 }  // namespace
 

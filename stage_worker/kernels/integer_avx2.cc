@@ -1,7 +1,7 @@
 // Matrix products of the integer types with AVX2. The 8-bit product multiplies unsigned codes by signed activations and
 // adds pairs into 16 bits, saturating: `steps` products of codes up to m stay exact while 2 * steps * m * 127 <= 32767,
-// and only their sum is widened. Codes of 8 bits (Q8_0 and the IQ4 tables) do not even allow one: there |w| meets x with
-// the sign of w, at most 2 * 128 * 127.
+// and only their sum is widened. Codes of 8 bits (Q8_0 and the IQ4 tables) do not even allow one: there |w| meets x
+// with the sign of w, at most 2 * 128 * 127.
 //
 // Up to four columns read the panel as it is packed; more of them share a decoded copy of a piece of it that stays in
 // the first-level cache.
@@ -150,8 +150,12 @@ struct PieceSource {
 
   void Prefetch(int64_t) const {}
   template <int g>
-  __m256i Codes(int64_t block, int half) const { return Load256(piece->codes[block][g] + 32 * half); }
-  __m256 Scale(int64_t block, int part, int half) const { return _mm256_load_ps(piece->scales[block][part] + 8 * half); }
+  __m256i Codes(int64_t block, int half) const {
+    return Load256(piece->codes[block][g] + 32 * half);
+  }
+  __m256 Scale(int64_t block, int part, int half) const {
+    return _mm256_load_ps(piece->scales[block][part] + 8 * half);
+  }
   __m256 Minimum(int64_t block, int part, int half) const {
     return _mm256_load_ps(piece->minima[block][part] + 8 * half);
   }
@@ -169,8 +173,8 @@ struct Columns {
 // -128 times the sum of a group's activations, in all lanes.
 template <Shape kShape>
 __m256i Start(const Columns& in, int c, int64_t block, int part) {
-  const int32_t* at = kShape.halves ? in.half_starts + 2 * (c * in.blocks + block) + part
-                                    : in.starts + c * in.blocks + block;
+  const int32_t* at =
+      kShape.halves ? in.half_starts + 2 * (c * in.blocks + block) + part : in.starts + c * in.blocks + block;
   return _mm256_set1_epi32(*at);
 }
 
@@ -206,12 +210,16 @@ template <int part, class Source, int C>
 inline void AddPart(const Source& source, const Columns& in, int64_t block, __m256 (*acc)[2]) {
   constexpr Shape kShape = Source::kShape;
   constexpr int kSize = kShape.halves ? kGroups / 2 : kGroups;
-  constexpr int kBiasShift = kShape.bias == 32 ? 2 : kShape.bias == 16 ? 3 : kShape.bias == 8 ? 4 : kShape.bias == 4 ? 5 : 7;
+  constexpr int kBiasShift = kShape.bias == 32   ? 2
+                             : kShape.bias == 16 ? 3
+                             : kShape.bias == 8  ? 4
+                             : kShape.bias == 4  ? 5
+                                                 : 7;
   static_assert(kShape.bias == 0 || kShape.bias << kBiasShift == 128);
   __m256i sums[C][2], dot[C][2];
   for (int c = 0; c < C; ++c) {
-    const __m256i start = kShape.bias == 0 ? _mm256_setzero_si256()
-                                           : _mm256_srai_epi32(Start<kShape>(in, c, block, part), kBiasShift);
+    const __m256i start =
+        kShape.bias == 0 ? _mm256_setzero_si256() : _mm256_srai_epi32(Start<kShape>(in, c, block, part), kBiasShift);
     dot[c][0] = dot[c][1] = start;
   }
   const int64_t cols = in.blocks * kCodeBlock;
@@ -220,7 +228,8 @@ inline void AddPart(const Source& source, const Columns& in, int64_t block, __m2
   for (int c = 0; c < C; ++c) {
     const __m256 x_scale = _mm256_set1_ps(in.scales[c * in.blocks + block]);
     for (int half = 0; half < 2; ++half) {
-      acc[c][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c][half]), _mm256_mul_ps(scale[half], x_scale), acc[c][half]);
+      acc[c][half] =
+          _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c][half]), _mm256_mul_ps(scale[half], x_scale), acc[c][half]);
     }
   }
 }

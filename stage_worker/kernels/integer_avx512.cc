@@ -21,8 +21,7 @@ struct WideningDot {
 
 }  // namespace
 
-void IntegerMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out,
-                         int64_t out_stride) {
+void IntegerMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   IntegerMatmul<WideningDot>(weights, in, columns, out, out_stride);
 }
 

@@ -55,8 +55,8 @@ float PanelFloat(TensorType type, const uint8_t* panel, int64_t column, int lane
 float TreeSum(const float lanes[16]);
 double TreeSum(const double lanes[16]);
 
-// The common ends of rms_norm, 1 / sqrt(mean + eps) from the lanes of the sum of squares, and of log_sum_exp, log(sum) +
-// max.
+// The common ends of rms_norm, 1 / sqrt(mean + eps) from the lanes of the sum of squares, and of log_sum_exp, log(sum)
+// + max.
 float RmsFactor(const double lanes[16], int64_t n, float eps);
 float LogOfLanes(const double lanes[16], float max);
 

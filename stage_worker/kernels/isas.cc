@@ -40,15 +40,12 @@ bool HasNeonI8mm() { return HasNeonDotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I
 
 std::vector<Isa> ListIsas() {
   return {
-      {&kScalarKernels, true},
+    {&kScalarKernels, true},
 #if defined(__x86_64__)
-      {&kAvx2Kernels, HasAvx2()},
-      {&kAvx512Kernels, HasAvx512()},
-      {&kAvx512VnniKernels, HasAvx512Vnni()},
-      {&kAvx512Bf16Kernels, HasAvx512Bf16()},
+        {&kAvx2Kernels, HasAvx2()}, {&kAvx512Kernels, HasAvx512()}, {&kAvx512VnniKernels, HasAvx512Vnni()},
+        {&kAvx512Bf16Kernels, HasAvx512Bf16()},
 #elif defined(__aarch64__)
-      {&kNeonKernels, HasNeonDotprod()},
-      {&kNeonI8mmKernels, HasNeonI8mm()},
+        {&kNeonKernels, HasNeonDotprod()}, {&kNeonI8mmKernels, HasNeonI8mm()},
 #endif
   };
 }

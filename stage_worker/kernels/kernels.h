@@ -71,8 +71,8 @@ struct AttentionSpan {
   const uint8_t* const* k_tiles = nullptr;  // [ceil(positions / 16)]
   const uint8_t* const* v_tiles = nullptr;
   int positions = 0;  // most that any column sees
-  // K tiles that are read next, as many as k_tiles (some may repeat), or nullptr. They are only asked of the memory ahead
-  // of time: the processor does not see by itself where the next tile lies.
+  // K tiles that are read next, as many as k_tiles (some may repeat), or nullptr. They are only asked of the memory
+  // ahead of time: the processor does not see by itself where the next tile lies.
   const uint8_t* const* next_k_tiles = nullptr;
 };
 
@@ -105,9 +105,8 @@ struct Kernels {
   // span and c in [0, columns). The order of each sum:
   // F32, F16, BF16: acc = fma(w[k], x[k], acc) for k ascending from 0.
   // BF16 with bf16_dot: pairs of k ascending, as the instruction adds them; within columns * 2^-23 * sum |w x| +
-  // columns * 2^-126 of that: two orders of additions, each with a rounding, and the instruction takes subnormal numbers
-  // for zero.
-  // Integer types, per block of 32 columns ascending: where the type has minima, first
+  // columns * 2^-126 of that: two orders of additions, each with a rounding, and the instruction takes subnormal
+  // numbers for zero. Integer types, per block of 32 columns ascending: where the type has minima, first
   //   acc = fma(min[g], float(sum of q in g) * x_scale, acc) for each group g of the block; then
   //   acc = fma(float(s), w_scale[g] * x_scale, acc), s = exact integer sum of code * q, for each group g.
   // A group is the block, or each 16 of it for Q2_K, Q3_K and Q6_K. Codes, scales and minima: panel_layout.h.
@@ -128,15 +127,15 @@ struct Kernels {
   // b) becomes fma(a, cos, -(b * sin)), fma(b, cos, a * sin).
   void (*rope)(float* head, const float* cos, const float* sin, int head_dim, bool halves);
 
-  // Writes one position's K or V of one KV head into its tile, at lane `position % 16`. Q8_0: per 32 dimensions, scale =
-  // max|x| / 127 (0, and all codes 0, where that is no normal float), code = round_to_even(x / scale).
+  // Writes one position's K or V of one KV head into its tile, at lane `position % 16`. Q8_0: per 32 dimensions, scale
+  // = max|x| / 127 (0, and all codes 0, where that is no normal float), code = round_to_even(x / scale).
   void (*store_k)(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
   void (*store_v)(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
 
   // Folds one granule into the running state, for `columns` queries [columns, q_stride] (already scaled by 1 /
   // sqrt(H)). Column c sees the first limits[c] positions of the span (0: none, its state is untouched). The order:
-  // score = fma(k[d], q[d], score) over d ascending; Q8_0: per 32 dimensions part = fma(float(code), q[d], part) from 0,
-  // then score = fma(scale, part, score). Granule maximum; p = exp(score - granule maximum); granule sum: 16 lanes
+  // score = fma(k[d], q[d], score) over d ascending; Q8_0: per 32 dimensions part = fma(float(code), q[d], part) from
+  // 0, then score = fma(scale, part, score). Granule maximum; p = exp(score - granule maximum); granule sum: 16 lanes
   // (position % 16) ascending, then the pairwise tree; granule acc[d] = fma(p, v[d], acc[d]) over positions ascending,
   // Q8_0: fma(p * scale, float(code), acc[d]), at the end + 0 (no negative zero); then merged into the state as
   // merge_attention does. Where all scores are -inf the state is untouched.

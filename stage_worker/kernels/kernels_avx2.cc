@@ -21,8 +21,7 @@ int32_t ReduceAdd(__m256i sum) {
 // -128 * sum, also of what conversions make of numbers that are not finite.
 int32_t StartOf(int32_t sum) { return static_cast<int32_t>(0u - (static_cast<uint32_t>(sum) << 7)); }
 
-void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts,
-                     int32_t* half_starts) {
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts) {
   const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
     const float* in = x + b * kActivationGroup;

@@ -14,8 +14,7 @@ constexpr int kLanes = 16;
 // -128 * sum, also of what conversions make of numbers that are not finite.
 int32_t StartOf(int32_t sum) { return static_cast<int32_t>(0u - (static_cast<uint32_t>(sum) << 7)); }
 
-void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts,
-                     int32_t* half_starts) {
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts) {
   for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
     const __m512 low = _mm512_loadu_ps(x + b * kActivationGroup);
     const __m512 high = _mm512_loadu_ps(x + b * kActivationGroup + kLanes);

@@ -35,7 +35,8 @@ absl::StatusOr<KvType> ParseKvType(absl::string_view name) {
   for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     if (name == KvTypeName(type)) return type;
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown KV type '", name, "', expected one of: f32, f16, bf16, q8_0"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown KV type '", name, "', expected one of: f32, f16, bf16, q8_0"));
 }
 
 const char* KvTypeName(KvType type) {

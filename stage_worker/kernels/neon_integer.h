@@ -100,8 +100,7 @@ struct PanelSource {
     using S = ScaleFormat;
     const uint8_t* at = ScalesOf(block);
     if constexpr (kLayout.scales == S::kE8m0) {
-      const int32x4_t e =
-          vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(LoadFourBytes(at + 4 * quarter)))));
+      const int32x4_t e = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(LoadFourBytes(at + 4 * quarter)))));
       const int32x4_t normal = vshlq_n_s32(vsubq_s32(e, vdupq_n_s32(1)), 23);
       const int32x4_t subnormal = vshlq_s32(vdupq_n_s32(0x00200000), e);
       return vreinterpretq_f32_s32(vbslq_s32(vcltq_s32(e, vdupq_n_s32(2)), subnormal, normal));
@@ -137,7 +136,9 @@ struct PieceSource {
   const Piece* piece;
 
   template <int g>
-  int8x16_t Codes(int64_t block, int quarter) const { return vld1q_s8(piece->codes[block][g] + 16 * quarter); }
+  int8x16_t Codes(int64_t block, int quarter) const {
+    return vld1q_s8(piece->codes[block][g] + 16 * quarter);
+  }
   float32x4_t Scale(int64_t block, int part, int quarter) const {
     return vld1q_f32(piece->scales[block][part] + 4 * quarter);
   }
@@ -234,7 +235,7 @@ inline void AddPart(const Source& source, const Columns& in, int64_t block, floa
   constexpr int kSize = kShape.halves ? kGroups / 2 : kGroups;
   int32x4_t dot[C][kQuarters];
   Products<part * kSize, (part + 1) * kSize, Source, C>(source, in.q + block * kCodeBlock, in.blocks * kCodeBlock,
-                                                       block, dot);
+                                                        block, dot);
   for (int r = 0; r < kQuarters; ++r) {
     const float32x4_t scale = source.Scale(block, part, r);
     for (int c = 0; c < C; ++c) {

@@ -18,8 +18,8 @@ uint32_t LoadU32(const uint8_t* p) {
   return value;
 }
 
-// 32 codes, from where the file keeps them; sub counts blocks of 32 within the block of the file. Offsets as in the GGUF
-// specification.
+// 32 codes, from where the file keeps them; sub counts blocks of 32 within the block of the file. Offsets as in the
+// GGUF specification.
 
 void Nibbles(const uint8_t* q, uint8_t* codes) {
   for (int i = 0; i < 16; ++i) {

@@ -7,9 +7,9 @@
 //   F32          K x 16 float                   [k][lane]
 //   F16, BF16    K/2 x 16 x 2 uint16            [k/2][lane][k%2]
 //
-// Integer types have up to three sections, each starting at a multiple of 64 bytes: scales, sub-scales, codes. Codes come
-// in blocks of 32 columns; a block is one or more vectors of 64 bytes, 4 bytes a lane. Eight groups of four columns make
-// a block: group g holds columns 4g .. 4g+3, column 4g+i in byte i of a lane's four.
+// Integer types have up to three sections, each starting at a multiple of 64 bytes: scales, sub-scales, codes. Codes
+// come in blocks of 32 columns; a block is one or more vectors of 64 bytes, 4 bytes a lane. Eight groups of four
+// columns make a block: group g holds columns 4g .. 4g+3, column 4g+i in byte i of a lane's four.
 //   format        vectors  group g of a block, as a byte a column
 //   kU8              8     vector g
 //   kNibble          4     g < 4: vector g & 15, else vector (g - 4) >> 4; so vector j holds columns 4j+i and 16+4j+i
@@ -21,8 +21,8 @@
 //   kTrits          13 for 256 columns: the file's 52 bytes of TQ1_0, four to a vector (bytes 4v .. 4v+3 of a row)
 // The integer weight is that byte (through a table of 16 where the type has one) minus the type's bias.
 //
-// Scales: fp16 d [K / scale_columns][16 lanes]; with minima [K / scale_columns]{16 d, 16 m}; MXFP4: uint8 e [K / 32][16].
-// Sub-scales, per block of 32 columns:
+// Scales: fp16 d [K / scale_columns][16 lanes]; with minima [K / scale_columns]{16 d, 16 m}; MXFP4: uint8 e [K /
+// 32][16]. Sub-scales, per block of 32 columns:
 //   kF16            none; scale = d
 //   kF16Min         none; scale = d, min = m
 //   kE8m0           none; scale = 2^(e - 128)
@@ -43,14 +43,13 @@ namespace stagecoach {
 enum class CodeFormat { kU8, kNibble, kNibbleBit, kNibble2Bits, k2Bits, k2BitsBit, kBit, kTrits };
 enum class ScaleFormat { kF16, kF16Min, kE8m0, kSub32Min, kSub32, kSub16, kSub16Min };
 
-inline constexpr int kCodeBlock = 32;     // columns of a block of codes
-inline constexpr int kVectorBytes = 64;   // 16 lanes of 4 bytes
+inline constexpr int kCodeBlock = 32;    // columns of a block of codes
+inline constexpr int kVectorBytes = 64;  // 16 lanes of 4 bytes
 inline constexpr int kTritsColumns = 256;
 inline constexpr int kTritsVectors = 13;
 
 // Tables of 16 codes, with the bias of 128 added.
-inline constexpr uint8_t kIq4Codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                          129, 141, 153, 166, 181, 197, 217, 241};
+inline constexpr uint8_t kIq4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 inline constexpr uint8_t kMxfp4Codes[16] = {128, 129, 130, 131, 132, 134, 136, 140,
                                             128, 127, 126, 125, 124, 122, 120, 116};
 
@@ -62,11 +61,11 @@ struct IntegerLayout {
   const uint8_t* table = nullptr;  // [16], or none
 
   // What follows from them.
-  bool tabled = false;      // whether there is a table: with the sanitizers, no constant expression may compare its address
-  bool minima = false;      // whether groups have minima
-  bool halves = false;      // whether groups have 16 columns, not 32
-  int vectors = 0;          // of a block of codes; 0 for kTrits
-  int scale_bytes = 0;      // of 16 lanes, for scale_columns columns
+  bool tabled = false;  // whether there is a table: with the sanitizers, no constant expression may compare its address
+  bool minima = false;  // whether groups have minima
+  bool halves = false;  // whether groups have 16 columns, not 32
+  int vectors = 0;      // of a block of codes; 0 for kTrits
+  int scale_bytes = 0;  // of 16 lanes, for scale_columns columns
   int sub_scale_bytes = 0;  // of 16 lanes, for a block of 32 columns
 };
 
@@ -85,7 +84,9 @@ consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int sca
           minima,
           halves,
           kVectors[static_cast<int>(codes)],
-          scales == S::kE8m0 ? 16 : minima ? 64 : 32,
+          scales == S::kE8m0 ? 16
+          : minima           ? 64
+                             : 32,
           sub_scales ? (scales == S::kSub32 ? 16 : 32) : 0};
 }
 

@@ -17,9 +17,7 @@ float LoadHalf(const uint8_t* p) {
 }
 
 // 2^(e - 128), of which e = 0 and 1 are subnormal.
-float E8m0(uint8_t e) {
-  return std::bit_cast<float>(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23);
-}
+float E8m0(uint8_t e) { return std::bit_cast<float>(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23); }
 
 // Column 4g + i of a block: the byte of the format, before table and bias. `block` is at the lane's first byte.
 int RawCode(CodeFormat format, const uint8_t* block, int g, int i) {

@@ -35,7 +35,10 @@ struct SequenceTable::Pending {
 };
 
 SequenceTable::SequenceTable(int32_t block_tokens, int32_t blocks, int64_t context)
-    : pending_(std::make_unique<Pending>()), block_tokens_(block_tokens), context_(context), owners_(static_cast<size_t>(blocks)) {
+    : pending_(std::make_unique<Pending>()),
+      block_tokens_(block_tokens),
+      context_(context),
+      owners_(static_cast<size_t>(blocks)) {
   CHECK_GT(block_tokens, 0);
 }
 

@@ -123,8 +123,8 @@ class AttentionRun {
     if (last) next_ = Take();
     int next_tiles = 0;
     if (!last || next_ != nullptr) {
-      next_tiles = FindTiles(last ? *next_ : work, last ? next_->begin_granule : granule + 1, scratch_->next_k_tiles,
-                             nullptr);
+      next_tiles =
+          FindTiles(last ? *next_ : work, last ? next_->begin_granule : granule + 1, scratch_->next_k_tiles, nullptr);
       for (int t = next_tiles; t < tiles; ++t) scratch_->next_k_tiles[t] = scratch_->next_k_tiles[0];
       span.next_k_tiles = scratch_->next_k_tiles;
     }

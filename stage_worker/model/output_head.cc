@@ -8,7 +8,8 @@
 namespace stagecoach {
 namespace {
 
-// Every tile reads the whole matrix, often a large part of a stage's weights; its logits are vocabulary x 4 bytes a row.
+// Every tile reads the whole matrix, often a large part of a stage's weights; its logits are vocabulary x 4 bytes a
+// row.
 constexpr int64_t kMaxTileRows = 32;
 
 }  // namespace

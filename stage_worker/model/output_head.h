@@ -16,8 +16,8 @@
 
 namespace stagecoach {
 
-// Final norm and logits, in tiles of rows so that the logits of a large vocabulary stay small. Used by one thread, which
-// leads the gang.
+// Final norm and logits, in tiles of rows so that the logits of a large vocabulary stay small. Used by one thread,
+// which leads the gang.
 class OutputHead {
  public:
   // Called on any thread of the gang with the index into `rows` and that row's raw logits [V].

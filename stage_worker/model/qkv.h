@@ -10,7 +10,8 @@ namespace stagecoach {
 
 // From the normalised input [rows, D]: q = Wq a (+ bq) into scratch.q, k and v alike into the pool; q and k heads with
 // their RMSNorm where the model has it, then with RoPE. Runs on all threads, shared by heads: whoever computes a head
-// finishes it. Leaves the barrier after it to the caller, and has one inside where heads are not shared (SharesWholeHeads).
+// finishes it. Leaves the barrier after it to the caller, and has one inside where heads are not shared
+// (SharesWholeHeads).
 void ProjectQkv(const LayerWeights& weights, int64_t layer, const Activations& input, const StepContext& step,
                 const Worker& worker);
 

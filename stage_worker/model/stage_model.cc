@@ -88,8 +88,8 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
                                        gang.get()};
   ASSIGN_OR_RETURN(StageWeights weights,
                    LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load, &counters->bytes_loaded));
-  return std::unique_ptr<StageModelImpl>(
-      new StageModelImpl(std::move(model), config, counters, *kernels, std::move(gang), std::move(weights), std::move(pool)));
+  return std::unique_ptr<StageModelImpl>(new StageModelImpl(std::move(model), config, counters, *kernels,
+                                                            std::move(gang), std::move(weights), std::move(pool)));
 }
 
 StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config,

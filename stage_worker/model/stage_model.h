@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 
-// One stage's share of the model: its layers, their KV pool, and at the ends the embedding and the head with the sampler.
+// One stage's share of the model: its layers, their KV pool, and at the ends the embedding and the head with the
+// sampler.
 
 #include <atomic>
 #include <cstdint>
@@ -48,17 +49,17 @@ class StageModel {
                                                           const StageConfig& config, StageCounters* counters);
   virtual ~StageModel() = default;
 
-  // Takes in a micro-batch's frees, opens and block-table deltas. Checks them against what this stage knows: unknown or doubly
-  // opened sequences, rows that do not follow the last one, blocks in use by another sequence. On an error (kInvalidArgument, a
-  // bug or a corrupted frame) nothing has changed.
+  // Takes in a micro-batch's frees, opens and block-table deltas. Checks them against what this stage knows: unknown or
+  // doubly opened sequences, rows that do not follow the last one, blocks in use by another sequence. On an error
+  // (kInvalidArgument, a bug or a corrupted frame) nothing has changed.
   virtual absl::Status Begin(const MicroBatch& batch) = 0;
 
-  // Runs the rows of the batch that Begin took in through this stage's layers. hidden: [rows, D] float, in place; a stage that
-  // owns the embedding fills it from the slices' tokens first.
+  // Runs the rows of the batch that Begin took in through this stage's layers. hidden: [rows, D] float, in place; a
+  // stage that owns the embedding fills it from the slices' tokens first.
   virtual void Forward(const MicroBatch& batch, float* hidden) = 0;
 
-  // Stage with the head: final norm, logits of the rows that need them (in row tiles, so that scratch stays bounded), sampled
-  // tokens and target log-probabilities. Fills result->sampled and result->targets.
+  // Stage with the head: final norm, logits of the rows that need them (in row tiles, so that scratch stays bounded),
+  // sampled tokens and target log-probabilities. Fills result->sampled and result->targets.
   virtual void Finish(const MicroBatch& batch, const float* hidden, StepResult* result) = 0;
 
   virtual uint64_t weight_bytes() const = 0;

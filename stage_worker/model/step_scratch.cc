@@ -18,13 +18,9 @@ AlignedBuffer Floats(int64_t rows, int64_t cols) {
 }  // namespace
 
 AttentionScratch::AttentionScratch(int64_t columns, int64_t head_dim)
-    : q(Floats(columns, head_dim)),
-      state(Floats(columns, 2 + head_dim)),
-      limits(static_cast<size_t>(columns)) {}
+    : q(Floats(columns, head_dim)), state(Floats(columns, 2 + head_dim)), limits(static_cast<size_t>(columns)) {}
 
-size_t AttentionScratch::bytes() const {
-  return q.size() + state.size() + limits.size() * sizeof(int32_t);
-}
+size_t AttentionScratch::bytes() const { return q.size() + state.size() + limits.size() * sizeof(int32_t); }
 
 AttentionPartials::AttentionPartials(const AttentionSizes& sizes)
     : states(Floats(sizes.PartialColumns(), 2 + sizes.head_dim)),
@@ -33,9 +29,7 @@ AttentionPartials::AttentionPartials(const AttentionSizes& sizes)
 size_t AttentionPartials::bytes() const { return states.size(); }
 
 WorkerScratch::WorkerScratch(const InputForms& forms, int64_t width)
-    : row(Floats(1, width)),
-      input(forms, kFewRows, width),
-      block(Floats(2, kBlockFloats)) {}
+    : row(Floats(1, width)), input(forms, kFewRows, width), block(Floats(2, kBlockFloats)) {}
 
 size_t WorkerScratch::bytes() const { return row.size() + input.bytes() + block.size(); }
 

@@ -60,12 +60,12 @@ struct StepScratch {
   size_t bytes() const;
 
   const int64_t q_stride, kv_stride;
-  AlignedBuffer cos, sin;  // float [rows, H/2]
-  AlignedBuffer q;         // float [rows, q_stride]
-  AlignedBuffer k, v;      // float [rows, kv_stride]
-  AlignedBuffer attended;  // float [rows, q_stride]
-  MatmulInput input;       // [rows, D or Nq*H], of steps with more than kFewRows
-  MatmulInput ffn_input;   // [rows, F]
+  AlignedBuffer cos, sin;                   // float [rows, H/2]
+  AlignedBuffer q;                          // float [rows, q_stride]
+  AlignedBuffer k, v;                       // float [rows, kv_stride]
+  AlignedBuffer attended;                   // float [rows, q_stride]
+  MatmulInput input;                        // [rows, D or Nq*H], of steps with more than kFewRows
+  MatmulInput ffn_input;                    // [rows, F]
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   AttentionPartials partials;

@@ -11,9 +11,9 @@
 namespace stagecoach {
 namespace {
 
-// The input of the next product: rows that `row_of` gives as floats [cols], in the forms its readers want. With few rows
-// each thread prepares them all for itself, which costs less than a barrier; otherwise they are shared and a barrier
-// follows.
+// The input of the next product: rows that `row_of` gives as floats [cols], in the forms its readers want. With few
+// rows each thread prepares them all for itself, which costs less than a barrier; otherwise they are shared and a
+// barrier follows.
 template <typename RowOf>
 Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContext& step, const Worker& worker,
                          const RowOf& row_of) {

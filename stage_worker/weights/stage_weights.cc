@@ -139,8 +139,7 @@ absl::Status CheckRopeFreqs(const ModelDescription& model, const std::vector<flo
   for (size_t i = 0; i < rope_freqs.size(); ++i) {
     if (rope_freqs[i] >= 1e-6f && rope_freqs[i] <= 1e9f) continue;  // false for NaN
     return absl::InvalidArgumentError(absl::StrCat("'", model.file->path(), "': tensor '", model.rope_freqs->name,
-                                                   "' element ", i, " is ", rope_freqs[i],
-                                                   ", expected 1e-6 to 1e9"));
+                                                   "' element ", i, " is ", rope_freqs[i], ", expected 1e-6 to 1e9"));
   }
   return absl::OkStatus();
 }

@@ -26,10 +26,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/counter_rng.h"
-#include "stage_worker/exec/page_memory.h"
 #include "stage_worker/check/kernel_check.h"
-#include "stage_worker/kernels/kernels.h"
 #include "stage_worker/check/machine_peaks.h"
+#include "stage_worker/exec/page_memory.h"
+#include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
 namespace {
@@ -235,7 +235,8 @@ void RowKernel(benchmark::State& state, const Subject& subject, const std::strin
       {"add", [&] { kernels.add(x.data(), kRowLength, out.data()); }},
       {"rope",
        [&] {
-         for (int64_t i = 0; i < kRowLength; i += kHeadDim) kernels.rope(&out[i], cosines.data(), sines.data(), kHeadDim, true);
+         for (int64_t i = 0; i < kRowLength; i += kHeadDim)
+           kernels.rope(&out[i], cosines.data(), sines.data(), kHeadDim, true);
        }},
       {"log_sum_exp", [&] { benchmark::DoNotOptimize(kernels.log_sum_exp(x.data(), kRowLength)); }},
   };

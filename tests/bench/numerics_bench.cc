@@ -148,8 +148,8 @@ absl::Status Measure(const std::string& text_path, absl::Span<char* const> files
     if (file != files[0]) {
       ASSIGN_OR_RETURN(opened, WindowModel::Open(file));
       if (opened->vocab() != original->vocab()) {
-        return absl::InvalidArgumentError(absl::StrCat("'", file, "' has ", opened->vocab(), " tokens, '", files[0], "' ",
-                                                       original->vocab(), "; give files of one model"));
+        return absl::InvalidArgumentError(absl::StrCat("'", file, "' has ", opened->vocab(), " tokens, '", files[0],
+                                                       "' ", original->vocab(), "; give files of one model"));
       }
     }
     ASSIGN_OR_RETURN(const Divergence found, Compare(windows, original.get(), opened ? opened.get() : original.get()));

@@ -32,14 +32,15 @@ void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duratio
 
 std::string BatchLine(int id, int max_tokens) {
   const json line = {{"custom_id", std::to_string(id)},
-               {"method", "POST"},
-               {"url", "/v1/completions"},
-               {"body", {{"prompt", "The king of Assyria"}, {"max_tokens", max_tokens}, {"temperature", 0}}}};
+                     {"method", "POST"},
+                     {"url", "/v1/completions"},
+                     {"body", {{"prompt", "The king of Assyria"}, {"max_tokens", max_tokens}, {"temperature", 0}}}};
   return line.dump().append("\n");
 }
 
 TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
-  // A model large enough that a second copy of its weights would break the bound: 170 MB of float weights over two stages.
+  // A model large enough that a second copy of its weights would break the bound: 170 MB of float weights over two
+  // stages.
   const testing::TempDir dir;
   const std::string model = testing::WriteTinyModel(dir.File("large.gguf"), {.layers = 8,
                                                                              .hidden = 1024,
@@ -50,8 +51,8 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
                                                                              .vocab = 4096,
                                                                              .context = 512,
                                                                              .type = TensorType::kF16});
-  Subprocess front(STAGECOACH_COORDINATOR, {"generate", "-m", model, "--pp", "2", "-p", "abcdef", "-n", "400", "--output", "json", "--ignore-eos",
-                                            "--kv-cache-memory", "64M", "-t", "2"});
+  Subprocess front(STAGECOACH_COORDINATOR, {"generate", "-m", model, "--pp", "2", "-p", "abcdef", "-n", "400",
+                                            "--output", "json", "--ignore-eos", "--kv-cache-memory", "64M", "-t", "2"});
   std::vector<uint64_t> peak(2, 0);
   const std::vector<testing::ProcessInfo> stages = testing::AwaitDescendants(front.pid(), "stage_worker", 2, 30);
   ASSERT_EQ(stages.size(), 2u);
@@ -76,8 +77,8 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
 
 // The CPUs of each stage of a short job.
 std::vector<std::vector<int>> CpusOfStages(const std::vector<std::string>& options) {
-  std::vector<std::string> arguments = {"generate", "-m", testing::DemoModelPath(), "-p", "x", "-n", "2", "--output",
-                                        "json"};
+  std::vector<std::string> arguments = {"generate", "-m",  testing::DemoModelPath(), "-p", "x", "-n", "2",
+                                        "--output", "json"};
   arguments.insert(arguments.end(), options.begin(), options.end());
   const ProgramResult result = testing::RunProgram(STAGECOACH_COORDINATOR, arguments);
   EXPECT_EQ(result.exit_code, 0) << result;
@@ -125,8 +126,8 @@ TEST(Resources, AShortageOfMemoryOrThreadsIsOneFinalErrorThatSaysWhatToLower) {
   for (const Case& c : {Case{"2500000", "--max-num-batched-tokens", "65536", "lower --max-num-batched-tokens"},
                         Case{"4000000", "--threads", "1000", "lower --threads"}}) {
     const ProgramResult result = testing::RunProgram(
-        "sh", {"-c", "ulimit -v $0; exec \"$@\"", c.limit_kib, STAGECOACH_COORDINATOR, "generate", "-m", testing::DemoModelPath(), "-p", "x",
-               "-n", "4", "--micro-batches", "64", c.option, c.value});
+        "sh", {"-c", "ulimit -v $0; exec \"$@\"", c.limit_kib, STAGECOACH_COORDINATOR, "generate", "-m",
+               testing::DemoModelPath(), "-p", "x", "-n", "4", "--micro-batches", "64", c.option, c.value});
     EXPECT_EQ(result.exit_code, 2) << result;
     EXPECT_NE(result.err.find(c.text), std::string::npos) << result;
     EXPECT_EQ(result.err.find("launching it again"), std::string::npos) << result;
@@ -137,7 +138,8 @@ class IdleJob : public ::testing::Test {
  protected:
   // A batch whose input pipe pauses: the job is up and has nothing to do.
   IdleJob()
-      : front_(STAGECOACH_COORDINATOR, {"batch", "-m", testing::DemoModelPath(), "--pp", "3", "-t", "1", "-i", "-", "-o", dir_.File("out.jsonl"), "-q"}) {}
+      : front_(STAGECOACH_COORDINATOR, {"batch", "-m", testing::DemoModelPath(), "--pp", "3", "-t", "1", "-i", "-",
+                                        "-o", dir_.File("out.jsonl"), "-q"}) {}
 
   size_t Answers() const {
     const std::string path = dir_.File("out.jsonl");

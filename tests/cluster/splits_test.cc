@@ -1,5 +1,6 @@
-// Ways of splitting the work under MPI: corners of the equality matrix with the real programs, other numbers of stages, chunks, threads, blocks and micro-batches, and
-// pools so small that sequences are preempted. Tokens and log-probabilities are compared by their exact digits.
+// Ways of splitting the work under MPI: corners of the equality matrix with the real programs, other numbers of stages,
+// chunks, threads, blocks and micro-batches, and pools so small that sequences are preempted. Tokens and
+// log-probabilities are compared by their exact digits.
 
 #include <sstream>
 #include <string>
@@ -18,8 +19,9 @@ using testing::ProgramResult;
 
 std::vector<std::string> Prompts() {
   std::vector<std::string> prompts;
-  const std::vector<std::string> starts = {"In the beginning", "And Jesus said unto them", "The king of Assyria", "LIBERTY, n.",
-                                           "Now the LORD had said", "Blessed are the", "Hear, O Israel:", "It came to pass"};
+  const std::vector<std::string> starts = {"In the beginning", "And Jesus said unto them", "The king of Assyria",
+                                           "LIBERTY, n.",      "Now the LORD had said",    "Blessed are the",
+                                           "Hear, O Israel:",  "It came to pass"};
   for (size_t i = 0; i < starts.size(); ++i) {
     std::string prompt;
     for (size_t repeat = 0; repeat <= 3 * i; ++repeat) prompt += starts[(i + repeat) % starts.size()] + " ";
@@ -30,10 +32,13 @@ std::vector<std::string> Prompts() {
 
 // The results without what may differ: times, stages.
 json Answers(const std::vector<std::string>& options, size_t sequences, int* preemptions) {
-  std::vector<std::string> arguments = {"generate", "-m", testing::DemoModelPath(), "-n", "80", "--temp", "0.9", "--top-k", "50", "--seed", "5",
-                                        "--repeat-penalty", "1.1", "--ignore-eos", "--logprobs", "3", "--output", "json", "-q"};
+  std::vector<std::string> arguments = {
+      "generate", "-m", testing::DemoModelPath(), "-n",  "80",           "--temp",     "0.9", "--top-k",  "50",
+      "--seed",   "5",  "--repeat-penalty",       "1.1", "--ignore-eos", "--logprobs", "3",   "--output", "json",
+      "-q"};
   const std::vector<std::string> prompts = Prompts();
-  for (size_t i = prompts.size() - sequences; i < prompts.size(); ++i) arguments.insert(arguments.end(), {"-p", prompts[i]});
+  for (size_t i = prompts.size() - sequences; i < prompts.size(); ++i)
+    arguments.insert(arguments.end(), {"-p", prompts[i]});
   arguments.insert(arguments.end(), options.begin(), options.end());
   const ProgramResult result = testing::RunProgram(STAGECOACH_COORDINATOR, arguments, "", 120);
   EXPECT_EQ(result.exit_code, 0) << result;
@@ -89,9 +94,10 @@ TEST(Overlap, ALongPromptHasTwoOfItsChunksInFlightAtOnceOverTwoStages) {
   std::string prompt;
   for (int i = 0; i < 600; ++i) prompt += "the ";
   testing::WriteFileOrDie(dir.File("prompt.txt"), prompt);
-  const ProgramResult result = testing::RunProgram(
-      STAGECOACH_COORDINATOR, {"generate", "-m", testing::DemoModelPath(), "-f", dir.File("prompt.txt"), "-n", "2", "--pp", "2", "-t", "1",
-                               "--prefill-chunk", "128", "--step-log", dir.File("steps.jsonl"), "-q"});
+  const ProgramResult result =
+      testing::RunProgram(STAGECOACH_COORDINATOR,
+                          {"generate", "-m", testing::DemoModelPath(), "-f", dir.File("prompt.txt"), "-n", "2", "--pp",
+                           "2", "-t", "1", "--prefill-chunk", "128", "--step-log", dir.File("steps.jsonl"), "-q"});
   ASSERT_EQ(result.exit_code, 0) << result;
   std::vector<json> chunks;
   std::istringstream lines(testing::ReadFileOrDie(dir.File("steps.jsonl")));
@@ -102,7 +108,8 @@ TEST(Overlap, ALongPromptHasTwoOfItsChunksInFlightAtOnceOverTwoStages) {
   ASSERT_GE(chunks.size(), 5u);  // at least 600 tokens in chunks of 128
   for (size_t i = 0; i + 1 < chunks.size(); ++i) {
     EXPECT_EQ(chunks[i]["slices"][0]["start"], 128 * i);
-    EXPECT_LT(chunks[i + 1]["submit_us"], chunks[i]["confirm_us"]) << "chunk " << i + 1 << " waited for the one before it";
+    EXPECT_LT(chunks[i + 1]["submit_us"], chunks[i]["confirm_us"])
+        << "chunk " << i + 1 << " waited for the one before it";
     ASSERT_EQ(chunks[i]["stages"].size(), 2u);
   }
 }

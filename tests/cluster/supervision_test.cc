@@ -21,9 +21,9 @@
 namespace stagecoach {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::ProgramResult;
 using testing::Subprocess;
-using ::testing::HasSubstr;
 
 void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -31,21 +31,37 @@ class SupervisionTest : public ::testing::Test {
  protected:
   // Each stage holds every micro-batch for 10 ms, so that the run is long enough to be disturbed.
   std::vector<std::string> Arguments(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"generate",   "-m",     testing::DemoModelPath(), "-p",           "And Jesus said unto them",
-                                          "--pp",       "2",      "-t",                     "1",            "-n",
-                                          "120",        "--temp", "0.8",                    "--seed",       "11",
-                                          "--ignore-eos", "--stage-delay-us", "10000"};
+    std::vector<std::string> arguments = {"generate",
+                                          "-m",
+                                          testing::DemoModelPath(),
+                                          "-p",
+                                          "And Jesus said unto them",
+                                          "--pp",
+                                          "2",
+                                          "-t",
+                                          "1",
+                                          "-n",
+                                          "120",
+                                          "--temp",
+                                          "0.8",
+                                          "--seed",
+                                          "11",
+                                          "--ignore-eos",
+                                          "--stage-delay-us",
+                                          "10000"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
   std::unique_ptr<Subprocess> Start(const std::vector<std::string>& more = {}) {
-    auto front = std::make_unique<Subprocess>(STAGECOACH_COORDINATOR, Arguments(more),
-                                              std::vector<std::pair<std::string, std::string>>{{"TMPDIR", dir_.path()}});
+    auto front =
+        std::make_unique<Subprocess>(STAGECOACH_COORDINATOR, Arguments(more),
+                                     std::vector<std::pair<std::string, std::string>>{{"TMPDIR", dir_.path()}});
     return front;
   }
   // Once text flows: every rank's process and the job's directories, for the check that nothing is left.
   void AwaitText(Subprocess* front) {
-    for (int i = 0; i < 600 && front->out().empty(); ++i) front->WaitForOutput("\x01", 0.1);  // collects output for a moment
+    for (int i = 0; i < 600 && front->out().empty(); ++i)
+      front->WaitForOutput("\x01", 0.1);  // collects output for a moment
     ASSERT_FALSE(front->out().empty()) << front->err();
     Remember(front->pid());
   }
@@ -60,7 +76,8 @@ class SupervisionTest : public ::testing::Test {
     }
     for (const pid_t pid : seen_) EXPECT_FALSE(testing::IsAlive(pid)) << "process " << pid << " is still there";
     for (const std::string& directory : directories_) EXPECT_FALSE(std::filesystem::exists(directory)) << directory;
-    for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) ADD_FAILURE() << "left behind: " << entry.path();
+    for (const auto& entry : std::filesystem::directory_iterator(dir_.path()))
+      ADD_FAILURE() << "left behind: " << entry.path();
   }
   pid_t OnlyPid(pid_t front, const std::string& name, size_t index = 0) {
     const std::vector<testing::ProcessInfo> found = testing::AwaitDescendants(front, name, index + 1, 30);
@@ -207,7 +224,8 @@ TEST_F(SupervisionTest, ThreeLossesWithoutProgressEndWithCodeFive) {
   AwaitText(front.get());
   // From now on no stage survives for long; what was produced so far stays printed.
   for (int i = 0; i < 3000 && testing::IsAlive(front->pid()); ++i) {
-    for (const testing::ProcessInfo& stage : testing::DescendantsNamed(front->pid(), "stage_worker")) kill(stage.pid, SIGKILL);
+    for (const testing::ProcessInfo& stage : testing::DescendantsNamed(front->pid(), "stage_worker"))
+      kill(stage.pid, SIGKILL);
     SleepFor(0.02);
   }
   const ProgramResult result = front->Wait(60);

@@ -42,8 +42,8 @@ TEST(Perplexity, IsHardlyChangedByKeysAndValuesInEightBits) {
   EXPECT_NE(perplexity, Perplexity(f32, text, {"--kv-type", "f16"})["perplexity"].get<double>());
 }
 
-// Files as people download them, written by llama.cpp, with the perplexities it computes from them. The bounds allow for
-// the rounding of activations, which differs between engines.
+// Files as people download them, written by llama.cpp, with the perplexities it computes from them. The bounds allow
+// for the rounding of activations, which differs between engines.
 struct RecordedFile {
   const char* name;
   double perplexity;

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-
 #include <string>
 #include <vector>
 
@@ -18,7 +17,8 @@ struct ProcessInfo {
   double cpu_s = 0;     // user and system time so far
 };
 
-// All living descendants of `root` (zombies excluded), by process id. The session of a launched job keeps its ancestry while the front lives.
+// All living descendants of `root` (zombies excluded), by process id. The session of a launched job keeps its ancestry
+// while the front lives.
 std::vector<ProcessInfo> Descendants(pid_t root);
 
 // The descendants whose command line contains `text`.
@@ -34,7 +34,8 @@ uint64_t ResidentBytesOf(pid_t pid);
 // The most it ever had (VmHWM).
 uint64_t PeakResidentBytesOf(pid_t pid);
 
-// The private directories of the job that `root` launched, as its launch line names them. Empty when there is no launcher now.
+// The private directories of the job that `root` launched, as its launch line names them. Empty when there is no
+// launcher now.
 std::vector<std::string> JobDirectories(pid_t root);
 
 }  // namespace stagecoach::testing

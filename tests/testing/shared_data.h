@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_TESTS_TESTING_SHARED_DATA_H_
 #define STAGECOACH_TESTS_TESTING_SHARED_DATA_H_
 
-// Test data that is not part of the project (models in several types, vocabularies, reference results). A test that needs it
-// skips with a message that names what is missing.
+// Test data that is not part of the project (models in several types, vocabularies, reference results). A test that
+// needs it skips with a message that names what is missing.
 
 #include <string>
 
@@ -35,8 +35,8 @@ void WriteFileOrDie(const std::string& path, const std::string& contents);
 }  // namespace stagecoach::testing
 
 // In a test body: std::string `name` is the path of the shared file, or the test is skipped and says why.
-#define SHARED_FILE_OR_SKIP(name, relative)                                                         \
-  const std::string name = ::stagecoach::testing::SharedPath(relative);                             \
+#define SHARED_FILE_OR_SKIP(name, relative)                             \
+  const std::string name = ::stagecoach::testing::SharedPath(relative); \
   if (name.empty()) GTEST_SKIP() << "shared test data '" << (relative) << "' is not on this machine"
 
 #endif  // STAGECOACH_TESTS_TESTING_SHARED_DATA_H_

@@ -121,7 +121,8 @@ class Front {
 std::string ClusterAnswer::Bits() const {
   std::string bits;
   for (const pb::SampledToken& token : tokens) {
-    absl::StrAppend(&bits, token.position(), ":", token.token(), "/", absl::Hex(absl::bit_cast<uint32_t>(token.logprob())));
+    absl::StrAppend(&bits, token.position(), ":", token.token(), "/",
+                    absl::Hex(absl::bit_cast<uint32_t>(token.logprob())));
     for (const pb::TokenLogprob& top : token.top()) {
       absl::StrAppend(&bits, ",", top.token(), "=", absl::Hex(absl::bit_cast<uint32_t>(top.logprob())));
     }
@@ -154,8 +155,8 @@ pb::ConfigureJob DefaultJob(const std::string& model_path) {
   return job;
 }
 
-absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job, const std::vector<ClusterRequest>& requests,
-                                      FaultHook faults) {
+absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
+                                      const std::vector<ClusterRequest>& requests, FaultHook faults) {
   LoopbackWorld world(stages + 1, std::move(faults));
   int pair[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);

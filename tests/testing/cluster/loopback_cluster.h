@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_TESTS_TESTING_CLUSTER_LOOPBACK_CLUSTER_H_
 #define STAGECOACH_TESTS_TESTING_CLUSTER_LOOPBACK_CLUSTER_H_
 
-// A whole job in one process: the real engine and the real stages as threads over the loopback transport, this test as the front.
+// A whole job in one process: the real engine and the real stages as threads over the loopback transport, this test as
+// the front.
 
 #include <string>
 #include <vector>
@@ -39,8 +40,8 @@ pb::SamplingParams GreedyParams();
 pb::ConfigureJob DefaultJob(const std::string& model_path);
 
 // Runs all requests at once; the status is the JobFailed the engine reported, with its code.
-absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job, const std::vector<ClusterRequest>& requests,
-                                      FaultHook faults = nullptr);
+absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
+                                      const std::vector<ClusterRequest>& requests, FaultHook faults = nullptr);
 
 }  // namespace stagecoach::testing
 

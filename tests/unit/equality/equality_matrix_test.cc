@@ -1,5 +1,5 @@
-// The answer does not depend on the machinery: identical tokens and log-probabilities, bit for bit, for every way of splitting the
-// work. The full product of the dimensions runs on the loopback transport.
+// The answer does not depend on the machinery: identical tokens and log-probabilities, bit for bit, for every way of
+// splitting the work. The full product of the dimensions runs on the loopback transport.
 
 #include <set>
 #include <string>
@@ -17,8 +17,8 @@ namespace {
 
 using testing::ClusterRequest;
 
-// With the sanitizers everything takes ten times as long: they see every seventh combination, the plain build sees all. The
-// strides of the many types are chosen so that few points meet every value of every dimension, which is checked.
+// With the sanitizers everything takes ten times as long: they see every seventh combination, the plain build sees all.
+// The strides of the many types are chosen so that few points meet every value of every dimension, which is checked.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int kStride = 7;
 constexpr int kTypeStride = 333;
@@ -59,8 +59,8 @@ struct Point {
             {"threads", threads}, {"block", block}, {"preempt", preempt}};
   }
   std::string Name() const {
-    return absl::StrCat(stages, " stages, chunk ", chunk, ", ", sequences, " sequences, ", micro_batches, " micro-batches, ", threads,
-                        " threads, block ", block, preempt ? ", preempted" : "");
+    return absl::StrCat(stages, " stages, chunk ", chunk, ", ", sequences, " sequences, ", micro_batches,
+                        " micro-batches, ", threads, " threads, block ", block, preempt ? ", preempted" : "");
   }
 };
 
@@ -72,7 +72,8 @@ std::vector<Point> FullProduct(const std::vector<int>& thread_counts) {
         for (const int micro_batches : {1, 4})
           for (const int threads : thread_counts)
             for (const int block : {16, 32})
-              for (const bool preempt : {false, true}) points.push_back({stages, chunk, sequences, micro_batches, threads, block, preempt});
+              for (const bool preempt : {false, true})
+                points.push_back({stages, chunk, sequences, micro_batches, threads, block, preempt});
   return points;
 }
 

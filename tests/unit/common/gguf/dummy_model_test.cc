@@ -81,8 +81,13 @@ TEST(DummyModel, AnyPartReadsAsInTheWhole) {
   const auto file = OpenOrDie("dummy://tiny/q6_k");
   const GgufTensor& tensor = *file->FindTensor("blk.2.ffn_gate.weight");
   const std::vector<uint8_t> whole = ReadOrDie(*file, tensor, 0, tensor.bytes);
-  for (const auto& [offset, bytes] : {std::pair<size_t, size_t>{0, 1}, {1, 209}, {209, 3}, {210, 210}, {777, 5000},
-                                      {tensor.bytes - 13, 13}, {tensor.bytes, 0}}) {
+  for (const auto& [offset, bytes] : {std::pair<size_t, size_t>{0, 1},
+                                      {1, 209},
+                                      {209, 3},
+                                      {210, 210},
+                                      {777, 5000},
+                                      {tensor.bytes - 13, 13},
+                                      {tensor.bytes, 0}}) {
     const std::vector<uint8_t> part = ReadOrDie(*file, tensor, offset, bytes);
     EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + static_cast<ptrdiff_t>(offset))) << offset;
   }
@@ -132,7 +137,7 @@ TEST(DummyModel, NormsAreOneAndBiasesZero) {
 
 TEST(DummyModel, RowsThatDoNotFillTheBlocksOfTheTypeAreQ8) {
   const auto file = OpenOrDie("dummy://qwen2.5-0.5b/q4_k");
-  EXPECT_EQ(TypeOf(*file, "blk.0.attn_q.weight"), TensorType::kQ8_0);  // rows of 896
+  EXPECT_EQ(TypeOf(*file, "blk.0.attn_q.weight"), TensorType::kQ8_0);    // rows of 896
   EXPECT_EQ(TypeOf(*file, "blk.0.ffn_down.weight"), TensorType::kQ4_K);  // rows of 4864
 }
 

@@ -91,7 +91,8 @@ class Q2File : public ::testing::Test {
     std::string data;
     for (size_t i = 0; i < matrices_.size(); ++i) {
       head.Tensor(absl::StrCat("m", i),
-                  {static_cast<uint64_t>(matrices_[i].cols), static_cast<uint64_t>(matrices_[i].rows)}, 42, data.size());
+                  {static_cast<uint64_t>(matrices_[i].cols), static_cast<uint64_t>(matrices_[i].rows)}, 42,
+                  data.size());
       Append(data_[i], &data);
       if (i > 0) continue;
       head.Tensor("vector", {5}, 0, data.size());

@@ -14,10 +14,12 @@ TEST(StepLog, WritesOneLinePerMicroBatchWithItsSlicesAndStageTimes) {
   batch.slices = {{.sequence = 3, .start = 64, .count = 2, .tokens = {1, 2}, .sample = true}};
   StepResult result;
   result.number = 7;
-  result.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12}, {.stage = 1, .received_us = 13, .start_us = 14, .end_us = 15}};
-  EXPECT_EQ(StepLogLine(batch, result, 9, 16),
-            R"({"number":7,"slices":[{"sequence":3,"start":64,"count":2,"sample":true}],"submit_us":9,"confirm_us":16,)"
-            R"("stages":[{"stage":0,"received_us":10,"start_us":11,"end_us":12},{"stage":1,"received_us":13,"start_us":14,"end_us":15}]})");
+  result.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12},
+                  {.stage = 1, .received_us = 13, .start_us = 14, .end_us = 15}};
+  EXPECT_EQ(
+      StepLogLine(batch, result, 9, 16),
+      R"({"number":7,"slices":[{"sequence":3,"start":64,"count":2,"sample":true}],"submit_us":9,"confirm_us":16,)"
+      R"("stages":[{"stage":0,"received_us":10,"start_us":11,"end_us":12},{"stage":1,"received_us":13,"start_us":14,"end_us":15}]})");
 }
 
 TEST(StepLog, AppendsAfterTheLinesOfAnEarlierJob) {

@@ -25,31 +25,21 @@ std::string NameOf(const ::testing::TestParamInfo<TensorType>& info) { return Ge
 // Offsets of the fp16 fields of a block. Random bytes there may be infinities or NaN, which do not compare.
 std::vector<int> HalfFields(TensorType type) {
   switch (type) {
-    case TensorType::kF16:
-      return {0};
+    case TensorType::kF16: return {0};
     case TensorType::kQ4_1:
     case TensorType::kQ5_1:
     case TensorType::kQ4_K:
-    case TensorType::kQ5_K:
-      return {0, 2};
-    case TensorType::kQ2_K:
-      return {80, 82};
-    case TensorType::kQ3_K:
-      return {108};
-    case TensorType::kQ6_K:
-      return {208};
-    case TensorType::kTQ1_0:
-      return {52};
-    case TensorType::kTQ2_0:
-      return {64};
-    case TensorType::kQ2_0_Oxi:
-      return {32};
+    case TensorType::kQ5_K: return {0, 2};
+    case TensorType::kQ2_K: return {80, 82};
+    case TensorType::kQ3_K: return {108};
+    case TensorType::kQ6_K: return {208};
+    case TensorType::kTQ1_0: return {52};
+    case TensorType::kTQ2_0: return {64};
+    case TensorType::kQ2_0_Oxi: return {32};
     case TensorType::kF32:
     case TensorType::kBF16:
-    case TensorType::kMXFP4:
-      return {};
-    default:
-      return {0};
+    case TensorType::kMXFP4: return {};
+    default: return {0};
   }
 }
 

@@ -104,51 +104,32 @@ double ElementOfBlock(TensorType type, const uint8_t* b, int j) {
       std::memcpy(&value, b, sizeof(value));
       return value;
     }
-    case TensorType::kF16:
-      return Half(b);
+    case TensorType::kF16: return Half(b);
     case TensorType::kBF16: {
       const uint32_t bits = static_cast<uint32_t>(b[0] << 16) | (static_cast<uint32_t>(b[1]) << 24);
       float value;
       std::memcpy(&value, &bits, sizeof(value));
       return value;
     }
-    case TensorType::kQ4_0:
-      return Half(b) * (Nibble(b + 2, j) - 8);
-    case TensorType::kQ4_1:
-      return Half(b) * Nibble(b + 4, j) + Half(b + 2);
-    case TensorType::kQ5_0:
-      return Half(b) * (Nibble(b + 6, j) + 16 * Bit(b + 2, j) - 16);
-    case TensorType::kQ5_1:
-      return Half(b) * (Nibble(b + 8, j) + 16 * Bit(b + 4, j)) + Half(b + 2);
-    case TensorType::kQ8_0:
-      return Half(b) * Signed(b[2 + j]);
-    case TensorType::kQ2_K:
-      return Q2K(b, j);
-    case TensorType::kQ3_K:
-      return Q3K(b, j);
-    case TensorType::kQ4_K:
-      return Q4KOrQ5K(b, j, false);
-    case TensorType::kQ5_K:
-      return Q4KOrQ5K(b, j, true);
-    case TensorType::kQ6_K:
-      return Q6K(b, j);
-    case TensorType::kIQ4_NL:
-      return Half(b) * Iq4(Nibble(b + 2, j));
-    case TensorType::kIQ4_XS:
-      return Iq4Xs(b, j);
-    case TensorType::kTQ1_0:
-      return Tq1(b, j);
-    case TensorType::kTQ2_0:
-      return Half(b + 64) * (((b[32 * (j / 128) + j % 32] >> (2 * ((j % 128) / 32))) & 3) - 1);
-    case TensorType::kMXFP4:
-      return std::ldexp(E2m1(Nibble(b + 1, j)), b[0] - 127);
-    case TensorType::kQ1_0:
-      return Bit(b + 2, j) ? Half(b) : -Half(b);
+    case TensorType::kQ4_0: return Half(b) * (Nibble(b + 2, j) - 8);
+    case TensorType::kQ4_1: return Half(b) * Nibble(b + 4, j) + Half(b + 2);
+    case TensorType::kQ5_0: return Half(b) * (Nibble(b + 6, j) + 16 * Bit(b + 2, j) - 16);
+    case TensorType::kQ5_1: return Half(b) * (Nibble(b + 8, j) + 16 * Bit(b + 4, j)) + Half(b + 2);
+    case TensorType::kQ8_0: return Half(b) * Signed(b[2 + j]);
+    case TensorType::kQ2_K: return Q2K(b, j);
+    case TensorType::kQ3_K: return Q3K(b, j);
+    case TensorType::kQ4_K: return Q4KOrQ5K(b, j, false);
+    case TensorType::kQ5_K: return Q4KOrQ5K(b, j, true);
+    case TensorType::kQ6_K: return Q6K(b, j);
+    case TensorType::kIQ4_NL: return Half(b) * Iq4(Nibble(b + 2, j));
+    case TensorType::kIQ4_XS: return Iq4Xs(b, j);
+    case TensorType::kTQ1_0: return Tq1(b, j);
+    case TensorType::kTQ2_0: return Half(b + 64) * (((b[32 * (j / 128) + j % 32] >> (2 * ((j % 128) / 32))) & 3) - 1);
+    case TensorType::kMXFP4: return std::ldexp(E2m1(Nibble(b + 1, j)), b[0] - 127);
+    case TensorType::kQ1_0: return Bit(b + 2, j) ? Half(b) : -Half(b);
     case TensorType::kQ2_0:
-    case TensorType::kPQ2_0:
-      return Half(b) * (TwoBits(b + 2, j) - 1);
-    case TensorType::kQ2_0_Oxi:
-      return TwoBits(b, j) == 3 ? 0 : Half(b + 32) * (TwoBits(b, j) - 1);
+    case TensorType::kPQ2_0: return Half(b) * (TwoBits(b + 2, j) - 1);
+    case TensorType::kQ2_0_Oxi: return TwoBits(b, j) == 3 ? 0 : Half(b + 32) * (TwoBits(b, j) - 1);
   }
   std::abort();
 }

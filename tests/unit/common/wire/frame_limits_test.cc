@@ -113,8 +113,8 @@ TEST(FrameLimits, HoldForSamplingParameters) {
            at + "logit_bias' is 1025", "at most 1024 entries"},
           {sampling([](SamplingParams* s) { s->logit_bias[0].first = 100; }), at + "logit_bias[0].token' is 100",
            "0 to 99"},
-          {sampling([](SamplingParams* s) { s->logit_bias[0].second = kInfinity; }),
-           at + "logit_bias[0].bias' is inf", "finite or -inf"},
+          {sampling([](SamplingParams* s) { s->logit_bias[0].second = kInfinity; }), at + "logit_bias[0].bias' is inf",
+           "finite or -inf"},
       },
       false);
 }

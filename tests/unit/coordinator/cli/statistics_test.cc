@@ -59,8 +59,8 @@ TEST(Statistics, TextNamesEverythingARunIsAskedFor) {
                           HasSubstr("first token  after 0.125 s (mean)"), HasSubstr("preemptions  3"),
                           HasSubstr("bubble       25.0 % of the stages' time, floor for this work 12.5 %")));
   EXPECT_THAT(
-      text,
-      ContainsRegex("stage +host +layers +threads +CPUs +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
+      text, ContainsRegex(
+                "stage +host +layers +threads +CPUs +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
   EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +any +1.000 +0.000 +0.000 +50.0 % +7/64 +42.0"));
   EXPECT_THAT(text, ContainsRegex("1 +beta-with-a-long-name +4-7 +1 +any +1.500 +0.000 +0.000 +75.0 % +7/64 +42.0"));
   EXPECT_THAT(text, Not(HasSubstr("relaunches")));

@@ -19,12 +19,14 @@
 namespace stagecoach {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::ClusterRequest;
+using ::testing::HasSubstr;
 
 class EngineTest : public ::testing::Test {
  protected:
-  EngineTest() : path_(testing::WriteTinyModel(dir_.File("tiny.gguf"), {.context = 1024, .type = TensorType::kQ8_0})), job_(testing::DefaultJob(path_)) {}
+  EngineTest()
+      : path_(testing::WriteTinyModel(dir_.File("tiny.gguf"), {.context = 1024, .type = TensorType::kQ8_0})),
+        job_(testing::DefaultJob(path_)) {}
 
   static ClusterRequest Request(int length, int64_t max_new_tokens, int salt = 0) {
     ClusterRequest request;
@@ -95,7 +97,8 @@ TEST_F(EngineTest, WorkThatACancelLeavesInFlightStillCountsForTheBubble) {
   job_.set_stage_delay_us(1000);
   const auto run = testing::RunCluster(2, job_, requests);
   ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_GT(run->statistics.busy_s(), 0.08);  // 2 sequences over 2 stages, 40 steps of at least 1 ms a stage and sequence
+  EXPECT_GT(run->statistics.busy_s(),
+            0.08);  // 2 sequences over 2 stages, 40 steps of at least 1 ms a stage and sequence
   EXPECT_GE(run->statistics.bubble() + 1e-9, run->statistics.bubble_floor());
 }
 
@@ -175,11 +178,12 @@ TEST_F(EngineTest, FourStagesOverlapAsManyStepsAsTheScheduleSays) {
   ASSERT_TRUE(run.ok()) << run.status();
   const std::vector<nlohmann::json> steps = StepLog();
   ASSERT_GE(steps.size(), static_cast<size_t>(kChunks));
-  // Forward-only pipeline: chunk c is on stage s at step c + s, so c and c + d overlap (on different stages) for d < S. Count the pairs
-  // of chunks whose time between the first stage's start and the last stage's end overlaps.
+  // Forward-only pipeline: chunk c is on stage s at step c + s, so c and c + d overlap (on different stages) for d < S.
+  // Count the pairs of chunks whose time between the first stage's start and the last stage's end overlaps.
   int pairs = 0;
   for (int a = 0; a < kChunks; ++a) {
-    for (int b = a + 1; b < kChunks; ++b) pairs += steps[b]["stages"][0]["start_us"] < steps[a]["stages"][kStages - 1]["end_us"];
+    for (int b = a + 1; b < kChunks; ++b)
+      pairs += steps[b]["stages"][0]["start_us"] < steps[a]["stages"][kStages - 1]["end_us"];
   }
   int expected = 0;
   for (int distance = 1; distance < kStages; ++distance) expected += kChunks - distance;
@@ -203,7 +207,8 @@ TEST_F(EngineTest, ADamagedFrameIsALostStageAndNeverACrash) {
 
 TEST_F(EngineTest, ATruncatedFrameIsALostStage) {
   const auto run = testing::RunCluster(2, job_, {Request(20, 8)}, [](Channel c, int source, int, uint64_t index) {
-    return c == Channel::kStep && source == 1 && index == 1 ? Fault{.kind = Fault::Kind::kTruncate, .offset = 100} : Fault{};
+    return c == Channel::kStep && source == 1 && index == 1 ? Fault{.kind = Fault::Kind::kTruncate, .offset = 100}
+                                                            : Fault{};
   });
   EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable) << run.status();
 }
@@ -237,7 +242,10 @@ TEST_F(EngineTest, AStagesOwnErrorIsFinalAndNamesTheStage) {
 }
 
 TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
-  struct Case { std::function<void(pb::ConfigureJob*)> change; const char* text; };
+  struct Case {
+    std::function<void(pb::ConfigureJob*)> change;
+    const char* text;
+  };
   const std::vector<Case> cases = {
       {[](pb::ConfigureJob* j) { j->set_block_tokens(20); }, "multiple of 16"},
       {[](pb::ConfigureJob* j) { j->set_max_num_seqs(0); }, "--max-num-seqs is 0"},
@@ -245,7 +253,11 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
       {[](pb::ConfigureJob* j) { j->set_context(4096); }, "trained for 1024"},
       {[](pb::ConfigureJob* j) { j->set_kv_type("q3"); }, "expected one of: f32, f16, bf16, q8_0"},
       {[](pb::ConfigureJob* j) { j->set_policy("random"); }, "prefill-first"},
-      {[](pb::ConfigureJob* j) { j->add_layer_split(3); j->add_layer_split(3); }, "4"},
+      {[](pb::ConfigureJob* j) {
+         j->add_layer_split(3);
+         j->add_layer_split(3);
+       },
+       "4"},
       {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(1); }, "--kv-cache-memory"},
       {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(uint64_t{1} << 50); }, "of memory available there"},
       {[](pb::ConfigureJob* j) { j->set_model_path("/no/such.gguf"); }, "/no/such.gguf"},

@@ -22,8 +22,8 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
-#include "coordinator/engine/engine_channel.h"
 #include "common/wire/step_messages.h"
+#include "coordinator/engine/engine_channel.h"
 #include "coordinator/launch/launch_environment.h"
 
 namespace stagecoach {

@@ -109,7 +109,8 @@ TEST(CpuPlan, BindsNothingWhenTheUserSaysSo) {
 TEST(CpuPlan, DividesAQuotaAmongStagesThatTheLauncherGaveDifferentCpus) {
   const std::vector<int> first = {0, 1, 2, 3, 4, 5, 6, 7}, second = {8, 9, 10, 11, 12, 13, 14, 15};
   for (const auto& stage : PlanCpus({StageOn("node", "numa:2 core:8 pu:1", first, /*quota=*/6),
-                                     StageOn("node", "numa:2 core:8 pu:1", second, /*quota=*/6)}, 0, true)) {
+                                     StageOn("node", "numa:2 core:8 pu:1", second, /*quota=*/6)},
+                                    0, true)) {
     EXPECT_EQ(stage.threads, 3);
   }
 }

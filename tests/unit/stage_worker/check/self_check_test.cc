@@ -10,8 +10,8 @@
 #include "common/base/host_info.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "stage_worker/kernels/peak_loops.h"
 #include "stage_worker/check/machine_peaks.h"
+#include "stage_worker/kernels/peak_loops.h"
 
 namespace stagecoach {
 namespace {

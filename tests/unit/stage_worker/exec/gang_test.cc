@@ -69,8 +69,7 @@ std::vector<std::vector<int>> PlacesOf(int threads, const std::vector<int>& cpus
   std::thread([&] {
     Gang gang(threads, cpus);
     gang.Run([&](int thread) { seen[static_cast<size_t>(thread)] = AllowedCpus(); });
-  })
-      .join();
+  }).join();
   return seen;
 }
 

@@ -196,8 +196,8 @@ TEST(Matmul, GivesTheSameBitsWhereTheInputsAreTooManyForOnePass) {
   };
   for (const Shape& shape : {Shape{TensorType::kQ8_0, 2, 12288, 70}, Shape{TensorType::kQ4_0, 3, 12288, 70},
                              Shape{TensorType::kQ4_K, 4, 12288, 70}, Shape{TensorType::kQ3_K, 1, 26624, 17},
-                             Shape{TensorType::kTQ1_0, 1, 26624, 17}, Shape{TensorType::kBF16, 9, 12288, 70}, Shape{TensorType::kF16, 5, 6150, 33},
-                             Shape{TensorType::kF32, 4, 4099, 13}}) {
+                             Shape{TensorType::kTQ1_0, 1, 26624, 17}, Shape{TensorType::kBF16, 9, 12288, 70},
+                             Shape{TensorType::kF16, 5, 6150, 33}, Shape{TensorType::kF32, 4, 4099, 13}}) {
     const Matrix matrix = RandomMatrix(shape.type, shape.panels * kPanelRows, shape.cols, 17);
     const Inputs in(RandomFloats(18, shape.columns * shape.cols, 1.0), shape.cols);
     const std::vector<float> twin = Multiply(Scalar(), matrix, in, shape.columns);
@@ -304,7 +304,8 @@ TEST(Matmul, StaysWithinItsBoundOfTheExactProduct) {
 }
 
 TEST(Matmul, NeverSaturatesWithTheExtremesOfEveryCode) {
-  // Rows of all zero and all one bits, which are the extremes of every format's codes, with scales of 1; and Q8_0's -128.
+  // Rows of all zero and all one bits, which are the extremes of every format's codes, with scales of 1; and Q8_0's
+  // -128.
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   for (TensorType type : SupportedTypes()) {
     if (!IsInteger(type)) continue;

@@ -140,9 +140,8 @@ std::string Name(const std::vector<Slice>& slices) {
 void ExpectWholeWalks(const StepPlan& plan) {
   std::vector<int32_t> covered(plan.cuts().size(), 0), pieces(plan.cuts().size(), 0);
   for (const AttentionWork& work : plan.attention()) {
-    const int32_t granules =
-        static_cast<int32_t>((plan.rows()[work.first_row].position + work.rows + kAttentionGranule - 1) /
-                             kAttentionGranule);
+    const int32_t granules = static_cast<int32_t>(
+        (plan.rows()[work.first_row].position + work.rows + kAttentionGranule - 1) / kAttentionGranule);
     if (work.cut < 0) {
       EXPECT_EQ(work.begin_granule, 0);
       EXPECT_EQ(work.end_granule, granules);
@@ -160,8 +159,15 @@ void ExpectWholeWalks(const StepPlan& plan) {
 
 TEST(CutAttention, GivesTheBitsOfWholeWalksForAnyNumberOfThreads) {
   const std::vector<std::vector<Slice>> steps = {
-      {{254}}, {{255}}, {{256}}, {{257}}, {{511}}, {{512}}, {{600}}, {{1100}},  // around the borders of granules
-      {{2000}, {40}},                                                           // a long sequence beside a short one
+      {{254}},
+      {{255}},
+      {{256}},
+      {{257}},
+      {{511}},
+      {{512}},
+      {{600}},
+      {{1100}},        // around the borders of granules
+      {{2000}, {40}},  // a long sequence beside a short one
       {{700}, {300}, {1500}, {16, 5}},
       {{768, 8}},            // a short chunk
       {{250, 12}, {1023}},   // whose rows see different numbers of granules
@@ -219,13 +225,8 @@ TEST(Attention, ASequenceCostsWhatItsOwnLengthAsksForWhateverElseIsInTheStep) {
 }
 
 TEST(Attention, PartialStatesTakeLittleMemoryAtAnyContext) {
-  AttentionSizes sizes = {.max_rows = 512,
-                          .max_slices = 64,
-                          .context = 1 << 20,
-                          .kv_heads = 8,
-                          .group = 4,
-                          .head_dim = 128,
-                          .threads = 64};
+  AttentionSizes sizes = {
+      .max_rows = 512, .max_slices = 64, .context = 1 << 20, .kv_heads = 8, .group = 4, .head_dim = 128, .threads = 64};
   EXPECT_LE(sizes.PartialColumns() * (2 + sizes.head_dim) * 4, 32 << 20);
   EXPECT_GE(sizes.PartialColumns(), sizes.context / kAttentionGranule * sizes.group);
   sizes.threads = 1;

@@ -240,16 +240,14 @@ TEST(EqualityOfLargeMatrices, OverChunkSizesAndThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, EqualityTest,
-                         ::testing::Values(std::pair(TensorType::kF32, KvType::kF32),
-                                           std::pair(TensorType::kF16, KvType::kBF16),
-                                           std::pair(TensorType::kBF16, KvType::kF16),
-                                           std::pair(TensorType::kQ8_0, KvType::kF16),
-                                           std::pair(TensorType::kQ8_0, KvType::kQ8_0)),
-                         [](const auto& info) {
-                           return std::string(GetTensorType(info.param.first).name) + "With_" +
-                                  KvTypeName(info.param.second);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Types, EqualityTest,
+    ::testing::Values(std::pair(TensorType::kF32, KvType::kF32), std::pair(TensorType::kF16, KvType::kBF16),
+                      std::pair(TensorType::kBF16, KvType::kF16), std::pair(TensorType::kQ8_0, KvType::kF16),
+                      std::pair(TensorType::kQ8_0, KvType::kQ8_0)),
+    [](const auto& info) {
+      return std::string(GetTensorType(info.param.first).name) + "With_" + KvTypeName(info.param.second);
+    });
 
 }  // namespace
 }  // namespace stagecoach::testing

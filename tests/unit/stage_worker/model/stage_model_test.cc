@@ -131,8 +131,7 @@ TEST(StageLoading, RefusesRopeDivisorsThatAreNotPositive) {
   ASSERT_TRUE(model.ok()) << model.status();
   StageCounters counters;
   const absl::Status status = StageModel::Load(*model, SmallConfig(), &counters).status();
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("'rope_freqs.weight' element 3 is 0, expected 1e-6 to 1e9"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'rope_freqs.weight' element 3 is 0, expected 1e-6 to 1e9"));
 }
 
 // One stage with sequence 1 (three tokens, not yet fed) opened.
