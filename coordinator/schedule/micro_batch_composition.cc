@@ -113,11 +113,8 @@ Sequence* Scheduler::Admissible(const Draft& draft) const {
   Sequence* head = waiting_.begin()->second;
   if (head->state() != SequenceState::kWaiting) return nullptr;
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
-  int64_t promised = 0;  // to prompts that run but have not taken all their blocks
-  for (const auto& [order, sequence] : running_) {
-    if (sequence->state() != SequenceState::kPrefilling) continue;
-    promised += BlocksToAdmit(*sequence) - static_cast<int64_t>(sequence->block_table.size());
-  }
+  int64_t promised = 0;
+  for (const auto& [order, sequence] : running_) promised += BlocksPromised(*sequence);
   return blocks_.free() >= promised + BlocksToAdmit(*head) ? head : nullptr;
 }
 

@@ -120,6 +120,12 @@ int64_t Scheduler::BlocksToAdmit(const Sequence& sequence) const {
   return BlocksFor(std::min(sequence.tokens() + 1, MostRows(sequence.spec())));
 }
 
+int64_t Scheduler::BlocksPromised(const Sequence& sequence) const {
+  const int64_t taken = static_cast<int64_t>(sequence.block_table.size());
+  if (sequence.state() != SequenceState::kDecoding) return BlocksToAdmit(sequence) - taken;
+  return std::min<int64_t>(kGrowthHeadroomBlocks, BlocksFor(MostRows(sequence.spec())) - taken);
+}
+
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
   CHECK(blocks_.Free(sequence.block_table).ok());
   sequence.block_table.clear();

@@ -13,9 +13,12 @@
 //
 // Who gets the blocks: order of arrival is priority. Admission is strictly in that order (a preempted sequence keeps
 // its place, and nobody overtakes it while it drains), and asks for blocks for all known tokens and one more, beside
-// what admitted prompts have still to take. Blocks themselves are taken as rows are handed out. When one is needed and
-// none is free, the running sequence that arrived last is preempted, be it the one that asks; it could not come back at
-// once, for it needs more than it gave. So the oldest running sequence always moves on, and everything finishes.
+// what those that run were promised: to prompts what they have still to take, to those that decode headroom to grow by
+// kGrowthHeadroomBlocks (or by what they can still need, if that is less), for who is admitted into the last free
+// blocks is soon preempted and computed again. Blocks themselves are taken as rows are handed out. When one is needed
+// and none is free, the running sequence that arrived last is preempted, be it the one that asks; it could not come
+// back at once, for it needs more than it gave. So the oldest running sequence always moves on, and everything
+// finishes.
 //
 // Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
 
@@ -53,6 +56,8 @@ inline constexpr int32_t kPrefillQuantum = 32;
 // begins with a full chunk of the oldest prompt, and decode rows take what is left. A full chunk is min(prefill_chunk,
 // the prompt's rows left, max_num_batched_tokens).
 inline constexpr int32_t kStarvationBound = 8;
+// Blocks that admission leaves free for the growth of each decoding sequence, at most.
+inline constexpr int32_t kGrowthHeadroomBlocks = 4;
 absl::StatusOr<Policy> ParsePolicy(absl::string_view name);  // "prefill-first", "interleaved", "decode-priority"
 const char* PolicyName(Policy policy);
 
@@ -148,6 +153,7 @@ class Scheduler {
   // Life cycle (scheduler.cc).
   int64_t BlocksFor(int64_t rows) const { return (rows + options_.block_tokens - 1) / options_.block_tokens; }
   int64_t BlocksToAdmit(const Sequence& sequence) const;
+  int64_t BlocksPromised(const Sequence& sequence) const;  // to a running one, not taken yet
   void ReleaseBlocks(Sequence& sequence);
   void TakeBack(Sequence& sequence);
   void Finish(Sequence& sequence);

@@ -201,7 +201,7 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
   options.block_tokens = draw(1, 5);
   options.context = draw(2, 40);
   const int whole_context = static_cast<int>(options.context - 1) / options.block_tokens + 1;
-  options.blocks = draw(std::max(1, whole_context - 1), 3 * whole_context);
+  options.blocks = draw(std::max(1, whole_context - 1), 2 * whole_context);
   options.micro_batches = draw(1, 5);
   options.max_open_tokens = options.context + draw(0, 40);
   return options;
