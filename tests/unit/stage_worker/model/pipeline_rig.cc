@@ -44,14 +44,20 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
 
 SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
                              const std::vector<TokenId>& output) {
+  const SequenceId sequence = next_sequence_++;
+  Reopen(sequence, prompt, sampling, output);
+  return sequence;
+}
+
+void PipelineRig::Reopen(SequenceId sequence, const std::vector<TokenId>& prompt, const SamplingParams& sampling,
+                         const std::vector<TokenId>& output) {
   OpenSequence open;
-  open.sequence = next_sequence_++;
+  open.sequence = sequence;
   open.prompt = prompt;
   open.output = output;
   open.sampling = sampling;
   batch_.open.push_back(open);
-  sequences_[open.sequence];
-  return open.sequence;
+  sequences_[sequence];
 }
 
 void PipelineRig::Close(SequenceId sequence) {
@@ -86,6 +92,7 @@ StepResult PipelineRig::Step() {
   for (size_t i = 0; i < stages_.size(); ++i) {
     const absl::Status taken = stages_[i]->Begin(batch_);
     EXPECT_TRUE(taken.ok()) << taken;
+    if (batch_.rows() == 0) continue;
     stages_[i]->Forward(batch_, hidden_.data());
     if (i + 1 == stages_.size()) stages_[i]->Finish(batch_, hidden_.data(), &result);
   }

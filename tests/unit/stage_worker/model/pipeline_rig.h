@@ -30,13 +30,16 @@ struct RigOptions {
 class PipelineRig {
  public:
   static constexpr int32_t kMaxRows = 96;
-  static constexpr int32_t kMaxSlices = 8;
+  static constexpr int32_t kMaxSlices = 48;
 
   PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options);
 
   // Goes into the next Step.
   SequenceId Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling = {},
                   const std::vector<TokenId>& output = {});
+  // Under the id of a sequence that was closed.
+  void Reopen(SequenceId sequence, const std::vector<TokenId>& prompt, const SamplingParams& sampling = {},
+              const std::vector<TokenId>& output = {});
   void Close(SequenceId sequence);
   void Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
             const std::vector<TokenId>& targets = {});

@@ -244,7 +244,7 @@ TEST(StageFinish, GivesLogProbabilitiesOfTargetsAndOfNothingElse) {
   }
 }
 
-TEST(StageFinish, ScoresMoreRowsThanATileAndSamplesSeveralSequences) {
+TEST(StageFinish, ScoresAndSamplesRowsOfOneStep) {
   const TempDir dir;
   PipelineRig rig(Write(dir), {.threads = 3});
   std::vector<TokenId> tokens, targets;
@@ -268,6 +268,85 @@ TEST(StageFinish, ScoresMoreRowsThanATileAndSamplesSeveralSequences) {
   ASSERT_EQ(result.targets.size(), 1u);
   for (const float logprob : result.targets[0].logprobs) EXPECT_LT(logprob, 0);
   EXPECT_EQ(rig.counters(0).layers_done.load(), 4u);
+}
+
+// The head works in tiles of 32 rows.
+TEST(StageFinish, SamplesMoreRowsThanATileAsIfEachWereAlone) {
+  constexpr int kSequences = 41;
+  const TempDir dir;
+  const auto model = Write(dir);
+  const auto prompt = [](int i) { return std::vector<TokenId>{i, 3 * i + 1}; };
+  const auto sampling = [](int i) {
+    return SamplingParams{.temperature = i % 2 == 0 ? 0.0f : 1.0f, .seed = static_cast<uint64_t>(i), .logprobs = 1};
+  };
+  PipelineRig alone(model, {});
+  std::vector<SampledToken> expected;
+  for (int i = 0; i < kSequences; ++i) {
+    alone.Feed(alone.Open(prompt(i), sampling(i)), prompt(i), true);
+    const StepResult result = alone.Step();
+    ASSERT_EQ(result.sampled.size(), 1u);
+    expected.push_back(result.sampled[0]);
+  }
+  for (const int threads : {1, 3}) {
+    PipelineRig rig(model, {.threads = threads});
+    for (int i = 0; i < kSequences; ++i) rig.Feed(rig.Open(prompt(i), sampling(i)), prompt(i), true);
+    EXPECT_EQ(rig.Step().sampled, expected) << threads << " threads";
+  }
+}
+
+TEST(StageFinish, ScoresMoreRowsThanATileAsInSmallChunks) {
+  const TempDir dir;
+  const auto model = Write(dir);
+  std::vector<TokenId> tokens, targets;
+  for (int i = 0; i < PipelineRig::kMaxRows; ++i) tokens.push_back(i), targets.push_back((7 * i + 1) % 320);
+  PipelineRig chunked(model, {});
+  const SequenceId sequence = chunked.Open(tokens);
+  std::vector<float> expected;
+  for (auto at = tokens.begin(), target = targets.begin(); at < tokens.end(); at += 12, target += 12) {
+    chunked.Feed(sequence, {at, at + 12}, false, {target, target + 12});
+    const StepResult result = chunked.Step();
+    ASSERT_EQ(result.targets.size(), 1u);
+    expected.insert(expected.end(), result.targets[0].logprobs.begin(), result.targets[0].logprobs.end());
+  }
+  for (const int threads : {1, 3}) {
+    PipelineRig rig(model, {.threads = threads});
+    rig.Feed(rig.Open(tokens), tokens, false, targets);
+    const StepResult result = rig.Step();
+    ASSERT_EQ(result.targets.size(), 1u);
+    EXPECT_EQ(result.targets[0].logprobs, expected) << threads << " threads";
+  }
+}
+
+// A sequence comes back under its id after a preemption, with more output, and another one may get the id of one that
+// has ended.
+TEST(StageFinish, AReopenedSequenceHasTheHistoryItIsOpenedWithAndNothingOfTheOldOne) {
+  const TempDir dir;
+  PipelineRig rig(Write(dir), {});
+  const SamplingParams penalised{.repeat_penalty = 3, .presence_penalty = 5, .repeat_last_n = -1, .logprobs = 0};
+  const std::vector<TokenId> prompt = {5, 6, 7, 8};
+  const SequenceId fresh = rig.Open(prompt, penalised);
+  rig.Feed(fresh, prompt, true);
+  const TokenId first = rig.Step().sampled[0].token;
+  rig.Feed(fresh, {first}, true);
+  const TokenId second = rig.Step().sampled[0].token;
+  ASSERT_NE(first, second) << "the penalty makes the history visible";
+  for (const bool in_one_batch : {true, false}) {
+    // The same id as that of the sequence which already has two tokens of output.
+    rig.Close(fresh);
+    if (!in_one_batch) rig.Step();
+    rig.Reopen(fresh, prompt, penalised);
+    rig.Feed(fresh, prompt, true);
+    const StepResult result = rig.Step();
+    ASSERT_EQ(result.sampled.size(), 1u);
+    EXPECT_EQ(result.sampled[0].token, first);
+    EXPECT_EQ(result.sampled[0].position, 4);
+    rig.Feed(fresh, {first}, true);
+    EXPECT_EQ(rig.Step().sampled[0].token, second);
+  }
+  rig.Close(fresh);
+  rig.Reopen(fresh, prompt, penalised, {first});
+  rig.Feed(fresh, {5, 6, 7, 8, first}, true);
+  EXPECT_EQ(rig.Step().sampled[0].token, second);
 }
 
 TEST(StageFinish, SamplesSomethingFromWeightsThatAreNotNumbers) {
