@@ -10,6 +10,13 @@
 
 namespace stagecoach {
 
+// Open MPI reads the topology too, in mpirun and in every rank's MPI_Init, with all plugins of hwloc. The one that finds
+// the graphics cards of X displays (libhwloc-plugins, which Debian's Open MPI depends on) tries ten displays each time,
+// and each try asks the resolver for "localhost": seconds, where /etc/hosts does not say it and a name server is slow.
+// Whoever starts Open MPI sets this variable, unless the user has.
+inline constexpr char kHwlocComponentsVariable[] = "HWLOC_COMPONENTS";
+inline constexpr char kHwlocComponents[] = "-gl";
+
 // A hardware thread.
 struct CpuPlace {
   int cpu = 0;   // the kernel's number

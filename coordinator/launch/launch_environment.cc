@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/cpu_topology.h"
 
 namespace stagecoach {
 namespace {
@@ -38,6 +40,10 @@ std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours,
   for (const std::string& variable : ours) {
     const bool users = absl::StartsWith(variable, "OMPI_MCA_") && !(outer_job && IsSetForRanks(variable));
     if (users || !IsLauncherVariable(variable)) environment.push_back(variable);
+  }
+  const std::string hwloc = absl::StrCat(kHwlocComponentsVariable, "=");
+  if (std::none_of(ours.begin(), ours.end(), [&](const std::string& v) { return absl::StartsWith(v, hwloc); })) {
+    environment.push_back(absl::StrCat(hwloc, kHwlocComponents));
   }
   if (as_root) {
     environment.push_back("OMPI_ALLOW_RUN_AS_ROOT=1");

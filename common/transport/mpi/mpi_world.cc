@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/cpu_topology.h"
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_calls.h"
 #include "common/transport/mpi/mpi_endpoint.h"
@@ -93,6 +94,7 @@ MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {}
 
 absl::StatusOr<std::unique_ptr<MpiWorld>> MpiWorld::Init(int* argc, char*** argv) {
   std::unique_ptr<MpiWorld> world(new MpiWorld());
+  setenv(kHwlocComponentsVariable, kHwlocComponents, /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   if (const int code = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
     return absl::UnavailableError(absl::StrCat("MPI_Init_thread failed with code ", code));

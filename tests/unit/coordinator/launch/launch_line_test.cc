@@ -206,10 +206,15 @@ TEST(LaunchEnvironment, DropsAnOuterJobAndKeepsTheUsersSettings) {
       LaunchEnvironment({"PATH=/bin", "OMPI_COMM_WORLD_RANK=0", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_orte_hnp_uri=x",
                          "OMPI_MCA_ess=pmi", "PMIX_RANK=0", "PMI_RANK=1", "OPAL_PREFIX=/x", "ORTE_Y=1", "HOMPI_X=1"},
                         /*as_root=*/false),
-      UnorderedElementsAre("PATH=/bin", "OMPI_MCA_btl=tcp,self", "HOMPI_X=1"));
+      UnorderedElementsAre("PATH=/bin", "OMPI_MCA_btl=tcp,self", "HOMPI_X=1", "HWLOC_COMPONENTS=-gl"));
   EXPECT_THAT(LaunchEnvironment({"OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=0"}, /*as_root=*/true),
               UnorderedElementsAre("OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"));
+                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "HWLOC_COMPONENTS=-gl"));
+}
+
+TEST(LaunchEnvironment, LetsTheUserChooseWhatHwlocLooksFor) {
+  EXPECT_THAT(LaunchEnvironment({"HWLOC_COMPONENTS=linux,stop"}, /*as_root=*/false),
+              UnorderedElementsAre("HWLOC_COMPONENTS=linux,stop"));
 }
 
 TEST(LocalHost, KnowsItsOwnNames) {
