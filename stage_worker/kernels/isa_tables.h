@@ -29,14 +29,13 @@ struct Isa {
 };
 std::vector<Isa> ListIsas();
 
-// The pack_panel of every table: one layout for all instruction sets.
+// The pack_panel of every table, and its scalar twin: one layout for all instruction sets.
 void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel);
+void PackPanelScalar(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols,
+                     uint8_t* panel);
 
 // Scalar kernels that every table may use.
 void RoundRow(const float* x, int64_t cols, uint16_t* out);
-
-// One row of an integer type into its lane of a zeroed panel.
-void PackIntegerRow(TensorType type, const uint8_t* row, int lane, int64_t cols, uint8_t* panel);
 
 // A block of 32 columns of one lane: codes without their bias, and scale and minimum of each half (the same for both
 // where groups have 32 columns; no minima: untouched).

@@ -1,6 +1,4 @@
-// Packing into panels, and the names of what kernels work on. One layout for all instruction sets.
-
-#include <cstring>
+// The sizes of panels, and the names of what kernels work on. One layout for all instruction sets.
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -17,17 +15,6 @@ template <TensorType kType>
 constexpr IntegerLayout kLayout = LayoutOf(kType);
 
 constexpr size_t Aligned(size_t bytes) { return (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes; }
-
-// F32: [k][lane]
-void PackF32(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
-  for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + (k * kPanelRows + lane) * 4, row + k * 4, 4);
-}
-
-// F16, BF16: [k / 2][lane][k % 2]
-void PackPairs(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
-  for (int64_t pair = 0; pair < cols / 2; ++pair)
-    std::memcpy(panel + (pair * kPanelRows + lane) * 4, row + pair * 4, 4);
-}
 
 }  // namespace
 
@@ -93,6 +80,18 @@ const IntegerLayout* FindIntegerLayout(TensorType type) {
   CHECK(false);
 }
 
+int FileScaleAt(TensorType type) {
+  switch (type) {
+    case TensorType::kQ2_K: return 80;
+    case TensorType::kQ3_K: return 108;
+    case TensorType::kQ6_K: return 208;
+    case TensorType::kTQ1_0: return 52;
+    case TensorType::kTQ2_0: return 64;
+    case TensorType::kQ2_0_Oxi: return 32;
+    default: return 0;
+  }
+}
+
 PanelSections SectionsOf(TensorType type, int64_t cols) {
   const IntegerLayout& layout = *FindIntegerLayout(type);
   const size_t columns = static_cast<size_t>(cols);
@@ -108,20 +107,6 @@ PanelSections SectionsOf(TensorType type, int64_t cols) {
 size_t PanelBytes(TensorType type, int64_t cols) {
   if (FindIntegerLayout(type) == nullptr) return Aligned(kPanelRows * RowBytes(type, cols));
   return SectionsOf(type, cols).bytes;
-}
-
-void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel) {
-  // Rows beyond the matrix have zero scales.
-  std::memset(panel, 0, PanelBytes(type, cols));
-  for (int lane = 0; lane < row_count; ++lane) {
-    const uint8_t* row = rows + lane * row_stride;
-    switch (type) {
-      case TensorType::kF32: PackF32(row, lane, cols, panel); break;
-      case TensorType::kF16:
-      case TensorType::kBF16: PackPairs(row, lane, cols, panel); break;
-      default: PackIntegerRow(type, row, lane, cols, panel);
-    }
-  }
 }
 
 }  // namespace stagecoach

@@ -183,7 +183,7 @@ void RoundRow(const float* x, int64_t cols, uint16_t* out) {
 const Kernels kScalarKernels = {
     .isa = "scalar",
     .bf16_dot = false,
-    .pack_panel = PackPanel,
+    .pack_panel = PackPanelScalar,
     .quantize_row = QuantizeRowInt8,
     .round_row = RoundRow,
     .matmul = Matmul,

@@ -1,4 +1,4 @@
-// From the blocks of a file to the codes and scales of a panel.
+// Packing one row at a time, field by field: what defines the bytes of a panel.
 
 #include <cstring>
 
@@ -139,25 +139,15 @@ bool CopyCodes(TensorType type, const uint8_t* block, uint8_t* out) {
   return true;
 }
 
-// The two fp16 of a lane: d, and the minimum's m where the type has one; one byte for MXFP4.
+// The two fp16 of a lane: d, and the minimum's m behind it where the type has one; one byte for MXFP4.
 void StoreScales(TensorType type, const uint8_t* block, int lane, uint8_t* out) {
-  int d = 0, m = -1;
-  switch (type) {
-    case TensorType::kMXFP4: out[lane] = block[0]; return;
-    case TensorType::kQ4_1:
-    case TensorType::kQ5_1:
-    case TensorType::kQ4_K:
-    case TensorType::kQ5_K: m = 2; break;
-    case TensorType::kQ2_K: d = 80, m = 82; break;
-    case TensorType::kQ3_K: d = 108; break;
-    case TensorType::kQ6_K: d = 208; break;
-    case TensorType::kTQ1_0: d = 52; break;
-    case TensorType::kTQ2_0: d = 64; break;
-    case TensorType::kQ2_0_Oxi: d = 32; break;
-    default: break;
+  if (type == TensorType::kMXFP4) {
+    out[lane] = block[0];
+    return;
   }
-  std::memcpy(out + 2 * lane, block + d, 2);
-  if (m >= 0) std::memcpy(out + 2 * (kPanelRows + lane), block + m, 2);
+  const uint8_t* d = block + FileScaleAt(type);
+  std::memcpy(out + 2 * lane, d, 2);
+  if (FindIntegerLayout(type)->minima) std::memcpy(out + 2 * (kPanelRows + lane), d + 2, 2);
 }
 
 // The sub-scales of one block of 32; out: 16 lanes, then 16 more where there are two.
@@ -192,8 +182,18 @@ void StoreSubScales(TensorType type, const uint8_t* block, int sub, int lane, ui
   }
 }
 
-}  // namespace
+// F32: [k][lane]
+void PackF32(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
+  for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + (k * kPanelRows + lane) * 4, row + k * 4, 4);
+}
 
+// F16, BF16: [k / 2][lane][k % 2]
+void PackPairs(const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
+  for (int64_t pair = 0; pair < cols / 2; ++pair)
+    std::memcpy(panel + (pair * kPanelRows + lane) * 4, row + pair * 4, 4);
+}
+
+// Into its lane of a zeroed panel.
 void PackIntegerRow(TensorType type, const uint8_t* row, int lane, int64_t cols, uint8_t* panel) {
   const IntegerLayout& layout = *FindIntegerLayout(type);
   const PanelSections sections = SectionsOf(type, cols);
@@ -218,6 +218,23 @@ void PackIntegerRow(TensorType type, const uint8_t* row, int lane, int64_t cols,
       uint8_t file_codes[kCodeBlock];
       FileCodes(type, block, sub, file_codes);
       StoreCodes(layout.codes, file_codes, out);
+    }
+  }
+}
+
+}  // namespace
+
+void PackPanelScalar(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols,
+                     uint8_t* panel) {
+  // Rows beyond the matrix have zero scales.
+  std::memset(panel, 0, PanelBytes(type, cols));
+  for (int lane = 0; lane < row_count; ++lane) {
+    const uint8_t* row = rows + lane * row_stride;
+    switch (type) {
+      case TensorType::kF32: PackF32(row, lane, cols, panel); break;
+      case TensorType::kF16:
+      case TensorType::kBF16: PackPairs(row, lane, cols, panel); break;
+      default: PackIntegerRow(type, row, lane, cols, panel);
     }
   }
 }
