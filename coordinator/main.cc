@@ -9,9 +9,10 @@
 #include "common/base/log.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "coordinator/cli/command_line.h"
-#include "coordinator/cli/json_output.h"
 #include "coordinator/cli/rank_zero.h"
+#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/json.h"
 
 namespace stagecoach {
 namespace {

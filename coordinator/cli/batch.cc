@@ -14,25 +14,31 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "coordinator/cli/batch_line.h"
+#include "common/step/sampling_limits.h"
 #include "coordinator/cli/batch_output.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/cluster_session.h"
-#include "coordinator/cli/completion.h"
-#include "coordinator/cli/exit_codes.h"
 #include "coordinator/cli/line_reader.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/progress.h"
 #include "coordinator/cli/sampling_options.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/batch_line.h"
+#include "coordinator/front/cluster_run.h"
+#include "coordinator/front/completion.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/front/progress_line.h"
+#include "coordinator/front/run_summary.h"
+#include "coordinator/launch/launch_line.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -88,7 +94,7 @@ class BatchVerb : public Verb {
   std::unique_ptr<BatchOutput> output_;
   int input_ = -1;
   int64_t lines_of_input_ = 0;  // 0: not known
-  std::unique_ptr<ClusterSession> cluster_;
+  std::unique_ptr<ClusterRun> cluster_;
   std::unique_ptr<LineReader> reader_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Running>> running_;
   std::string run_id_;
@@ -96,14 +102,13 @@ class BatchVerb : public Verb {
 };
 
 void BatchVerb::AddOptions(CLI::App* app) {
-  AddText(app, "-i,--input", &input_path_, "FILE", "OpenAI batch lines for /v1/completions; - is standard input")
-      ->required();
-  AddText(app, "-o,--output", &output_path_, "FILE",
-          "the answers, a line each; lines that an earlier run left there are not answered again")
-      ->required();
+  AddRequiredText(app, "-i,--input", &input_path_, "FILE",
+                  "OpenAI batch lines for /v1/completions; - is standard input");
+  AddRequiredText(app, "-o,--output", &output_path_, "FILE",
+                  "the answers, a line each; lines that an earlier run left there are not answered again");
   AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange,
              "most tokens of an answer, for lines without max_tokens", absl::StrCat(max_new_tokens_));
-  app->add_flag("--special", parse_special_, "control tokens written in prompts become tokens");
+  AddFlag(app, "--special", &parse_special_, "control tokens written in prompts become tokens");
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   AddSamplingOptions(app, &sampling_options_);
   AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
@@ -131,7 +136,7 @@ absl::Status BatchVerb::Run(const RunContext& context) {
   if (model_.has_chat_template()) LogInfo("the file has a chat template; prompts are sent raw, without it");
   if (!sampling_options_.seed.has_value())
     LogInfo(absl::StrCat("seed ", defaults_.sampling.seed, " for lines without one"));
-  ASSIGN_OR_RETURN(cluster_, ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
+  ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   reader_ = std::make_unique<LineReader>(input_, 2 * max_running(), kMaxLineBytes, [] { SignalWatch::Get().Wake(); });
   return Report(RunAll());
 }

@@ -14,8 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
-#include "coordinator/cli/exit_codes.h"
+#include "coordinator/front/exit_codes.h"
 #include "coordinator/text/utf8.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

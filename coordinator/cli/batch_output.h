@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "coordinator/cli/batch_line.h"
-#include "coordinator/cli/completion.h"
-#include "coordinator/cli/json_output.h"
+#include "coordinator/front/batch_line.h"
+#include "coordinator/front/completion.h"
+#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -19,21 +18,24 @@
 #include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/value_range.h"
 #include "common/gguf/dummy_model.h"
 #include "common/model/model_description.h"
 #include "common/wire/handshake.h"
-#include "coordinator/cli/bench_measure.h"
-#include "coordinator/cli/bench_plan.h"
-#include "coordinator/cli/bench_report.h"
-#include "coordinator/cli/bench_work.h"
+#include "coordinator/bench/bench_measure.h"
+#include "coordinator/bench/bench_plan.h"
+#include "coordinator/bench/bench_report.h"
+#include "coordinator/bench/bench_work.h"
+#include "coordinator/bench/kernel_report.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/cluster_session.h"
-#include "coordinator/cli/exit_codes.h"
-#include "coordinator/cli/kernel_report.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/progress.h"
+#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/cluster_run.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/front/progress_line.h"
 #include "coordinator/launch/launch_line.h"
 
 namespace stagecoach {
@@ -67,13 +69,13 @@ class BenchVerb : public Verb {
                                          const RunContext& context) const;
   absl::Status CheckKernels(const RunContext& context);
   absl::Status RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context);
-  absl::Status RunTests(const BenchJob& job, const ModelDescription& model, ClusterSession* cluster);
+  absl::Status RunTests(const BenchJob& job, const ModelDescription& model, ClusterRun* cluster);
   absl::Status CheckPool(const BenchJob& job, const pb::JobReady& ready) const;
   absl::StatusOr<const HostPeaks*> PeaksFor(const pb::JobReady& ready);  // nullptr: not known
   absl::Status RunTest(const BenchTest& test, const ModelWork& work, const HostPeaks* peaks, BenchRunner* runner,
                        BenchRecord* record);
   BenchRecord RecordOf(const BenchJob& job, const ModelDescription& model, const pb::JobReady& ready) const;
-  void DrawProgress(ClusterSession* cluster, const BenchTest& test) const;
+  void DrawProgress(ClusterRun* cluster, const BenchTest& test) const;
 
   // From the command line.
   ClusterOptions cluster_options_;
@@ -282,8 +284,8 @@ absl::StatusOr<const HostPeaks*> BenchVerb::PeaksFor(const pb::JobReady& ready) 
 absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context) {
   ASSIGN_OR_RETURN(LaunchOptions launch, LaunchOf(job, model, context));
   launch.job.set_step_log_append(&job != &jobs_.front());
-  ASSIGN_OR_RETURN(const std::unique_ptr<ClusterSession> cluster,
-                   ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ClusterRun> cluster,
+                   ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   const absl::Status status = RunTests(job, model, cluster.get());
   cluster->Finish();
   return status;
@@ -301,7 +303,7 @@ absl::Status BenchVerb::CheckPool(const BenchJob& job, const pb::JobReady& ready
   return absl::OkStatus();
 }
 
-absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& model, ClusterSession* cluster) {
+absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& model, ClusterRun* cluster) {
   ASSIGN_OR_RETURN(const ModelWork work, CountWork(model, cluster_options_.kv_type));
   BenchRunner runner(cluster, SchedulingOf(job), model.hyper.vocab);
   RETURN_IF_ERROR(runner.AwaitReady());
@@ -356,7 +358,7 @@ BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& mod
   return record;
 }
 
-void BenchVerb::DrawProgress(ClusterSession* cluster, const BenchTest& test) const {
+void BenchVerb::DrawProgress(ClusterRun* cluster, const BenchTest& test) const {
   const double all = static_cast<double>(tests_.size() * jobs_.size());
   cluster->progress().Draw(ProgressText("bench", static_cast<double>(done_) / all, test.Name()));
 }

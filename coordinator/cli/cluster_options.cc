@@ -9,12 +9,13 @@
 #include <limits>
 #include <numeric>
 
+#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/gguf/dummy_model.h"
-#include "coordinator/cli/exit_codes.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/front/exit_codes.h"
 
 namespace stagecoach {
 namespace {
@@ -186,6 +187,11 @@ void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
 
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const HyperParameters& model,
                                                 const RunContext& context) {
+  if (context.joined && !(o.hostfile.empty() && o.mpirun_args.empty() && o.stage_worker.empty())) {
+    return UsageError(
+        "--hostfile, --mpirun-args and --stage-worker are for a job that the coordinator launches; here mpirun or "
+        "srun has");
+  }
   if (absl::Status status = CheckSplit(o, model); !status.ok()) return status;
   if (o.context > model.context) {
     return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));

@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/status/statusor.h"
 #include "common/model/hyper_parameters.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/launch/session.h"
+#include "coordinator/front/session.h"
+
+namespace CLI {
+class App;
+}
 
 namespace stagecoach {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cli/exit_codes.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
 
 namespace stagecoach {
 

@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/exit_codes.h"
-#include "coordinator/cli/json_output.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/prompt_input.h"
+#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/json.h"
+#include "coordinator/front/model_file.h"
 
 namespace stagecoach {
 namespace {
@@ -29,10 +29,8 @@ class DetokenizeVerb : public Verb {
   void AddOptions(CLI::App* app) override {
     AddModelOption(app, &model_);
     AddQ2LayoutOption(app, &q2_layout_);
-    AddTexts(app, "ids", &words_, "N ...", "token ids, separated by spaces or commas; none: from standard input")
-        ->expected(0, -1)
-        ->allow_extra_args();
-    app->add_flag("--special", render_control_, "print control tokens as their text");
+    AddWords(app, "ids", &words_, "N ...", "token ids, separated by spaces or commas; none: from standard input");
+    AddFlag(app, "--special", &render_control_, "print control tokens as their text");
   }
 
   // The bytes as they are, and a newline only where a person reads.

@@ -9,14 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "coordinator/cli/exit_codes.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/rank_zero.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/private_dir.h"
 
 namespace stagecoach {
@@ -56,7 +55,7 @@ class EngineVerb : public Verb {
   bool NeedsCluster() const override { return true; }
 
   void AddOptions(CLI::App* app) override {
-    AddText(app, "--connect", &socket_, "PATH", "the front's socket")->required();
+    AddRequiredText(app, "--connect", &socket_, "PATH", "the front's socket");
     AddTexts(app, "--cleanup", &directories_, "DIR", "a private directory of the job, removed when the front is gone");
   }
 

@@ -6,21 +6,26 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/step/sampling_limits.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/cluster_session.h"
-#include "coordinator/cli/completion.h"
-#include "coordinator/cli/exit_codes.h"
-#include "coordinator/cli/json_output.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/progress.h"
 #include "coordinator/cli/prompt_input.h"
 #include "coordinator/cli/sampling_options.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/cluster_run.h"
+#include "coordinator/front/completion.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/json.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/front/run_summary.h"
+#include "coordinator/launch/launch_line.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -74,7 +79,7 @@ class GenerateVerb : public Verb {
   std::deque<Answer> answers_;
   size_t next_ = 0;     // the first answer that is not submitted
   size_t printed_ = 0;  // whole answers on stdout, of several
-  std::unique_ptr<ClusterSession> cluster_;
+  std::unique_ptr<ClusterRun> cluster_;
 };
 
 void GenerateVerb::AddOptions(CLI::App* app) {
@@ -82,7 +87,7 @@ void GenerateVerb::AddOptions(CLI::App* app) {
   AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer",
              absl::StrCat(max_new_tokens_));
   AddTexts(app, "--stop", &stops_, "TEXT", "end the answer before this text; may be given several times");
-  app->add_flag("--special", parse_special_, "control tokens written in the prompt become tokens");
+  AddFlag(app, "--special", &parse_special_, "control tokens written in the prompt become tokens");
   AddInteger(app, "--logprobs", &logprobs_, kLogprobsRange,
              "with --output json: log-probabilities, and the N best tokens", "");
   AddChoice(app, "--output", &output_, {"text", "json"}, "json: one object at the end");
@@ -123,7 +128,7 @@ absl::Status GenerateVerb::Run(const RunContext& context) {
   }
   if (model_.has_chat_template()) LogInfo("the file has a chat template; the prompt is sent raw, without it");
   if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
-  ASSIGN_OR_RETURN(cluster_, ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
+  ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   return Report(RunAll());
 }
 

@@ -6,16 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/quant/tensor_type.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/json_output.h"
-#include "coordinator/cli/model_file.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/json.h"
+#include "coordinator/front/model_file.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -238,8 +240,8 @@ class InspectVerb : public Verb {
   void AddOptions(CLI::App* app) override {
     AddModelOption(app, &model_);
     AddQ2LayoutOption(app, &q2_layout_);
-    app->add_flag("--json", json_, "one JSON object");
-    app->add_flag("--tensors", tensors_, "list every tensor; dims begin with the contiguous one");
+    AddFlag(app, "--json", &json_, "one JSON object");
+    AddFlag(app, "--tensors", &tensors_, "list every tensor; dims begin with the contiguous one");
   }
 
   absl::Status Run(const RunContext&) override {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "CLI/App.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -47,28 +48,7 @@ absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
   return absl::OkStatus();
 }
 
-std::string Expected(IntegerRange range) {
-  if (range.max == std::numeric_limits<int64_t>::max()) return absl::StrCat("expected ", range.min, " or more");
-  return absl::StrCat("expected ", range.min, " to ", range.max);
-}
-
-std::string Expected(NumberRange range) {
-  return absl::StrCat("expected ", range.open_min ? "more than " : "", range.min,
-                      range.open_min ? " and up to " : " to ", range.max);
-}
-
 }  // namespace
-
-absl::Status CheckInteger(int64_t value, IntegerRange range) {
-  if (value >= range.min && value <= range.max) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
-}
-
-absl::Status CheckNumber(double value, NumberRange range) {
-  const bool above = range.open_min ? value > range.min : value >= range.min;
-  if (above && value <= range.max) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
-}
 
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range) {
   int64_t value = 0;
@@ -177,12 +157,21 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out
       });
 }
 
+CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const std::string& description) {
+  return app->add_flag(names, *out, description);
+}
+
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description) {
   return AddParsed(app, names, description, type_name, *out, [out](const std::string& text) {
     *out = text;
     return absl::OkStatus();
   });
+}
+
+void AddRequiredText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
+                     const std::string& description) {
+  AddText(app, names, out, type_name, description)->required();
 }
 
 CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out,
@@ -193,6 +182,11 @@ CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::
   });
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   return option;
+}
+
+void AddWords(CLI::App* app, const std::string& name, std::vector<std::string>* out, const std::string& type_name,
+              const std::string& description) {
+  AddTexts(app, name, out, type_name, description)->expected(0, -1)->allow_extra_args();
 }
 
 }  // namespace stagecoach

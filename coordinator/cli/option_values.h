@@ -9,26 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/value_range.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace stagecoach {
-
-struct IntegerRange {
-  int64_t min;
-  int64_t max;
-};
-struct NumberRange {
-  double min;
-  double max;
-  bool open_min = false;  // `min` itself is not in the range
-};
-
-// OK, or what is wrong with a value: "-1 is out of range, expected 0 to 100". Not a finite number is out of range.
-absl::Status CheckInteger(int64_t value, IntegerRange range);
-absl::Status CheckNumber(double value, NumberRange range);
 
 // The parsers, for tests and for values that do not come from the command line. Messages do not name the option.
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range);  // decimal
@@ -55,11 +46,20 @@ CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector
 // The default is what `out` holds.
 CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out,
                        const std::vector<std::string>& choices, const std::string& description);
+// Given or not.
+CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const std::string& description);
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
+                     const std::string& description);
+// Must be given.
+void AddRequiredText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description);
 // May be given several times; each adds one value, taken as it stands.
 CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out,
                       const std::string& type_name, const std::string& description);
+
+// Arguments without an option's name, as many as there are.
+void AddWords(CLI::App* app, const std::string& name, std::vector<std::string>* out, const std::string& type_name,
+              const std::string& description);
 
 }  // namespace stagecoach
 

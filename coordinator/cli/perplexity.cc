@@ -8,21 +8,26 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/cluster_session.h"
-#include "coordinator/cli/exit_codes.h"
-#include "coordinator/cli/json_output.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/perplexity_score.h"
-#include "coordinator/cli/progress.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/cluster_run.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/json.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/front/progress_line.h"
+#include "coordinator/front/run_summary.h"
+#include "coordinator/launch/launch_line.h"
 #include "coordinator/text/vocabulary.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -55,7 +60,8 @@ class PerplexityVerb : public Verb {
       return line.ok() ? WriteStdout(*line + "\n") : WithExitCode(line.status(), ExitCode::kLaunch);
     }
     RETURN_IF_ERROR(CutWindows());
-    ASSIGN_OR_RETURN(cluster_, ClusterSession::Open(std::move(launch), context, verbosity_.ShowProgress()));
+    ASSIGN_OR_RETURN(cluster_,
+                     ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
     return Report(RunAll());
   }
 
@@ -76,7 +82,7 @@ class PerplexityVerb : public Verb {
   std::unique_ptr<PerplexityWindows> windows_;
   std::vector<WindowScore> scores_;                  // of the windows submitted so far
   absl::flat_hash_map<RequestId, int64_t> running_;  // request -> window
-  std::unique_ptr<ClusterSession> cluster_;
+  std::unique_ptr<ClusterRun> cluster_;
 };
 
 absl::Status PerplexityVerb::CutWindows() {

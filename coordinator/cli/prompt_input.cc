@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "coordinator/cli/exit_codes.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
 
 namespace stagecoach {
 namespace {

@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/status/statusor.h"
+
+namespace CLI {
+class App;
+}
 
 namespace stagecoach {
 

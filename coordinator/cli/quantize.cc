@@ -7,7 +7,6 @@
 #include <string>
 #include <system_error>
 
-#include "CLI/App.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,15 +14,17 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
-#include "coordinator/cli/exit_codes.h"
-#include "coordinator/cli/json_output.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/progress.h"
 #include "coordinator/cli/quantize_plan.h"
 #include "coordinator/cli/quantize_run.h"
-#include "coordinator/cli/signals.h"
+#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/json.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/front/progress_line.h"
+#include "coordinator/front/signals.h"
 
 namespace stagecoach {
 namespace {
@@ -110,15 +111,15 @@ class QuantizeVerb : public Verb {
   const char* example() const override { return "coordinator quantize model-f16.gguf model-q4_k.gguf --type q4_k"; }
 
   void AddOptions(CLI::App* app) override {
-    AddText(app, "IN", &in_, "FILE", "the model, of type F32, F16 or BF16 (any shard of a split one)")->required();
-    AddText(app, "OUT", &out_, "FILE", "the file to write: one, also from shards")->required();
-    AddText(app, "--type", &type_, "TYPE", absl::StrCat("of the matrices: ", TargetTypes()))->required();
+    AddRequiredText(app, "IN", &in_, "FILE", "the model, of type F32, F16 or BF16 (any shard of a split one)");
+    AddRequiredText(app, "OUT", &out_, "FILE", "the file to write: one, also from shards");
+    AddRequiredText(app, "--type", &type_, "TYPE", absl::StrCat("of the matrices: ", TargetTypes()));
     AddText(app, "--output-tensor-type", &output_type_, "TYPE",
             "of the output head, or the embedding that serves as one; without it at least q6_k");
     AddText(app, "--token-embedding-type", &embedding_type_, "TYPE", "of the token embedding");
-    app->add_flag("--pure", pure_, "the head in the type of the matrices, too");
+    AddFlag(app, "--pure", &pure_, "the head in the type of the matrices, too");
     AddInteger(app, "-t,--threads", &threads_, {1, 4096}, "threads that encode", "one a core");
-    app->add_flag("--force", force_, "replace OUT when it exists");
+    AddFlag(app, "--force", &force_, "replace OUT when it exists");
     AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   }
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/transport/mpi/mpi_endpoint.h"
-#include "coordinator/engine/engine_channel.h"
+#include "coordinator/channel/engine_channel.h"
 #include "proto/control.pb.h"
 
 namespace stagecoach {

@@ -4,8 +4,12 @@
 #include <random>
 #include <string>
 
+#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/value_range.h"
+#include "common/step/sampling_limits.h"
+#include "coordinator/cli/option_values.h"
 
 namespace stagecoach {
 namespace {

@@ -6,26 +6,16 @@
 #include <cstdint>
 #include <optional>
 
-#include "CLI/App.hpp"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/gguf/gguf_file.h"
 #include "common/step/step.h"
-#include "coordinator/cli/option_values.h"
+
+namespace CLI {
+class App;
+}
 
 namespace stagecoach {
-
-// The ranges, one for the command line, the model file and the lines of a batch.
-inline constexpr NumberRange kTemperatureRange = {0, 100};
-inline constexpr IntegerRange kTopKRange = {0, 2147483647};
-inline constexpr NumberRange kTopPRange = {0, 1, true};
-inline constexpr NumberRange kMinPRange = {0, 1};
-inline constexpr NumberRange kRepeatPenaltyRange = {0, 100, true};
-inline constexpr IntegerRange kRepeatLastNRange = {-1, 2147483647};
-inline constexpr NumberRange kPenaltyRange = {-100, 100};  // presence and frequency
-inline constexpr NumberRange kLogitBiasRange = {-1e6, 1e6};
-inline constexpr IntegerRange kLogprobsRange = {0, kMaxLogprobs};
-inline constexpr IntegerRange kMaxNewTokensRange = {1, 2147483647};
 
 // What the user gave.
 struct SamplingOptions {

@@ -1,10 +1,14 @@
 #include "coordinator/cli/statistics.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/log.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -66,31 +70,7 @@ std::string StageTable(const RunSummary& summary) {
   return table.Text();
 }
 
-double SafeRate(double count, double seconds) { return seconds > 0 && count > 0 ? count / seconds : 0; }
-
 }  // namespace
-
-std::string CpuList(const pb::StageSummary& stage) {
-  if (stage.cpus().empty()) return "any";
-  std::vector<int32_t> cpus(stage.cpus().begin(), stage.cpus().end());
-  std::sort(cpus.begin(), cpus.end());
-  std::string text;
-  for (size_t i = 0; i < cpus.size();) {
-    size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    absl::StrAppend(&text, text.empty() ? "" : ",", cpus[i], last > i ? absl::StrCat("-", cpus[last]) : "");
-    i = last + 1;
-  }
-  return text;
-}
-
-double DecodeRate(const RunTotals& totals) {
-  return SafeRate(static_cast<double>(totals.decode_tokens - totals.requests_with_tokens), totals.decode_s);
-}
-
-double TotalRate(const RunTotals& totals) {
-  return SafeRate(static_cast<double>(totals.prompt_tokens + totals.decode_tokens), totals.seconds);
-}
 
 std::string StatisticsText(const RunSummary& summary) {
   const RunTotals& t = summary.totals;
@@ -111,6 +91,12 @@ std::string StatisticsText(const RunSummary& summary) {
                           100 * summary.job->bubble(), 100 * summary.job->bubble_floor());
   }
   return text + StageTable(summary);
+}
+
+void PrintStatistics(const RunSummary& summary) {
+  if (GetLogLevel() == LogLevel::kQuiet || !summary.ready.has_value() || summary.totals.requests == 0) return;
+  const std::string text = absl::StrCat("\n", StatisticsText(summary));
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
 Json TimingsJson(const RunSummary& summary) {

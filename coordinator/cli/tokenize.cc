@@ -3,16 +3,17 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/json_output.h"
-#include "coordinator/cli/model_file.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/prompt_input.h"
+#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/json.h"
+#include "coordinator/front/model_file.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -27,8 +28,8 @@ class TokenizeVerb : public Verb {
     AddModelOption(app, &model_);
     AddQ2LayoutOption(app, &q2_layout_);
     AddPromptOptions(app, &input_, "the text; of several, each gives one line");
-    app->add_flag("--special", parse_special_, "control tokens written in the text become tokens");
-    app->add_flag("--no-bos", no_bos_, "without the tokens that the vocabulary adds by itself");
+    AddFlag(app, "--special", &parse_special_, "control tokens written in the text become tokens");
+    AddFlag(app, "--no-bos", &no_bos_, "without the tokens that the vocabulary adds by itself");
     AddChoice(app, "--output", &output_, {"text", "json"}, "json: an object with ids and pieces for each text");
   }
 

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "common/obs/step_log.h"
 #include "common/transport/endpoint.h"
+#include "coordinator/channel/engine_channel.h"
 #include "coordinator/engine/bubble_meter.h"
-#include "coordinator/engine/engine_channel.h"
 #include "coordinator/pipeline/pipeline.h"
 #include "coordinator/schedule/scheduler.h"
 

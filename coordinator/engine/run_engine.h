@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/handshake.h"
-#include "coordinator/engine/engine_channel.h"
+#include "coordinator/channel/engine_channel.h"
 #include "proto/control.pb.h"
 
 namespace stagecoach {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "coordinator/launch/private_dir.h"
-#include "coordinator/launch/process_session.h"
+#include "coordinator/launch/process_group.h"
 
 namespace stagecoach {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/launch/session.h"
+#include "coordinator/launch/launch_options.h"
 
 namespace stagecoach {
 
@@ -53,6 +53,9 @@ std::vector<std::string> LaunchArguments(const LaunchPlan& plan, const LaunchPla
 absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text);
 // Joins with quotes where a shell needs them.
 std::string JoinShellWords(const std::vector<std::string>& words);
+
+// The exact launch line, for --dry-run: one shell-quoted line.
+absl::StatusOr<std::string> DescribeLaunch(const LaunchOptions& options);
 
 }  // namespace stagecoach
 

@@ -17,7 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "coordinator/engine/engine_channel.h"
+#include "coordinator/channel/engine_channel.h"
 #include "coordinator/launch/launch_environment.h"
 #include "coordinator/launch/launch_guard.h"
 #include "coordinator/launch/private_dir.h"

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/launch/launch_line.h"
 #include "coordinator/launch/launcher_output.h"
-#include "coordinator/launch/process_session.h"
+#include "coordinator/launch/process_group.h"
 
 namespace stagecoach {
 

@@ -12,7 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
 #include "common/wire/handshake.h"
-#include "coordinator/engine/engine_channel.h"
+#include "coordinator/channel/engine_channel.h"
 #include "coordinator/engine/run_engine.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/serve_stage.h"

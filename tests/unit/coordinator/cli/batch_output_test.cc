@@ -2,10 +2,11 @@
 
 #include <filesystem>
 
-#include "coordinator/cli/exit_codes.h"
-#include "coordinator/cli/model_file.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {

@@ -1,6 +1,6 @@
 #include "coordinator/cli/cluster_options.h"
 
-#include "coordinator/cli/exit_codes.h"
+#include "coordinator/front/exit_codes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"

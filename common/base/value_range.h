@@ -1,0 +1,33 @@
+#ifndef STAGECOACH_COMMON_BASE_VALUE_RANGE_H_
+#define STAGECOACH_COMMON_BASE_VALUE_RANGE_H_
+
+// The range of a number that a user, a file or a request gives, and the one wording for a number outside it.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace stagecoach {
+
+struct IntegerRange {
+  int64_t min;
+  int64_t max;
+};
+struct NumberRange {
+  double min;
+  double max;
+  bool open_min = false;  // `min` itself is not in the range
+};
+
+// "expected 1 to 64", "expected 1 or more", "expected more than 0 and up to 1".
+std::string Expected(IntegerRange range);
+std::string Expected(NumberRange range);
+
+// OK, or kOutOfRange: "-1 is out of range, expected 0 to 100". What is no finite number is out of range.
+absl::Status CheckInteger(int64_t value, IntegerRange range);
+absl::Status CheckNumber(double value, NumberRange range);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_BASE_VALUE_RANGE_H_

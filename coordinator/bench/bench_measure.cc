@@ -1,0 +1,133 @@
+#include "coordinator/bench/bench_measure.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/counter_rng.h"
+#include "common/base/status_macros.h"
+#include "coordinator/front/exit_codes.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr uint64_t kPromptSeed = 20240229;
+constexpr int64_t kWarmUpTokens = 4;
+
+}  // namespace
+
+void DecodeWindow::Note(uint64_t sequence, int64_t at_us, int64_t tokens, int64_t position) {
+  if (done_) return;
+  if (start_us_ < 0) {
+    started_.insert(sequence);
+    if (static_cast<int64_t>(started_.size()) == sequences_) start_us_ = at_us;
+    return;
+  }
+  if (at_us <= start_us_) return;  // of the result that brought the last first token
+  if (at_us != open_.at_us) {
+    Close(open_);
+    open_ = {.at_us = at_us};
+  }
+  open_.tokens += tokens;
+  for (int64_t i = 0; i < tokens; ++i) open_.positions += position - i;
+}
+
+void DecodeWindow::Close(const Arrival& arrival) {
+  if (arrival.tokens == 0) return;
+  sample_.us = arrival.at_us - start_us_;
+  sample_.tokens += arrival.tokens;
+  sample_.positions += arrival.positions;
+  ++sample_.passes;
+  done_ = sample_.tokens >= wanted_;
+}
+
+absl::Status BenchRunner::AwaitReady() {
+  while (!cluster_->ready()) {
+    if (cluster_->StopRequested()) return absl::CancelledError("interrupted while the stages were loading");
+    RETURN_IF_ERROR(cluster_->Next().status());
+  }
+  return absl::OkStatus();
+}
+
+RequestId BenchRunner::Submit(const BenchTest& test) {
+  GenerationRequest request;
+  for (int64_t i = 0; i < test.prompt_tokens(); ++i) {
+    const int64_t token = static_cast<int64_t>(UniformAt(kPromptSeed, drawn_++) * static_cast<double>(vocab_));
+    request.prompt.push_back(static_cast<TokenId>(std::min(token, vocab_ - 1)));
+  }
+  request.max_new_tokens = MaxNewTokens(test, scheduling_);
+  const RequestId id = cluster_->Submit(std::move(request));
+  running_.insert(id);
+  return id;
+}
+
+absl::StatusOr<SessionEvent> BenchRunner::NextEvent() {
+  while (true) {
+    if (cluster_->StopRequested()) return absl::CancelledError("interrupted");
+    ASSIGN_OR_RETURN(std::optional<SessionEvent> event, cluster_->Next());
+    if (!event.has_value() || !running_.contains(event->request)) continue;
+    if (event->finished.has_value()) {
+      running_.erase(event->request);
+      if (event->finished->reason() == pb::RequestFinished::REASON_REJECTED) {
+        return UsageError(absl::StrCat("rejected: ", event->finished->error()));
+      }
+    }
+    return *std::move(event);
+  }
+}
+
+// Cancels what runs and waits until nothing does.
+absl::Status BenchRunner::EndAll() {
+  for (RequestId request : running_) cluster_->Cancel(request);
+  while (!running_.empty() && !cluster_->GiveUp()) {
+    ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, cluster_->Next());
+    if (event.has_value() && event->finished.has_value()) running_.erase(event->request);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BenchSample> BenchRunner::Run(const BenchTest& test) {
+  absl::StatusOr<BenchSample> sample = test.prefill() ? RunPrefill(test) : RunDecode(test);
+  if (sample.ok() || absl::IsCancelled(sample.status())) {
+    if (absl::Status ended = EndAll(); !ended.ok() && sample.ok()) return ended;
+  }
+  return sample;
+}
+
+absl::Status BenchRunner::WarmUp(const BenchTest& test) {
+  BenchTest small = test;
+  small.depth = 0;
+  small.generated = std::min(test.generated, kWarmUpTokens);
+  return Run(small).status();
+}
+
+absl::StatusOr<BenchSample> BenchRunner::RunPrefill(const BenchTest& test) {
+  const int64_t begin_us = MonotonicUs();
+  Submit(test);
+  BenchSample sample;
+  while (!running_.empty()) {
+    ASSIGN_OR_RETURN(const SessionEvent event, NextEvent());
+    if (!event.tokens.empty()) sample = {event.at_us - begin_us, test.prompt, 0, 0};
+  }
+  if (sample.us <= 0) return absl::InternalError(absl::StrCat(test.Name(), ": the prompt ended without a token"));
+  return sample;
+}
+
+absl::StatusOr<BenchSample> BenchRunner::RunDecode(const BenchTest& test) {
+  DecodeWindow window(test.sequences, test.tokens());
+  for (int64_t i = 0; i < test.sequences; ++i) Submit(test);
+  while (!window.done()) {
+    ASSIGN_OR_RETURN(const SessionEvent event, NextEvent());
+    if (!event.tokens.empty()) {
+      window.Note(event.request, event.at_us, static_cast<int64_t>(event.tokens.size()), event.tokens.back().position);
+    }
+    if (event.finished.has_value() && !window.done()) {
+      return absl::InternalError(absl::StrCat(test.Name(), ": a sequence ended before the counted tokens were there"));
+    }
+  }
+  return window.sample();
+}
+
+}  // namespace stagecoach

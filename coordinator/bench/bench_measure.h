@@ -1,0 +1,86 @@
+#ifndef STAGECOACH_COORDINATOR_BENCH_BENCH_MEASURE_H_
+#define STAGECOACH_COORDINATOR_BENCH_BENCH_MEASURE_H_
+
+// Times one test on a running job, from the front: what a user of the pipeline would see.
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "coordinator/bench/bench_plan.h"
+#include "coordinator/front/cluster_run.h"
+
+namespace stagecoach {
+
+// What one repetition gave.
+struct BenchSample {
+  int64_t us = 0;
+  int64_t tokens = 0;     // counted in that time
+  int64_t passes = 0;     // decode: results in that time; each read all weights once
+  int64_t positions = 0;  // decode: sum over the tokens of the positions that they attended to
+};
+
+// Finds the stretch of time in which sequences decode together: from the moment the last one has its first token, until
+// `tokens` more have come. All tokens of a result share one time, and count together. Pure.
+class DecodeWindow {
+ public:
+  DecodeWindow(int64_t sequences, int64_t tokens) : sequences_(sequences), wanted_(tokens) {}
+
+  // Tokens of one sequence, as they arrive: at_us never decreases. `position` is that of the last of them.
+  void Note(uint64_t sequence, int64_t at_us, int64_t tokens, int64_t position);
+
+  bool done() const { return done_; }
+  const BenchSample& sample() const { return sample_; }  // once done
+
+ private:
+  struct Arrival {
+    int64_t at_us = 0, tokens = 0, positions = 0;
+  };
+  void Close(const Arrival& arrival);
+
+  const int64_t sequences_;
+  const int64_t wanted_;
+  absl::flat_hash_set<uint64_t> started_;
+  int64_t start_us_ = -1;  // -1: not all have their first token
+  Arrival open_;           // the result that may still grow
+  BenchSample sample_;
+  bool done_ = false;
+};
+
+// Runs tests on a session. Prompts are random tokens, always the same ones. Errors: kCancelled after a signal,
+// kInternal when a sequence ended on its own, kInvalidArgument when the job refused one, and what the session says.
+class BenchRunner {
+ public:
+  BenchRunner(ClusterRun* cluster, const BenchScheduling& scheduling, int64_t vocab)
+      : cluster_(cluster), scheduling_(scheduling), vocab_(vocab) {}
+
+  // Waits until the job is ready.
+  absl::Status AwaitReady();
+
+  absl::StatusOr<BenchSample> Run(const BenchTest& test);
+
+  // So that the test's code and data are warm; a short one, for a deep context costs a whole prefill.
+  absl::Status WarmUp(const BenchTest& test);
+
+ private:
+  absl::StatusOr<BenchSample> RunPrefill(const BenchTest& test);
+  absl::StatusOr<BenchSample> RunDecode(const BenchTest& test);
+  RequestId Submit(const BenchTest& test);
+  absl::StatusOr<SessionEvent> NextEvent();
+  absl::Status EndAll();
+
+  ClusterRun* const cluster_;
+  const BenchScheduling scheduling_;
+  const int64_t vocab_;
+  uint64_t drawn_ = 0;  // random tokens so far
+  absl::flat_hash_set<RequestId> running_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_BENCH_BENCH_MEASURE_H_

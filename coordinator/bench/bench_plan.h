@@ -1,0 +1,76 @@
+#ifndef STAGECOACH_COORDINATOR_BENCH_BENCH_PLAN_H_
+#define STAGECOACH_COORDINATOR_BENCH_BENCH_PLAN_H_
+
+// What a benchmark runs: the product of its lists, as jobs that each do all tests. Pure.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace stagecoach {
+
+// The lists of the command line, each in the user's order.
+struct BenchLists {
+  std::vector<std::string> models;         // paths, dummy:// ones too
+  std::vector<int64_t> prompts = {512};    // tokens of a prompt; 0 asks for nothing
+  std::vector<int64_t> generated = {128};  // tokens that each sequence decodes; 0 asks for nothing
+  std::vector<int64_t> depths = {0};       // context before the first of these
+  std::vector<int64_t> sequences = {1};    // that decode at once
+  std::vector<int64_t> stages = {0};       // 0: as many as the host file or the world has, else 1
+  std::vector<int64_t> threads = {0};      // of a stage; 0: allowed cores / stages of the host
+};
+
+// One job: launched, all tests, ended.
+struct BenchJob {
+  std::string model;
+  int64_t stages = 0;
+  int64_t threads = 0;
+};
+std::vector<BenchJob> JobsOf(const BenchLists& lists);  // models outermost, threads innermost
+
+// One row of the result: either a prompt of `prompt` tokens, from its submission to its first token; or `sequences`
+// sequences with `depth` tokens of context that decode `generated` tokens each.
+struct BenchTest {
+  int64_t prompt = 0;  // 0: decode
+  int64_t generated = 0;
+  int64_t depth = 0;
+  int64_t sequences = 1;
+
+  bool prefill() const { return prompt > 0; }
+  std::string Name() const;  // "pp512", "tg64", "tg64 @ d512", "tg64 @ d512 x8"
+  // Tokens whose rate is given.
+  int64_t tokens() const { return prefill() ? prompt : generated * sequences; }
+  // Of each request. The first token of a decode test is the prompt's, and not counted.
+  int64_t prompt_tokens() const { return prefill() ? prompt : depth + 1; }
+  friend bool operator==(const BenchTest&, const BenchTest&) = default;
+};
+std::vector<BenchTest> TestsOf(const BenchLists& lists);  // prompts first, then by depth, sequences, tokens
+
+// How a micro-batch is made up, as far as it matters here.
+struct BenchScheduling {
+  std::string policy;
+  int64_t max_num_batched_tokens = 512;
+  int64_t prefill_chunk = 512;
+  int64_t micro_batches = 1;  // in flight
+};
+
+// Tokens that each request of a test may produce, so that none ends before the last one's prompt is through and the
+// counted steps are over: the counted ones, those that the first sequences produce beside the prompts of the last, and
+// what is in flight.
+int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling);
+
+// Tokens of context that a sequence of this test needs.
+int64_t ContextOf(const BenchTest& test, const BenchScheduling& scheduling);
+
+// KV blocks that all sequences of a test need at once.
+int64_t BlocksOf(const BenchTest& test, const BenchScheduling& scheduling, int64_t block_tokens);
+
+// OK when every test fits a model of this context; kInvalidArgument names the test, the option and both numbers.
+absl::Status CheckFits(const std::vector<BenchTest>& tests, const BenchScheduling& scheduling, const std::string& model,
+                       int64_t context);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_BENCH_BENCH_PLAN_H_

@@ -1,0 +1,68 @@
+#ifndef STAGECOACH_COORDINATOR_BENCH_BENCH_REPORT_H_
+#define STAGECOACH_COORDINATOR_BENCH_BENCH_REPORT_H_
+
+// The results of a benchmark as a Markdown table, CSV, JSON or JSON lines. Where llama-bench has a field of the same
+// meaning, it has its name.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/bench/bench_plan.h"
+#include "coordinator/bench/bench_work.h"
+#include "coordinator/front/json.h"
+
+namespace stagecoach {
+
+// Of no sample 0; the deviation is that of a sample (over n - 1), 0 for one.
+struct MeanAndDeviation {
+  double mean = 0;
+  double deviation = 0;
+};
+MeanAndDeviation Summarize(const std::vector<double>& samples);
+
+// One row of the result.
+struct BenchRecord {
+  std::string build;
+  std::string cpu_info;
+  std::string isa;
+  std::string model_filename;
+  std::string model_type;       // "qwen3 0.6B Q8_0"
+  uint64_t model_size = 0;      // bytes of all tensors
+  uint64_t model_n_params = 0;  // elements of all tensors
+  int64_t n_batch = 0;          // rows of a micro-batch
+  int64_t n_ubatch = 0;         // rows of a prompt's chunk
+  int64_t n_threads = 0;        // of a stage
+  int64_t n_stages = 0;
+  std::string type_kv;
+  BenchTest test;
+  std::string test_time;  // ISO 8601, UTC
+  std::vector<BenchSample> samples;
+  std::vector<Rates> rates;  // of each sample
+  // All stages ran here, with the kernels that were checked; without it `valid`, the shares and cpu_info are not known.
+  bool checked = false;
+
+  std::vector<double> TokensPerSecond() const;
+};
+
+enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
+
+// Prints rows as they come: Text for each, with what must stand before it, and End after the last.
+class BenchWriter {
+ public:
+  explicit BenchWriter(BenchFormat format) : format_(format) {}
+
+  std::string Row(const BenchRecord& record);
+  std::string End() const;
+
+ private:
+  const BenchFormat format_;
+  bool any_ = false;
+};
+
+// A record as JSON, in the order of the CSV's columns; `samples` as well.
+Json BenchRecordJson(const BenchRecord& record, bool with_samples);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_BENCH_BENCH_REPORT_H_

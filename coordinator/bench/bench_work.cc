@@ -1,0 +1,99 @@
+#include "coordinator/bench/bench_work.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
+#include "common/quant/tensor_type.h"
+
+namespace stagecoach {
+namespace {
+
+uint64_t ElementsOf(const GgufTensor& tensor) {
+  uint64_t elements = 1;
+  for (int64_t dim : tensor.dims) elements *= static_cast<uint64_t>(dim);
+  return elements;
+}
+
+void AddMatrix(const GgufTensor& tensor, std::map<std::string, double>* ops) {
+  if (tensor.dims.size() < 2) return;  // vectors are not counted
+  (*ops)[FindTensorType(tensor.type_id)->name] += 2 * static_cast<double>(ElementsOf(tensor));
+}
+
+// Adds `scale` * ops to the totals: operations, and the seconds that they take at their peaks.
+void AddOps(const std::map<std::string, double>& ops, double scale, const KernelReport& report, const HostPeaks* peaks,
+            double* total, double* seconds) {
+  for (const auto& [type, count] : ops) {
+    *total += scale * count;
+    if (peaks == nullptr) continue;
+    const auto name = report.peak_of_type.find(type);
+    const auto peak = peaks->gops.find(name == report.peak_of_type.end() ? "f32" : name->second);
+    if (peak != peaks->gops.end() && peak->second > 0) *seconds += scale * count / (peak->second * 1e9);
+  }
+}
+
+}  // namespace
+
+ModelSummary SummarizeModel(const ModelDescription& model) {
+  ModelSummary summary;
+  std::map<std::string, uint64_t> elements_of_type;
+  for (const GgufTensor& tensor : model.file->tensors()) {
+    summary.bytes += tensor.bytes;
+    summary.elements += ElementsOf(tensor);
+    elements_of_type[FindTensorType(tensor.type_id)->name] += ElementsOf(tensor);
+  }
+  const auto most = std::max_element(elements_of_type.begin(), elements_of_type.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const double millions = static_cast<double>(summary.elements) * 1e-6;
+  const std::string size =
+      model.file->metadata()
+          .GetString("general.size_label")
+          .value_or(millions < 100 ? absl::StrFormat("%.1fM", millions) : absl::StrFormat("%.1fB", millions / 1000));
+  summary.type =
+      absl::StrCat(model.hyper.architecture, " ", size, " ", most == elements_of_type.end() ? "" : most->first);
+  return summary;
+}
+
+absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, const std::string& kv_type) {
+  ModelWork work;
+  const HyperParameters& hyper = model.hyper;
+  for (const LayerTensors& layer : model.layers) {
+    for (const GgufTensor* tensor : layer.All()) {
+      work.weight_bytes += static_cast<double>(tensor->bytes);
+      AddMatrix(*tensor, &work.layer_ops);
+    }
+  }
+  work.weight_bytes += static_cast<double>(model.output->bytes);
+  AddMatrix(*model.output, &work.head_ops);
+  ASSIGN_OR_RETURN(const int64_t token_layer_bytes, KvBytesPerTokenLayer(hyper, kv_type));
+  work.kv_token_bytes = static_cast<double>(token_layer_bytes * hyper.layers);
+  work.attention_ops = 4.0 * static_cast<double>(hyper.q_width() * hyper.layers);  // q k and p v
+  return work;
+}
+
+Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& sample, const KernelReport& report,
+              const HostPeaks* peaks) {
+  Rates rates;
+  if (sample.us <= 0) return rates;
+  const double seconds = static_cast<double>(sample.us) * 1e-6;
+  const double rows = static_cast<double>(sample.tokens);
+  // A prompt's row attends to itself and to all before it; its last row alone goes through the head.
+  const double positions = test.prefill() ? rows * (rows + 1) / 2 : static_cast<double>(sample.positions);
+  const double head_rows = test.prefill() ? 1 : rows;
+  double ops = positions * work.attention_ops, ideal_s = 0;
+  if (peaks != nullptr && peaks->gops.contains("f32") && peaks->gops.at("f32") > 0) {
+    ideal_s = ops / (peaks->gops.at("f32") * 1e9);
+  }
+  AddOps(work.layer_ops, rows, report, peaks, &ops, &ideal_s);
+  AddOps(work.head_ops, head_rows, report, peaks, &ops, &ideal_s);
+  rates.gops = ops / seconds * 1e-9;
+  rates.peak_share = ideal_s / seconds;
+  if (test.prefill()) return rates;
+  const double bytes = static_cast<double>(sample.passes) * work.weight_bytes + positions * work.kv_token_bytes;
+  rates.read_gbps = bytes / seconds * 1e-9;
+  if (peaks != nullptr && peaks->read_gbps > 0) rates.read_share = rates.read_gbps / peaks->read_gbps;
+  return rates;
+}
+
+}  // namespace stagecoach

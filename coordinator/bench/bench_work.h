@@ -1,0 +1,51 @@
+#ifndef STAGECOACH_COORDINATOR_BENCH_BENCH_WORK_H_
+#define STAGECOACH_COORDINATOR_BENCH_BENCH_WORK_H_
+
+// The work of a test, counted from the model's shapes, and what share of the machine's ceilings its speed is: the
+// roofline.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/model/model_description.h"
+#include "coordinator/bench/bench_measure.h"
+#include "coordinator/bench/bench_plan.h"
+#include "coordinator/bench/kernel_report.h"
+
+namespace stagecoach {
+
+// What a model is called in a table.
+struct ModelSummary {
+  std::string type;       // architecture, size and the type of most of its weights: "qwen3 0.6B Q8_0"
+  uint64_t bytes = 0;     // of all tensors
+  uint64_t elements = 0;  // of all tensors
+};
+ModelSummary SummarizeModel(const ModelDescription& model);
+
+// Work of one model.
+struct ModelWork {
+  double weight_bytes = 0;                  // that a decode step of all layers and the head reads, once
+  double kv_token_bytes = 0;                // of one token, all layers
+  std::map<std::string, double> layer_ops;  // of one row through all layers' matrices, by the matrix's type
+  std::map<std::string, double> head_ops;   // of one row through the head
+  double attention_ops = 0;                 // of one row and one position it attends to, all layers
+};
+absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, const std::string& kv_type);
+
+// Rates of one repetition, and their shares of the ceilings; a share is 0 when there are no peaks to compare with.
+struct Rates {
+  double read_gbps = 0;  // decode: weights once a pass, and the K and V that were attended to. Prefill: 0
+  double read_share = 0;
+  double gops = 0;  // matrices and attention
+  // The least time that the multiply-adds can take over the time they took: matrices at the peak of their type,
+  // attention at that of f32.
+  double peak_share = 0;
+};
+Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& sample, const KernelReport& report,
+              const HostPeaks* peaks);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_BENCH_BENCH_WORK_H_

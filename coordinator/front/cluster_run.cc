@@ -1,0 +1,192 @@
+#include "coordinator/front/cluster_run.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "coordinator/front/exit_codes.h"
+
+namespace stagecoach {
+namespace {
+
+// How long cancelled requests may take to end. A launcher that was told to end gives its ranks a second.
+constexpr int64_t kCancelUs = 2000000;
+constexpr int64_t kCancelWhenTerminatedUs = 200000;
+
+double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
+
+absl::Status LaunchError(const absl::Status& status) {
+  return WithExitCode(status,
+                      status.code() == absl::StatusCode::kInvalidArgument ? ExitCode::kUsage : ExitCode::kLaunch);
+}
+
+// The model file was read before the job was launched, so what the job finds invalid or too large is an option.
+absl::Status JobError(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kResourceExhausted: return WithExitCode(status, ExitCode::kUsage);
+    case absl::StatusCode::kUnavailable: return WithExitCode(status, ExitCode::kLostStages);
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInternal: return WithExitCode(status, ExitCode::kLaunch);
+    default: return WithExitCode(status, ExitCode::kInputFile);
+  }
+}
+
+std::string LoadText(const pb::LoadProgress& load) {
+  const double total = static_cast<double>(load.bytes_to_load());
+  const double loaded = static_cast<double>(load.bytes_loaded());
+  if (total <= 0) return "starting the stages";
+  return ProgressText("loading", loaded / total,
+                      absl::StrFormat("%.1f of %.1f MiB", loaded / 1048576, total / 1048576));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions options, int engine_descriptor,
+                                                             bool show_progress) {
+  SignalWatch& signals = SignalWatch::Get();
+  const bool joined = engine_descriptor >= 0;
+  std::unique_ptr<Session> session;
+  if (joined) {
+    options.job.set_stages(options.stages);
+    session = Session::Join(engine_descriptor, std::move(options.job));
+  } else {
+    absl::StatusOr<std::unique_ptr<Session>> launched = Session::Launch(std::move(options));
+    if (!launched.ok()) return LaunchError(launched.status());
+    session = *std::move(launched);
+  }
+  session->WatchDescriptor(signals.descriptor());
+  return std::unique_ptr<ClusterRun>(new ClusterRun(std::move(session), joined, show_progress));
+}
+
+ClusterRun::ClusterRun(std::unique_ptr<Session> session, bool joined, bool show_progress)
+    : session_(std::move(session)),
+      joined_(joined),
+      signals_(SignalWatch::Get()),
+      progress_(show_progress),
+      start_us_(MonotonicUs()) {}
+
+void ClusterRun::Cancel(RequestId request) {
+  session_->Cancel(request);
+  // What is still on its way is nobody's answer any more, and not counted.
+  const auto found = running_.find(request);
+  if (found == running_.end()) return;
+  ++totals_.requests;
+  totals_.prompt_tokens += found->second.prompt_tokens;
+  running_.erase(found);
+}
+
+RequestId ClusterRun::Submit(GenerationRequest request) {
+  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const RequestId id = session_->Submit(std::move(request));
+  running_[id] = {MonotonicUs(), prompt_tokens};
+  return id;
+}
+
+absl::StatusOr<std::optional<SessionEvent>> ClusterRun::Next() {
+  const bool loading = session_->ready() == nullptr;
+  if (loading) progress_.Draw(LoadText(session_->load_progress()));
+  const absl::Duration timeout = StopRequested() ? absl::Milliseconds(50)
+                                 : loading       ? absl::Milliseconds(100)
+                                                 : absl::Seconds(1);
+  absl::StatusOr<std::optional<SessionEvent>> event = session_->Next(timeout);
+  signals_.Clear();
+  if (!event.ok()) {
+    failed_ = true;
+    progress_.Clear();
+    return JobError(event.status());
+  }
+  NoteReady();
+  if (event->has_value()) Count(**event);
+  return event;
+}
+
+void ClusterRun::NoteReady() {
+  if (ready_us_ != 0 || session_->ready() == nullptr) return;
+  ready_us_ = MonotonicUs();
+  progress_.Clear();
+  const pb::JobReady& ready = *session_->ready();
+  LogVerbose(absl::StrCat("ready after ", absl::StrFormat("%.3f", Seconds(ready_us_ - start_us_)),
+                          " s: ", ready.stages_size(), " stages, context ", ready.context(), ", ", ready.blocks(),
+                          " KV blocks of ", ready.block_tokens(), " tokens"));
+  for (const pb::StageSummary& stage : ready.stages()) {
+    LogVerbose(absl::StrCat("stage ", stage.stage(), " on ", stage.host(), ": layers ", stage.first_layer(), "-",
+                            stage.last_layer() - 1, ", ", stage.isa(), ", ", stage.threads(),
+                            stage.threads() == 1 ? " thread" : " threads", " on CPUs ", CpuList(stage)));
+  }
+}
+
+void ClusterRun::Count(const SessionEvent& event) {
+  auto found = running_.find(event.request);
+  if (found == running_.end()) return;
+  Running& running = found->second;
+  if (!event.tokens.empty()) {
+    const int64_t now = event.at_us;  // when they were there, not when this process came to read them
+    totals_.decode_tokens += static_cast<int64_t>(event.tokens.size());
+    if (first_token_us_ == 0) first_token_us_ = now;
+    last_token_us_ = now;
+    if (!running.has_token) {
+      running.has_token = true;
+      ++totals_.requests_with_tokens;
+      first_token_sum_us_ += now - std::max(running.submitted_us, ready_us_);
+    }
+  }
+  if (!event.finished.has_value()) return;
+  if (event.finished->reason() != pb::RequestFinished::REASON_REJECTED) {
+    ++totals_.requests;
+    totals_.prompt_tokens += running.prompt_tokens;
+  }
+  running_.erase(found);
+}
+
+bool ClusterRun::GiveUp() {
+  if (!StopRequested()) return false;
+  const int64_t now = MonotonicUs();
+  if (stop_us_ == 0) stop_us_ = now;
+  const int64_t patience = joined_ && signals_.terminated() ? kCancelWhenTerminatedUs : kCancelUs;
+  return signals_.stops() > 1 || session_->ready() == nullptr || now - stop_us_ > patience;
+}
+
+double ClusterRun::SecondsSinceReady() const { return ready_us_ == 0 ? 0 : Seconds(MonotonicUs() - ready_us_); }
+
+RunSummary ClusterRun::Finish() {
+  // A world that a launcher started can only end well in order, so it is brought up even if there was nothing to do.
+  while (joined_ && !failed_ && session_->ready() == nullptr && !StopRequested()) {
+    if (!Next().ok()) break;
+  }
+  progress_.Clear();
+  for (const auto& [id, running] : running_) {  // those that a signal or a loss cut short
+    ++totals_.requests;
+    totals_.prompt_tokens += running.prompt_tokens;
+  }
+  RunSummary summary;
+  totals_.seconds = SecondsSinceReady();
+  totals_.load_s = Seconds((ready_us_ == 0 ? MonotonicUs() : ready_us_) - start_us_);
+  totals_.decode_s = Seconds(last_token_us_ - first_token_us_);
+  if (totals_.requests_with_tokens > 0) {
+    totals_.first_token_s = Seconds(first_token_sum_us_) / static_cast<double>(totals_.requests_with_tokens);
+  }
+  totals_.relaunches = session_->relaunches();
+  summary.totals = totals_;
+  if (session_->ready() != nullptr) summary.ready = *session_->ready();
+  signals_.EndAtSecondStop();
+  const bool in_order = !failed_ && summary.ready.has_value() && !GiveUp() && !(joined_ && signals_.terminated());
+  if (in_order) {
+    absl::StatusOr<pb::JobStatistics> job = session_->Finish();
+    if (job.ok()) {
+      summary.job = *std::move(job);
+      summary.totals.preemptions = static_cast<int64_t>(summary.job->preemptions());
+      summary.totals.relaunches = session_->relaunches();
+    } else {
+      LogVerbose(absl::StrCat("the job did not end in order: ", job.status().message()));
+    }
+  }
+  session_.reset();
+  return summary;
+}
+
+}  // namespace stagecoach

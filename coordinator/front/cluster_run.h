@@ -1,0 +1,80 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_CLUSTER_RUN_H_
+#define STAGECOACH_COORDINATOR_FRONT_CLUSTER_RUN_H_
+
+// One run of a front that sends requests to a cluster until it has its answers: a Session with the load's progress, the
+// signals, and the numbers for the statistics.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/front/progress_line.h"
+#include "coordinator/front/run_summary.h"
+#include "coordinator/front/session.h"
+#include "coordinator/front/signals.h"
+
+namespace stagecoach {
+
+// Not thread-safe.
+class ClusterRun {
+ public:
+  // Launches a job, or joins the one this process is part of: `engine_descriptor` is the socket to its engine, -1 for
+  // a launch. From here on signals are caught (SignalWatch).
+  static absl::StatusOr<std::unique_ptr<ClusterRun>> Open(LaunchOptions options, int engine_descriptor,
+                                                          bool show_progress);
+
+  RequestId Submit(GenerationRequest request);
+  void Cancel(RequestId request);
+
+  // Waits for the next event: at most a second, and not beyond a signal or SignalWatch::Wake. Errors are final and
+  // carry their exit code.
+  absl::StatusOr<std::optional<SessionEvent>> Next();
+
+  // A first signal asked to stop: cancel what runs and go on calling Next until all has ended or GiveUp() holds.
+  bool StopRequested() const { return signals_.stops() > 0; }
+  // Waiting any longer is of no use: a second signal came, or nothing runs that could be cancelled, or the cancelled
+  // requests did not end in time.
+  bool GiveUp();
+  bool DrainRequested() const { return signals_.drain(); }
+
+  // What the job agreed on, once it is ready; nullptr before.
+  const pb::JobReady* ready() const { return session_->ready(); }
+  ProgressLine& progress() { return progress_; }
+  const RunTotals& totals() const { return totals_; }
+  double SecondsSinceReady() const;
+
+  // Ends the job, in order if that is still possible, and says what there is to say. The session is gone afterwards.
+  RunSummary Finish();
+
+ private:
+  ClusterRun(std::unique_ptr<Session> session, bool joined, bool show_progress);
+  void NoteReady();
+  void Count(const SessionEvent& event);
+
+  struct Running {
+    int64_t submitted_us;
+    int64_t prompt_tokens;
+    bool has_token = false;
+  };
+
+  std::unique_ptr<Session> session_;
+  const bool joined_;
+  SignalWatch& signals_;
+  ProgressLine progress_;
+  RunTotals totals_;
+  absl::flat_hash_map<RequestId, Running> running_;
+  bool failed_ = false;  // Next gave an error: there is no job to end in order
+  const int64_t start_us_;
+  int64_t ready_us_ = 0;        // 0: not yet
+  int64_t first_token_us_ = 0;  // 0: none yet
+  int64_t last_token_us_ = 0;
+  int64_t first_token_sum_us_ = 0;
+  int64_t stop_us_ = 0;  // when the first stop was noticed
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_CLUSTER_RUN_H_

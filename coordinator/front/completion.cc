@@ -1,0 +1,69 @@
+#include "coordinator/front/completion.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stagecoach {
+namespace {
+
+int64_t CodePoints(const std::string& utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+// The prompt came before: a leading space is part of the answer.
+Completion::Completion(const Tokenizer* tokenizer, std::vector<std::string> stops)
+    : tokenizer_(tokenizer), detokenizer_(tokenizer, /*at_text_start=*/false), matcher_(std::move(stops)) {}
+
+bool Completion::IsEndOfGeneration(TokenId token) const {
+  const absl::Span<const TokenId> set = tokenizer_->end_of_generation();
+  return std::binary_search(set.begin(), set.end(), token);
+}
+
+std::string Completion::Append(std::string text) {
+  text_ += text;
+  return text;
+}
+
+std::string Completion::Take(const SessionEvent& event) {
+  if (finished()) return "";
+  std::string fresh;
+  for (const SampledToken& token : event.tokens) {
+    tokens_.push_back(token);
+    text_offsets_.push_back(code_points_);
+    if (IsEndOfGeneration(token.token)) continue;  // never printed, even where it has a printable text
+    const std::string piece = detokenizer_.Push(token.token);
+    code_points_ += CodePoints(piece);
+    fresh += matcher_.Push(piece);
+    if (matcher_.stopped()) break;
+  }
+  if (matcher_.stopped()) {
+    finish_reason_ = "stop";
+  } else if (event.finished.has_value()) {
+    // What the detokenizer still holds can complete a stop string as well.
+    fresh += matcher_.Push(detokenizer_.Flush());
+    fresh += matcher_.Flush();
+    switch (event.finished->reason()) {
+      case pb::RequestFinished::REASON_STOP: finish_reason_ = "stop"; break;
+      case pb::RequestFinished::REASON_LENGTH:
+      case pb::RequestFinished::REASON_SCORED: finish_reason_ = "length"; break;
+      case pb::RequestFinished::REASON_REJECTED:
+        rejection_ = event.finished->error().empty() ? "the engine refused it" : event.finished->error();
+        [[fallthrough]];
+      default: finish_reason_ = "cancelled";
+    }
+    if (matcher_.stopped()) finish_reason_ = "stop";
+  }
+  return Append(std::move(fresh));
+}
+
+std::string Completion::Abandon() {
+  if (finished()) return "";
+  finish_reason_ = "cancelled";
+  std::string fresh = matcher_.Push(detokenizer_.Flush());
+  fresh += matcher_.Flush();
+  return Append(std::move(fresh));
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,33 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_EXIT_CODES_H_
+#define STAGECOACH_COORDINATOR_FRONT_EXIT_CODES_H_
+
+// How the program ends, and how a status says it.
+
+#include "absl/status/status.h"
+
+namespace stagecoach {
+
+enum class ExitCode : int {
+  kOk = 0,
+  kUsage = 2,          // the command line, or a request that can never run
+  kInputFile = 3,      // the model, an input or an output file
+  kLaunch = 4,         // the job did not come up
+  kLostStages = 5,     // stages were lost too often
+  kInterrupted = 130,  // by a signal
+};
+
+// The same status, which ends the program with `code` when it reaches the top. An exit code given earlier stays.
+absl::Status WithExitCode(absl::Status status, ExitCode code);
+
+// What `status` ends the program with: the code given to it; otherwise kOk for OK, kUsage for kInvalidArgument and
+// kOutOfRange, kLostStages for kUnavailable, kLaunch for kFailedPrecondition and kInternal, kInterrupted for
+// kCancelled and kInputFile for the rest.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+// Shorthands for the usual failures.
+absl::Status UsageError(absl::string_view message);
+absl::Status InputFileError(absl::string_view message);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_EXIT_CODES_H_

@@ -1,0 +1,186 @@
+#include "coordinator/front/journal.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/wire/step_messages.h"
+
+namespace stagecoach {
+namespace {
+
+absl::Status EngineError(RequestId request, absl::string_view what) {
+  return absl::InternalError(absl::StrCat("the engine's report on request ", request, " is wrong: ", what));
+}
+
+}  // namespace
+
+bool RequestJournal::Entry::stopped() const {
+  return !output.empty() &&
+         std::find(request.stop_tokens.begin(), request.stop_tokens.end(), output.back()) != request.stop_tokens.end();
+}
+
+RequestId RequestJournal::Add(GenerationRequest request) {
+  const RequestId id = next_id_++;
+  Entry entry;
+  entry.next_scored_row = std::max<int64_t>(0, request.score_from - 1);
+  entry.request = std::move(request);
+  entries_.emplace(id, std::move(entry));
+  return id;
+}
+
+absl::StatusOr<RequestJournal::Entry*> RequestJournal::Find(RequestId request) {
+  if (request == 0 || request >= next_id_) return EngineError(request, "there is no such request");
+  const auto found = entries_.find(request);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordTokens(const pb::TokenDelta& delta) {
+  ASSIGN_OR_RETURN(Entry * entry, Find(delta.request()));
+  if (entry == nullptr) return std::nullopt;
+  SessionEvent event;
+  event.request = delta.request();
+  event.at_us = delta.at_us();
+  for (const pb::TargetLogprobs& scores : delta.scores()) {
+    RETURN_IF_ERROR(TakeScores(delta.request(), scores, entry, &event));
+  }
+  for (const pb::SampledToken& token : delta.tokens()) {
+    RETURN_IF_ERROR(TakeToken(delta.request(), token, entry, &event));
+  }
+  if (event.tokens.empty() && event.scores.empty()) return std::nullopt;
+  progress_ += event.tokens.size() + event.scores.size();
+  return event;
+}
+
+absl::Status RequestJournal::TakeToken(RequestId id, const pb::SampledToken& token, Entry* entry, SessionEvent* event) {
+  if (token.token() < 0) return EngineError(id, absl::StrCat("token ", token.token(), " is none"));
+  if (token.top_size() > kMaxLogprobs) {
+    return EngineError(
+        id, absl::StrCat(token.top_size(), " log-probabilities for one token, expected at most ", kMaxLogprobs));
+  }
+  if (token.position() > entry->tokens()) {
+    return EngineError(id, absl::StrCat("a token for position ", token.position(), ", expected ", entry->tokens()));
+  }
+  if (token.position() < entry->tokens()) return absl::OkStatus();  // known
+  if (entry->full()) {
+    return EngineError(id,
+                       absl::StrCat("a token more than the ", entry->request.max_new_tokens, " that were asked for"));
+  }
+  entry->output.push_back(token.token());
+  event->tokens.push_back(FromProto(token));
+  return absl::OkStatus();
+}
+
+absl::Status RequestJournal::TakeScores(RequestId id, const pb::TargetLogprobs& scores, Entry* entry,
+                                        SessionEvent* event) {
+  const int64_t start = scores.start();
+  if (start < 0 || (start > entry->next_scored_row && entry->scores_missing())) {
+    return EngineError(id, absl::StrCat("scores from row ", start, ", expected ", entry->next_scored_row));
+  }
+  const int64_t end = std::min(start + scores.logprobs_size(), entry->end_scored_row());
+  if (end <= entry->next_scored_row) return absl::OkStatus();  // known, or rows that were not asked for
+  TargetLogprobs fresh;
+  fresh.start = static_cast<int32_t>(entry->next_scored_row);
+  fresh.logprobs.assign(scores.logprobs().begin() + static_cast<int>(entry->next_scored_row - start),
+                        scores.logprobs().begin() + static_cast<int>(end - start));
+  entry->next_scored_row = end;
+  event->scores.push_back(std::move(fresh));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordFinished(const pb::RequestFinished& finished) {
+  ASSIGN_OR_RETURN(Entry * entry, Find(finished.request()));
+  if (entry == nullptr) return std::nullopt;
+  using Finished = pb::RequestFinished;
+  const auto reason = finished.reason();
+  if (reason < Finished::REASON_STOP || reason > Finished::REASON_SCORED) {
+    return EngineError(finished.request(), absl::StrCat("it ended with the unknown reason ", static_cast<int>(reason)));
+  }
+  const bool in_order = reason != Finished::REASON_CANCELLED && reason != Finished::REASON_REJECTED;
+  if (in_order && entry->scores_missing()) {
+    return EngineError(finished.request(), absl::StrCat("it ended without the scores from row ", entry->next_scored_row,
+                                                        " to ", entry->end_scored_row() - 1));
+  }
+  if (reason == Finished::REASON_STOP && !entry->stopped()) {
+    return EngineError(finished.request(), "it ended with a stop token that did not arrive");
+  }
+  entries_.erase(finished.request());
+  ++progress_;
+  SessionEvent event;
+  event.request = finished.request();
+  event.finished = finished;
+  return event;
+}
+
+bool RequestJournal::Cancel(RequestId request) {
+  const auto found = entries_.find(request);
+  if (found == entries_.end()) return false;
+  found->second.cancelled = true;
+  return true;
+}
+
+pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
+  const auto found = entries_.find(request);
+  CHECK(found != entries_.end());
+  const Entry& entry = found->second;
+  pb::SubmitRequest submission;
+  submission.set_request(request);
+  submission.mutable_prompt()->Add(entry.request.prompt.begin(), entry.request.prompt.end());
+  submission.mutable_output()->Add(entry.output.begin(), entry.output.end());
+  *submission.mutable_sampling() = ToProto(entry.request.sampling);
+  submission.set_max_new_tokens(entry.request.max_new_tokens);
+  submission.mutable_stop_tokens()->Add(entry.request.stop_tokens.begin(), entry.request.stop_tokens.end());
+  if (entry.scores_missing() || (entry.request.score_from >= 0 && entry.request.max_new_tokens == 0)) {
+    submission.set_score_prompt(true);
+    // The row before this position is the first one wanted.
+    submission.set_score_from(std::max(entry.request.score_from, entry.next_scored_row + 1));
+  }
+  return submission;
+}
+
+SessionEvent RequestJournal::Finish(RequestId request, pb::RequestFinished::Reason reason) {
+  entries_.erase(request);
+  SessionEvent event;
+  event.request = request;
+  event.finished.emplace();
+  event.finished->set_request(request);
+  event.finished->set_reason(reason);
+  return event;
+}
+
+std::vector<SessionEvent> RequestJournal::FinishComplete(int64_t context) {
+  using Finished = pb::RequestFinished;
+  std::vector<SessionEvent> events;
+  for (const RequestId id : unfinished()) {
+    const Entry& entry = entries_.at(id);
+    // A prompt that never ran is the engine's to judge, even one that leaves no room.
+    const bool no_room = context > 0 && !entry.output.empty() && entry.tokens() >= context;
+    if (entry.cancelled) {
+      events.push_back(Finish(id, Finished::REASON_CANCELLED));
+    } else if (entry.scores_missing()) {
+      continue;
+    } else if (entry.stopped()) {
+      events.push_back(Finish(id, Finished::REASON_STOP));
+    } else if (entry.request.max_new_tokens > 0 && (entry.full() || no_room)) {
+      events.push_back(Finish(id, Finished::REASON_LENGTH));
+    } else if (entry.request.max_new_tokens == 0 && entry.request.score_from >= 0 && entry.end_scored_row() > 0) {
+      events.push_back(Finish(id, Finished::REASON_SCORED));
+    }
+  }
+  return events;
+}
+
+std::optional<SessionEvent> RequestJournal::FinishCancelled(RequestId request) {
+  if (entries_.count(request) == 0) return std::nullopt;
+  return Finish(request, pb::RequestFinished::REASON_CANCELLED);
+}
+
+std::vector<RequestId> RequestJournal::unfinished() const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, entry] : entries_) ids.push_back(id);
+  return ids;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,84 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_JOURNAL_H_
+#define STAGECOACH_COORDINATOR_FRONT_JOURNAL_H_
+
+// What the front remembers of every unfinished request, so that a lost job costs only time: the prompt, the parameters,
+// the tokens and scores that came back. Each position is passed on exactly once, whatever jobs report. Pure, and not
+// thread-safe.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/step/step.h"
+#include "coordinator/front/session.h"
+#include "proto/engine.pb.h"
+
+namespace stagecoach {
+
+class RequestJournal {
+ public:
+  // Ids count from 1 in the order of addition.
+  RequestId Add(GenerationRequest request);
+
+  // What is new in a report: positions seen before are dropped, and so is everything of a request that is finished.
+  // kInternal when a position is missing in between, a token is not one, or the request was never made: the engine is
+  // broken.
+  absl::StatusOr<std::optional<SessionEvent>> RecordTokens(const pb::TokenDelta& delta);
+
+  // Ends a request; nothing for one that has ended before. kInternal when it was never made, or tokens or scores that
+  // the reason promises are missing.
+  absl::StatusOr<std::optional<SessionEvent>> RecordFinished(const pb::RequestFinished& finished);
+
+  // Remembers the wish; false when the request is not there any more.
+  bool Cancel(RequestId request);
+
+  // For a job that knows nothing of this request: prompt, tokens so far, and which scores are still missing.
+  pb::SubmitRequest Submission(RequestId request) const;
+
+  // After a loss: ends the requests of which only the last word was lost (all tokens there, or cancelled), oldest
+  // first. `context`: most tokens a sequence may have, 0 when not known yet.
+  std::vector<SessionEvent> FinishComplete(int64_t context);
+
+  // Ends one request as cancelled, here and now; nothing when it is not there.
+  std::optional<SessionEvent> FinishCancelled(RequestId request);
+
+  std::vector<RequestId> unfinished() const;  // in the order of addition
+  bool empty() const { return entries_.empty(); }
+
+  // Tokens and scores passed on so far; grows exactly when there is progress.
+  uint64_t progress() const { return progress_; }
+
+ private:
+  struct Entry {
+    GenerationRequest request;
+    std::vector<TokenId> output;
+    int64_t next_scored_row = 0;  // the first row whose score is still missing
+    bool cancelled = false;
+
+    int64_t tokens() const { return static_cast<int64_t>(request.prompt.size() + output.size()); }
+    // Rows are scored from score_from - 1 on, and the last one is that before the prompt's last token.
+    int64_t end_scored_row() const {
+      return request.score_from < 0 ? 0 : static_cast<int64_t>(request.prompt.size()) - 1;
+    }
+    bool scores_missing() const { return next_scored_row < end_scored_row(); }
+    bool stopped() const;
+    bool full() const { return static_cast<int64_t>(output.size()) >= request.max_new_tokens; }
+  };
+
+  absl::StatusOr<Entry*> Find(RequestId request);  // nullptr: finished
+  absl::Status TakeToken(RequestId id, const pb::SampledToken& token, Entry* entry, SessionEvent* event);
+  absl::Status TakeScores(RequestId id, const pb::TargetLogprobs& scores, Entry* entry, SessionEvent* event);
+  SessionEvent Finish(RequestId request, pb::RequestFinished::Reason reason);
+
+  std::map<RequestId, Entry> entries_;  // the unfinished
+  RequestId next_id_ = 1;
+  uint64_t progress_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_JOURNAL_H_

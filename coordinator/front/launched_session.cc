@@ -1,0 +1,201 @@
+#include "coordinator/front/launched_session.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+// However long a wait took by the clock (the front may have been stopped), it counts at most this much against the job.
+constexpr absl::Duration kMostPerWait = absl::Seconds(1);
+// mpirun names the rank that died and ends about 20 ms after its death; how long to wait for that on a busy machine.
+constexpr absl::Duration kLastWords = absl::Seconds(2);
+constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
+// mpirun starts the ranks of a host within milliseconds of each other; a rank that is missing after this long has
+// ended.
+constexpr absl::Duration kAllRanksStarted = absl::Seconds(3);
+constexpr char kHasEnded[] = " has ended";
+
+// The ranks of this host that have entered MPI_Init, by the shared-memory segments that Open MPI makes there:
+// vader_segment.<host>.<user>.<job>.<rank>.
+std::set<int> RanksInMpi(const std::vector<std::string>& directories) {
+  std::set<int> ranks;
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+      const std::string name = entry.path().filename().string();
+      int rank = 0;
+      if (absl::StartsWith(name, "vader_segment.") && absl::SimpleAtoi(name.substr(name.rfind('.') + 1), &rank))
+        ranks.insert(rank);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+LaunchedSession::LaunchedSession(const LaunchOptions& options, LaunchPlan plan)
+    : SessionCore(options.job),
+      plan_(std::move(plan)),
+      startup_timeout_(options.startup_timeout),
+      silence_timeout_(options.silence_timeout),
+      max_losses_(options.max_losses) {}
+
+absl::Status LaunchedSession::Start() {
+  ASSIGN_OR_RETURN(launcher_, Launcher::Start(plan_));
+  starting_ = absl::ZeroDuration();
+  end_seen_ = false;
+  ++launches_;
+  return absl::OkStatus();
+}
+
+absl::Status LaunchedSession::Prepare() {
+  if (launcher_ != nullptr) return absl::OkStatus();
+  ++relaunches_;
+  return Start();
+}
+
+void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
+  if (launcher_ == nullptr) return;
+  for (const int descriptor : {launcher_->listener(), launcher_->output_descriptor(), launcher_->end_descriptor()}) {
+    if (descriptor >= 0) waits->push_back({descriptor, POLLIN, 0});
+  }
+}
+
+absl::Status LaunchedSession::Supervise(absl::Duration waited) {
+  if (launcher_ == nullptr) return absl::OkStatus();
+  launcher_->RelayOutput();
+  if (finishing()) return absl::OkStatus();
+  if (launcher_->listener() >= 0) {
+    if (const std::optional<int> descriptor = launcher_->Accept()) Connect(*descriptor);
+  }
+  if (const std::optional<int> code = launcher_->ExitCode()) {
+    // What the engine said at last is read first, in the next round.
+    if (!connected() || std::exchange(end_seen_, true)) return OnLauncherEnded(*code);
+    return absl::OkStatus();
+  }
+  if (!heard()) {
+    starting_ += std::min(waited, kMostPerWait);
+    const bool late = starting_ >= startup_timeout_;
+    // A rank that ends in order before MPI_Init leaves the others waiting in it for ever; mpirun does not mind.
+    if (!late && (starting_ < kAllRanksStarted || !absl::StrContains(DescribeRanks(), kHasEnded)))
+      return absl::OkStatus();
+    const absl::Duration after = std::min(starting_, startup_timeout_);
+    return Lose(absl::StrCat("the job did not come up within ",
+                             absl::FormatDuration(absl::Trunc(after, absl::Milliseconds(100))), DescribeRanks()));
+  }
+  if (silence() < silence_timeout_) return absl::OkStatus();
+  return Lose(absl::StrCat(RankName(0), " was silent for ",
+                           absl::FormatDuration(absl::Trunc(silence(), absl::Milliseconds(100))), DescribeRanks()));
+}
+
+// The engine's end of the socket closed, or it gave the job up.
+absl::Status LaunchedSession::OnLost(const std::string& what) {
+  if (finishing()) {
+    Disconnect();
+    return absl::UnavailableError(what.empty() ? "the engine closed its socket before it reported statistics" : what);
+  }
+  if (!what.empty()) return Lose(what);
+  AwaitLastWords();
+  if (const std::optional<int> code = launcher_->ExitCode()) return OnLauncherEnded(*code);
+  const std::string& death = launcher_->output().death();
+  return Lose(death.empty() ? absl::StrCat(RankName(0), " went away without a word") : death);
+}
+
+void LaunchedSession::AwaitLastWords() {
+  const absl::Time deadline = absl::Now() + kLastWords;
+  while (absl::Now() < deadline && launcher_->output().death().empty() && !launcher_->ExitCode().has_value()) {
+    std::vector<pollfd> waits;
+    AddWaits(&waits);
+    poll(waits.data(), waits.size(), 10);
+    launcher_->RelayOutput();
+  }
+  launcher_->RelayOutput();
+}
+
+absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
+  launcher_->RelayOutput();
+  const LauncherOutput& output = launcher_->output();
+  // mpirun passes on how a rank ended; while it is still launching it does not always name the rank.
+  const bool by_signal = exit_code > 128 && exit_code < 128 + SIGRTMIN;
+  if (!heard() && launches_ == 1 && !by_signal) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
+        "\ncheck --pp, --hostfile and --mpirun-args; --dry-run shows the whole launch line"));
+  }
+  if (!output.death().empty()) return Lose(output.death());
+  const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, ")") : "";
+  return Lose(absl::StrCat("mpirun ended with exit code ", exit_code, signal));
+}
+
+absl::Status LaunchedSession::Lose(std::string what) {
+  launcher_.reset();  // ends whatever is left of the job
+  CloseJob();
+  if (journal().progress() != progress_at_loss_) losses_ = 0;
+  progress_at_loss_ = journal().progress();
+  ++losses_;
+  if (losses_ >= max_losses_) {
+    return absl::UnavailableError(absl::StrCat("the job was lost ", losses_, losses_ == 1 ? " time" : " times",
+                                               " in a row without a new token; the last time: ", what));
+  }
+  LogError(absl::StrCat("the job was lost: ", what, "; launching it again"));
+  return absl::OkStatus();
+}
+
+// ", on this host: rank 1 (stage 0) is stopped, rank 2 (stage 1) has ended"; empty when nothing is out of order.
+std::string LaunchedSession::DescribeRanks() const {
+  const std::vector<SessionProcess> processes = launcher_->Processes();
+  std::vector<std::string> remarks;
+  std::vector<bool> seen(static_cast<size_t>(plan_.stages) + 1, false);
+  const std::set<int> in_mpi = RanksInMpi(launcher_->directories());
+  bool any_rank = false;
+  for (const SessionProcess& process : processes) {
+    if (process.rank < 0 || process.rank > plan_.stages) continue;
+    any_rank = true;
+    seen[static_cast<size_t>(process.rank)] = true;
+    if (process.state == 'T') {
+      remarks.push_back(absl::StrCat(RankName(process.rank), " is stopped (pid ", process.pid, ")"));
+    } else if (!heard() && plan_.hosts.empty() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
+      remarks.push_back(absl::StrCat(RankName(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
+    }
+  }
+  for (int rank = 0; rank <= plan_.stages && any_rank && plan_.hosts.empty(); ++rank) {
+    if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(RankName(rank), kHasEnded));
+  }
+  return remarks.empty() ? "" : absl::StrCat("; on this host: ", absl::StrJoin(remarks, ", "));
+}
+
+void LaunchedSession::AwaitJobEnd() {
+  const absl::Time deadline = absl::Now() + kOrderlyEnd;
+  while (!launcher_->ExitCode().has_value() && absl::Now() < deadline) {
+    std::vector<pollfd> waits;
+    AddWaits(&waits);
+    poll(waits.data(), waits.size(),
+         static_cast<int>(std::min<int64_t>(100, absl::ToInt64Milliseconds(longest_wait()))));
+    launcher_->RelayOutput();
+  }
+  launcher_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Launch(LaunchOptions options) {
+  ASSIGN_OR_RETURN(LaunchPlan plan, ResolveLaunch(options));
+  if (geteuid() == 0) LogInfo("running MPI as root (OMPI_ALLOW_RUN_AS_ROOT is set for it)");
+  auto session = std::make_unique<LaunchedSession>(options, std::move(plan));
+  RETURN_IF_ERROR(session->Start());
+  return session;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,57 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_LAUNCHED_SESSION_H_
+#define STAGECOACH_COORDINATOR_FRONT_LAUNCHED_SESSION_H_
+
+// A session whose jobs this process launches, watches and replaces.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/front/session_core.h"
+#include "coordinator/launch/launcher.h"
+
+namespace stagecoach {
+
+class LaunchedSession : public SessionCore {
+ public:
+  LaunchedSession(const LaunchOptions& options, LaunchPlan plan);
+  int relaunches() const override { return relaunches_; }
+
+  // The first launch; later ones happen in Next.
+  absl::Status Start();
+
+ protected:
+  absl::Status Prepare() override;
+  absl::Status Supervise(absl::Duration waited) override;
+  absl::Status OnLost(const std::string& what) override;
+  void AddWaits(std::vector<pollfd>* waits) const override;
+  // Where the end of mpirun wakes nobody up, we look often.
+  absl::Duration longest_wait() const override {
+    return absl::Milliseconds(launcher_ != nullptr && launcher_->end_descriptor() < 0 ? 20 : 500);
+  }
+  void AwaitJobEnd() override;
+
+ private:
+  absl::Status OnLauncherEnded(int exit_code);
+  absl::Status Lose(std::string what);
+  void AwaitLastWords();
+  std::string DescribeRanks() const;
+
+  const LaunchPlan plan_;
+  const absl::Duration startup_timeout_;
+  const absl::Duration silence_timeout_;
+  const int max_losses_;
+
+  std::unique_ptr<Launcher> launcher_;  // of the present job; none between a loss and the next launch
+  absl::Duration starting_;             // time since the launch
+  bool end_seen_ = false;               // mpirun has ended, and its engine was given a last chance to be heard
+  int launches_ = 0;
+  int relaunches_ = 0;
+  int losses_ = 0;  // in a row, without progress
+  uint64_t progress_at_loss_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_LAUNCHED_SESSION_H_

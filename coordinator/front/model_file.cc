@@ -1,0 +1,79 @@
+#include "coordinator/front/model_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/front/exit_codes.h"
+
+namespace stagecoach {
+namespace {
+
+// Says which file it was, unless the message does.
+absl::Status Named(const absl::Status& status, const std::string& path) {
+  if (absl::StrContains(status.message(), path)) return WithExitCode(status, ExitCode::kInputFile);
+  return WithExitCode(absl::Status(status.code(), absl::StrCat("'", path, "': ", status.message())),
+                      ExitCode::kInputFile);
+}
+
+}  // namespace
+
+bool FrontModel::has_chat_template() const { return metadata().Has("tokenizer.chat_template"); }
+
+std::string FrontModel::DisplayName() const {
+  if (!description->hyper.name.empty()) return description->hyper.name;
+  return std::filesystem::path(description->file->path()).filename().string();
+}
+
+absl::StatusOr<std::unique_ptr<GgufFile>> OpenGguf(const std::string& path, absl::string_view q2_layout) {
+  GgufOpenOptions options;
+  ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(q2_layout));
+  absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path, options);
+  if (!file.ok()) return Named(file.status(), path);
+  return file;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const GgufFile& file) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(file.metadata());
+  if (!tokenizer.ok()) return Named(tokenizer.status(), file.path());
+  return tokenizer;
+}
+
+absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path, absl::string_view q2_layout) {
+  absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(path, q2_layout);
+  if (!file.ok()) return file.status();
+  FrontModel model;
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> description = DescribeModel(*std::move(file));
+  if (!description.ok()) return Named(description.status(), path);
+  model.description = *std::move(description);
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(*model.description->file);
+  if (!tokenizer.ok()) return tokenizer.status();
+  model.tokenizer = *std::move(tokenizer);
+  if (model.tokenizer->vocab_size() > model.description->hyper.vocab) {
+    return InputFileError(absl::StrCat("'", path, "': the tokenizer has ", model.tokenizer->vocab_size(),
+                                       " tokens, the embedding only ", model.description->hyper.vocab, " rows"));
+  }
+  return model;
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return InputFileError(absl::StrCat("'", path, "' is a directory"));
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();  // of nothing it would be a failure
+  if (!in.is_open() || in.bad() || text.fail()) {
+    return InputFileError(absl::StrCat("cannot read '", path, "': ", std::strerror(errno == 0 ? EIO : errno)));
+  }
+  return text.str();
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,79 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_SESSION_H_
+#define STAGECOACH_COORDINATOR_FRONT_SESSION_H_
+
+// The front's view of a cluster: requests go in, tokens come out, and whatever happens to the job in between is dealt
+// with here. The session keeps every request's prompt, parameters and the tokens so far (the journal); when the job is
+// lost it names who died, launches again, and submits what is unfinished as prompt + tokens so far, so that the stream
+// goes on as if nothing had happened. Not thread-safe: one thread calls everything.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/step/step.h"
+#include "coordinator/launch/launch_options.h"
+#include "proto/engine.pb.h"
+
+namespace stagecoach {
+
+struct GenerationRequest {
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  int64_t max_new_tokens = 0;
+  std::vector<TokenId> stop_tokens;
+  int64_t score_from = -1;  // see SequenceSpec
+};
+
+struct SessionEvent {
+  RequestId request = 0;
+  int64_t at_us = 0;                   // MonotonicUs() of the arrival of tokens or scores at the engine
+  std::vector<SampledToken> tokens;    // new ones, in order, each exactly once
+  std::vector<TargetLogprobs> scores;  // the rows that score_from asks for, each exactly once, in order
+  std::optional<pb::RequestFinished> finished;
+};
+
+class Session {
+ public:
+  // Starts the job by a launcher process and supervises it. Returns at once; Next brings up the job. Errors of the
+  // options only: kNotFound (no stage_worker, no mpirun, no host file), kInvalidArgument.
+  static absl::StatusOr<std::unique_ptr<Session>> Launch(LaunchOptions options);
+
+  // Joins an engine that lives in this very process (started under mpirun or srun): no supervision, a loss is final.
+  static std::unique_ptr<Session> Join(int descriptor, pb::ConfigureJob job);
+
+  virtual ~Session() = default;  // ends the job, hard if it must; no process and no file stays behind
+
+  virtual RequestId Submit(GenerationRequest request) = 0;
+  virtual void Cancel(RequestId request) = 0;
+
+  // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the
+  // watched descriptor is readable, a signal arrived, or ready() or load_progress() changed. Relaunches happen in here.
+  // Errors are final: kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others
+  // (what the engine said; model errors 3).
+  virtual absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) = 0;
+
+  // Also wake up Next when this descriptor is readable (a pipe of a reader thread or a signal handler); -1: none.
+  virtual void WatchDescriptor(int descriptor) = 0;
+
+  // Once the job is ready (it may become ready again after a relaunch): what it agreed on.
+  virtual const pb::JobReady* ready() const = 0;
+  // Load progress of the job that is coming up, for a progress bar.
+  virtual const pb::LoadProgress& load_progress() const = 0;
+  virtual int relaunches() const = 0;
+
+  // Ends the job in order and returns its statistics (sums over all jobs of this session, as far as they reported any).
+  // Waits for work in flight; the watched descriptor is left alone. The session takes no more requests. Errors when no
+  // job ever reported: kUnavailable, or what Next said.
+  virtual absl::StatusOr<pb::JobStatistics> Finish() = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_SESSION_H_

@@ -1,0 +1,257 @@
+#include "coordinator/front/session_core.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "coordinator/front/statistics_sum.h"
+
+namespace stagecoach {
+namespace {
+
+// However long a wait took by the clock (the front may have been stopped), it counts at most this much as the engine's
+// silence.
+constexpr absl::Duration kMostSilencePerWait = absl::Seconds(1);
+// Beyond the stage timeout, for the work in flight when the job was told to end.
+constexpr absl::Duration kShutdownSlack = absl::Seconds(10);
+
+bool SameFiles(const pb::JobReady& a, const pb::JobReady& b) {
+  return std::equal(a.fingerprints().begin(), a.fingerprints().end(), b.fingerprints().begin(), b.fingerprints().end(),
+                    [](const pb::FileFingerprint& x, const pb::FileFingerprint& y) {
+                      return x.size_bytes() == y.size_bytes() && x.modified_ns() == y.modified_ns() &&
+                             x.header_hash() == y.header_hash();
+                    });
+}
+
+absl::StatusCode CodeOf(const pb::JobFailed& failed) {
+  const bool known = failed.code() > static_cast<int>(absl::StatusCode::kOk) &&
+                     failed.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return known ? static_cast<absl::StatusCode>(failed.code()) : absl::StatusCode::kInternal;
+}
+
+}  // namespace
+
+RequestId SessionCore::Submit(GenerationRequest request) {
+  const RequestId id = journal_.Add(std::move(request));
+  if (job_ready_) SendSubmission(id);
+  return id;
+}
+
+void SessionCore::Cancel(RequestId request) {
+  if (!journal_.Cancel(request)) return;
+  if (!job_ready_) {
+    // No job knows of it.
+    if (std::optional<SessionEvent> event = journal_.FinishCancelled(request)) events_.push_back(*std::move(event));
+    return;
+  }
+  pb::EngineMessage message;
+  message.mutable_cancel()->set_request(request);
+  SendToEngine(message);
+}
+
+absl::StatusOr<std::optional<SessionEvent>> SessionCore::Next(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  absl::Duration waited;
+  Wake wake = Wake::kActivity;
+  while (true) {
+    if (final_.ok()) {
+      const absl::Status pumped = Pump(waited);
+      if (final_.ok()) final_ = pumped;  // a send within it may have failed for good
+    }
+    // What was produced before the end is delivered before the end is told.
+    if (!events_.empty()) {
+      SessionEvent event = std::move(events_.front());
+      events_.pop_front();
+      return event;
+    }
+    RETURN_IF_ERROR(final_);
+    const absl::Time start = absl::Now();
+    if (std::exchange(changed_, false) || wake == Wake::kInterrupted ||
+        (start >= deadline && waited > absl::ZeroDuration())) {
+      return std::nullopt;
+    }
+    final_ = Prepare();
+    if (!final_.ok()) continue;
+    wake = Wait(std::max(deadline - start, absl::ZeroDuration()));
+    waited = std::max(absl::Now() - start, absl::Nanoseconds(1));
+  }
+}
+
+SessionCore::Wake SessionCore::Wait(absl::Duration most) {
+  std::vector<pollfd> waits;
+  if (watched_ >= 0) waits.push_back({watched_, POLLIN, 0});
+  if (channel_ != nullptr) {
+    waits.push_back({channel_->descriptor(), static_cast<short>(POLLIN | (channel_->WritePending() ? POLLOUT : 0)), 0});
+  }
+  AddWaits(&waits);
+  const int64_t milliseconds =
+      absl::ToInt64Milliseconds(absl::Ceil(std::min(most, longest_wait()), absl::Milliseconds(1)));
+  const int ready = poll(waits.data(), waits.size(), static_cast<int>(milliseconds));
+  if (ready < 0) return errno == EINTR ? Wake::kInterrupted : Wake::kActivity;
+  if (watched_ >= 0 && waits[0].revents != 0) return Wake::kInterrupted;
+  return ready > 0 ? Wake::kActivity : Wake::kTimeout;
+}
+
+absl::Status SessionCore::Pump(absl::Duration waited) {
+  silence_ += std::min(waited, kMostSilencePerWait);
+  RETURN_IF_ERROR(ReceiveAll());
+  return Supervise(waited);
+}
+
+absl::Status SessionCore::ReceiveAll() {
+  while (channel_ != nullptr) {
+    absl::StatusOr<std::optional<pb::EngineMessage>> message = channel_->Receive();
+    if (absl::IsUnavailable(message.status())) return OnLost("");
+    if (!message.ok()) return absl::InternalError(message.status().message());
+    if (!message->has_value()) return absl::OkStatus();
+    heard_ = true;
+    silence_ = absl::ZeroDuration();
+    RETURN_IF_ERROR(Handle(**message));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
+  switch (message.body_case()) {
+    case pb::EngineMessage::kProgress:
+      progress_ = message.progress();
+      changed_ = true;
+      return absl::OkStatus();
+    case pb::EngineMessage::kReady: return HandleReady(message.ready());
+    case pb::EngineMessage::kTokens: {
+      ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordTokens(message.tokens()));
+      if (event.has_value()) events_.push_back(*std::move(event));
+      return absl::OkStatus();
+    }
+    case pb::EngineMessage::kFinished: {
+      RETURN_IF_ERROR(CheckStillHeld(message.finished()));
+      ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordFinished(message.finished()));
+      if (event.has_value()) events_.push_back(*std::move(event));
+      return absl::OkStatus();
+    }
+    case pb::EngineMessage::kStatistics:
+      statistics_ = message.statistics();
+      statistics_fresh_ = true;
+      return absl::OkStatus();
+    case pb::EngineMessage::kFailed: return HandleFailed(message.failed());
+    case pb::EngineMessage::kAlive: return absl::OkStatus();
+    default:
+      return absl::InternalError(absl::StrCat("the engine sent a message of kind ",
+                                              static_cast<int>(message.body_case()), ", which engines do not send"));
+  }
+}
+
+// Only a job that came up with a smaller pool rejects what an earlier one has begun to answer.
+absl::Status SessionCore::CheckStillHeld(const pb::RequestFinished& finished) {
+  if (finished.reason() != pb::RequestFinished::REASON_REJECTED) return absl::OkStatus();
+  for (const RequestId request : journal_.unfinished()) {
+    if (request == finished.request() && journal_.Submission(request).output_size() > 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("after a relaunch the job cannot hold a request that was being answered: ", finished.error()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
+  if (job_ready_) return absl::InternalError("the engine said twice that the job is ready");
+  if (!first_ready_.has_value()) {
+    first_ready_ = ready;
+    *job_.mutable_fingerprints() = ready.fingerprints();
+    job_.set_context(ready.context());  // however much memory is free at a relaunch
+    job_.set_step_log_append(true);
+  } else if (!SameFiles(*first_ready_, ready)) {
+    return absl::DataLossError(
+        absl::StrCat("model file '", job_.model_path(), "' changed while the job was down; start again"));
+  }
+  ready_ = ready;
+  job_ready_ = true;
+  changed_ = true;
+  for (const RequestId request : journal_.unfinished()) SendSubmission(request);
+  return absl::OkStatus();
+}
+
+absl::Status SessionCore::HandleFailed(const pb::JobFailed& failed) {
+  if (failed.lost()) return OnLost(failed.message());
+  return absl::Status(CodeOf(failed),
+                      failed.message().empty() ? "the engine failed without a reason" : failed.message());
+}
+
+void SessionCore::SendToEngine(const pb::EngineMessage& message) {
+  if (channel_ == nullptr) return;
+  const absl::Status sent = channel_->Send(message);
+  // A peer that is gone shows when we read; anything else is ours.
+  if (!sent.ok() && !absl::IsUnavailable(sent) && final_.ok()) final_ = sent;
+}
+
+void SessionCore::SendSubmission(RequestId request) {
+  pb::EngineMessage message;
+  *message.mutable_submit() = journal_.Submission(request);
+  SendToEngine(message);
+}
+
+void SessionCore::Connect(int descriptor) {
+  channel_ = std::make_unique<EngineChannel>(descriptor);
+  heard_ = false;
+  job_ready_ = false;
+  silence_ = absl::ZeroDuration();
+  pb::EngineMessage message;
+  *message.mutable_configure() = job_;
+  SendToEngine(message);
+}
+
+void SessionCore::Disconnect() {
+  channel_.reset();
+  heard_ = false;
+  job_ready_ = false;
+  silence_ = absl::ZeroDuration();
+}
+
+void SessionCore::CloseJob() {
+  Disconnect();
+  if (statistics_.has_value()) {
+    AddStatistics(*statistics_, &sum_);
+    any_statistics_ = true;
+    statistics_.reset();
+  }
+  for (SessionEvent& event : journal_.FinishComplete(ready_.context())) events_.push_back(std::move(event));
+}
+
+absl::StatusOr<pb::JobStatistics> SessionCore::Finish() {
+  absl::Status ended = final_;
+  watched_ = -1;
+  if (ended.ok() && job_ready_) {
+    finishing_ = true;
+    ended = AwaitStatistics();
+    if (ended.ok()) AwaitJobEnd();
+  }
+  CloseJob();
+  final_ = absl::FailedPreconditionError("the session is finished and takes no more requests");
+  if (any_statistics_) return sum_;
+  RETURN_IF_ERROR(ended);
+  return absl::UnavailableError("the job ended before it reported statistics");
+}
+
+absl::Status SessionCore::AwaitStatistics() {
+  pb::EngineMessage message;
+  message.mutable_shutdown();
+  SendToEngine(message);
+  statistics_fresh_ = false;
+  const absl::Time deadline = absl::Now() + absl::Seconds(job_.stage_timeout_s()) + kShutdownSlack;
+  absl::Duration waited;
+  while (absl::Now() < deadline) {
+    absl::Status pumped = Pump(waited);
+    if (pumped.ok()) pumped = final_;
+    if (statistics_fresh_) return absl::OkStatus();  // even if the connection has ended since
+    RETURN_IF_ERROR(pumped);
+    const absl::Time start = absl::Now();
+    Wait(deadline - start);
+    waited = absl::Now() - start;
+  }
+  return absl::UnavailableError("the job did not end in order");
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,104 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_SESSION_CORE_H_
+#define STAGECOACH_COORDINATOR_FRONT_SESSION_CORE_H_
+
+// What both kinds of session do: keep the journal, speak with the engine of one job, hand out events in order. Where
+// jobs come from and what happens when one is lost is for the derived class. Not thread-safe.
+
+#include <poll.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coordinator/channel/engine_channel.h"
+#include "coordinator/front/journal.h"
+#include "coordinator/front/session.h"
+
+namespace stagecoach {
+
+class SessionCore : public Session {
+ public:
+  RequestId Submit(GenerationRequest request) override;
+  void Cancel(RequestId request) override;
+  absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) override;
+  void WatchDescriptor(int descriptor) override { watched_ = descriptor; }
+  const pb::JobReady* ready() const override { return first_ready_.has_value() ? &ready_ : nullptr; }
+  const pb::LoadProgress& load_progress() const override { return progress_; }
+  absl::StatusOr<pb::JobStatistics> Finish() override;
+
+ protected:
+  explicit SessionCore(pb::ConfigureJob job) : job_(std::move(job)) {}
+
+  // Before waiting: whatever brings a job up. An error is final.
+  virtual absl::Status Prepare() = 0;
+  // After waiting `waited`: looks at what the derived class watches. An error is final.
+  virtual absl::Status Supervise(absl::Duration waited) = 0;
+  // The job is lost, or (while finishing) its connection has ended; `what`: the engine's words, empty when it just went
+  // away. Ends with a call of CloseJob, or returns a final error.
+  virtual absl::Status OnLost(const std::string& what) = 0;
+  // More descriptors to wait for.
+  virtual void AddWaits(std::vector<pollfd>* waits) const = 0;
+  // Longest single wait.
+  virtual absl::Duration longest_wait() const = 0;
+  // Waits for the processes of the job to end after its orderly shutdown.
+  virtual void AwaitJobEnd() = 0;
+
+  // A new job on a fresh connection; tells it everything it must know.
+  void Connect(int descriptor);
+  void Disconnect();
+  bool connected() const { return channel_ != nullptr; }
+  // Whether the job on the present connection has said anything yet.
+  bool heard() const { return heard_; }
+  bool finishing() const { return finishing_; }
+  // Ends what a lost job had completed; adds up its statistics.
+  void CloseJob();
+  RequestJournal& journal() { return journal_; }
+  const RequestJournal& journal() const { return journal_; }
+  bool events_waiting() const { return !events_.empty(); }
+  absl::Duration silence() const { return silence_; }
+
+ private:
+  enum class Wake { kTimeout, kActivity, kInterrupted };
+  Wake Wait(absl::Duration most);
+  absl::Status Pump(absl::Duration waited);
+  absl::Status ReceiveAll();
+  absl::Status Handle(const pb::EngineMessage& message);
+  absl::Status CheckStillHeld(const pb::RequestFinished& finished);
+  absl::Status HandleReady(const pb::JobReady& ready);
+  absl::Status HandleFailed(const pb::JobFailed& failed);
+  void SendToEngine(const pb::EngineMessage& message);
+  void SendSubmission(RequestId request);
+  absl::Status AwaitStatistics();
+
+  pb::ConfigureJob job_;
+  RequestJournal journal_;
+  std::deque<SessionEvent> events_;
+  std::unique_ptr<EngineChannel> channel_;
+  int watched_ = -1;
+  absl::Status final_;  // once not OK, the answer of every Next
+
+  // Of the present job.
+  bool heard_ = false;
+  bool job_ready_ = false;
+  absl::Duration silence_;                       // time spent waiting since its last word
+  std::optional<pb::JobStatistics> statistics_;  // the latest it reported
+  bool statistics_fresh_ = false;                // arrived since it was told to end
+
+  // Of the session.
+  bool changed_ = false;  // ready or progress, not yet reported
+  bool finishing_ = false;
+  std::optional<pb::JobReady> first_ready_;
+  pb::JobReady ready_;
+  pb::LoadProgress progress_;
+  pb::JobStatistics sum_;
+  bool any_statistics_ = false;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_SESSION_CORE_H_

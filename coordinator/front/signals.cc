@@ -1,0 +1,75 @@
+#include "coordinator/front/signals.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "common/base/check.h"
+#include "coordinator/front/exit_codes.h"
+
+namespace stagecoach {
+namespace {
+
+// What a handler may touch: lock-free atomics and the descriptor of a pipe.
+std::atomic<int> g_stops{0};
+std::atomic<bool> g_terminated{false};
+std::atomic<bool> g_drain{false};
+std::atomic<int> g_stops_that_end{3};
+std::atomic<int> g_write_end{-1};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+void WriteByte() {
+  const char byte = 0;
+  [[maybe_unused]] const ssize_t written = write(g_write_end.load(), &byte, 1);  // a full pipe wakes as well
+}
+
+void OnSignal(int signal) {
+  const int saved_errno = errno;
+  if (signal == SIGUSR1) {
+    g_drain.store(true);
+  } else {
+    if (signal == SIGTERM) g_terminated.store(true);
+    if (g_stops.fetch_add(1) + 1 >= g_stops_that_end.load()) _exit(static_cast<int>(ExitCode::kInterrupted));
+  }
+  WriteByte();
+  errno = saved_errno;
+}
+
+}  // namespace
+
+SignalWatch& SignalWatch::Get() {
+  static SignalWatch watch;
+  return watch;
+}
+
+SignalWatch::SignalWatch() {
+  int ends[2];
+  CHECK_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  read_end_ = ends[0];
+  g_write_end.store(ends[1]);
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) CHECK_EQ(sigaction(signal, &action, nullptr), 0);
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  CHECK_EQ(sigaction(SIGPIPE, &ignore, nullptr), 0);
+}
+
+void SignalWatch::Clear() {
+  char bytes[64];
+  while (read(read_end_, bytes, sizeof(bytes)) > 0) {
+  }
+}
+
+void SignalWatch::Wake() { WriteByte(); }
+int SignalWatch::stops() const { return g_stops.load(); }
+bool SignalWatch::terminated() const { return g_terminated.load(); }
+bool SignalWatch::drain() const { return g_drain.load(); }
+void SignalWatch::EndAtSecondStop() { g_stops_that_end.store(2); }
+
+}  // namespace stagecoach

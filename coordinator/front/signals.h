@@ -1,0 +1,35 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_SIGNALS_H_
+#define STAGECOACH_COORDINATOR_FRONT_SIGNALS_H_
+
+// Signals as bytes in a pipe that the main loop waits for.
+//
+// SIGINT and SIGTERM ask the program to stop: the first one cancels what runs, the second ends it. SIGUSR1 asks it to
+// drain: take no new work and finish what runs. SIGPIPE is ignored; writing tells.
+
+namespace stagecoach {
+
+class SignalWatch {
+ public:
+  // Installs the handlers at the first call; they stay. One object a process.
+  static SignalWatch& Get();
+
+  int descriptor() const { return read_end_; }  // readable after a signal or Wake, until Clear
+  void Clear();
+  void Wake();  // from any thread
+
+  int stops() const;        // SIGINT and SIGTERM so far
+  bool terminated() const;  // one of them was SIGTERM
+  bool drain() const;
+  // From now on a second stop ends the process at once, with exit code 130, from within the handler: for phases in
+  // which the main loop does not look. (The job ends by itself when its front is gone.) Before this call only a third
+  // one does.
+  void EndAtSecondStop();
+
+ private:
+  SignalWatch();
+  int read_end_ = -1;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_SIGNALS_H_

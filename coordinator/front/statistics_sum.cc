@@ -1,0 +1,32 @@
+#include "coordinator/front/statistics_sum.h"
+
+#include <algorithm>
+
+namespace stagecoach {
+
+void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
+  const pb::JobStatistics earlier = *sum;
+  *sum = later;
+  sum->set_micro_batches(earlier.micro_batches() + later.micro_batches());
+  sum->set_prefill_rows(earlier.prefill_rows() + later.prefill_rows());
+  sum->set_decode_rows(earlier.decode_rows() + later.decode_rows());
+  sum->set_preemptions(earlier.preemptions() + later.preemptions());
+  const double busy_s = earlier.busy_s() + later.busy_s();
+  sum->set_busy_s(busy_s);
+  if (busy_s > 0) {
+    sum->set_bubble((earlier.bubble() * earlier.busy_s() + later.bubble() * later.busy_s()) / busy_s);
+    sum->set_bubble_floor((earlier.bubble_floor() * earlier.busy_s() + later.bubble_floor() * later.busy_s()) / busy_s);
+  }
+  if (later.stages().empty()) *sum->mutable_stages() = earlier.stages();
+  for (int i = 0; i < std::min(earlier.stages_size(), later.stages_size()); ++i) {
+    const pb::StageSummary& before = earlier.stages(i);
+    pb::StageSummary* stage = sum->mutable_stages(i);
+    stage->set_compute_s(before.compute_s() + stage->compute_s());
+    stage->set_send_s(before.send_s() + stage->send_s());
+    stage->set_wait_s(before.wait_s() + stage->wait_s());
+    stage->set_tensor_bytes_read(before.tensor_bytes_read() + stage->tensor_bytes_read());
+    stage->set_blocks_used_peak(std::max(before.blocks_used_peak(), stage->blocks_used_peak()));
+  }
+}
+
+}  // namespace stagecoach

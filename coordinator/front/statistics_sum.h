@@ -1,0 +1,14 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_STATISTICS_SUM_H_
+#define STAGECOACH_COORDINATOR_FRONT_STATISTICS_SUM_H_
+
+#include "proto/engine.pb.h"
+
+namespace stagecoach {
+
+// Adds the statistics of a later job of the same session: counts and times sum up, bubbles are averaged over busy time,
+// and what describes a stage (host, process, memory) is that of the later job. Peaks are the larger one.
+void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_STATISTICS_SUM_H_

@@ -1,0 +1,30 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_OPTIONS_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_OPTIONS_H_
+
+// What a front decides about the jobs that it launches.
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "proto/engine.pb.h"
+
+namespace stagecoach {
+
+struct LaunchOptions {
+  pb::ConfigureJob job;                // everything the engine is told
+  int stages = 0;                      // 0: the host file's slots, else 1
+  std::string hostfile;                // Open MPI's format; empty: all stages on this host
+  std::string mpirun_args;             // split as a shell would, put before the programs
+  std::string coordinator_path;        // this program; empty: found out
+  std::string stage_worker_path;       // empty: beside the coordinator, then ../stage_worker/
+  std::string mpirun_path = "mpirun";  // a name is sought in PATH
+  // From launch to the engine's first word; loading is bounded by --stage-timeout without progress.
+  absl::Duration startup_timeout = absl::Seconds(60);
+  // The engine speaks at least once a second; after so long without a word it is lost.
+  absl::Duration silence_timeout = absl::Seconds(8);
+  int max_losses = 3;  // losses in a row without a new token before giving up
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_OPTIONS_H_

@@ -1,0 +1,116 @@
+#include "coordinator/channel/engine_channel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "common/wire/step_messages.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::HasSubstr;
+
+class EngineChannelTest : public testing::Test {
+ protected:
+  EngineChannelTest() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    here_ = std::make_unique<EngineChannel>(ends[0]);
+    there_ = std::make_unique<EngineChannel>(ends[1]);
+  }
+  std::unique_ptr<EngineChannel> here_, there_;
+};
+
+pb::EngineMessage Submit(uint64_t request, int tokens) {
+  pb::EngineMessage message;
+  message.mutable_submit()->set_request(request);
+  for (int i = 0; i < tokens; ++i) message.mutable_submit()->add_prompt(i);
+  return message;
+}
+
+TEST_F(EngineChannelTest, DeliversMessagesInOrderHoweverTheSocketCutsThem) {
+  // More than a socket takes at once, so that parts wait at the sender.
+  for (uint64_t i = 1; i <= 40; ++i) ASSERT_TRUE(here_->Send(Submit(i, static_cast<int>(i) * 3000)).ok());
+  EXPECT_TRUE(here_->WritePending());
+  uint64_t received = 0;
+  while (received < 40) {
+    ASSERT_TRUE(here_->Flush().ok());
+    absl::StatusOr<std::optional<pb::EngineMessage>> message = there_->Receive();
+    ASSERT_TRUE(message.ok()) << message.status();
+    if (!message->has_value()) continue;
+    ++received;
+    EXPECT_EQ((*message)->submit().request(), received);
+    EXPECT_EQ((*message)->submit().prompt_size(), static_cast<int>(received) * 3000);
+  }
+  EXPECT_FALSE(here_->WritePending());
+  const auto nothing = there_->Receive();
+  EXPECT_TRUE(nothing.ok() && !nothing->has_value());
+}
+
+TEST_F(EngineChannelTest, DeliversWhatWasSentBeforeThePeerWentAway) {
+  ASSERT_TRUE(there_->Send(Submit(1, 10)).ok());  // stays unread by the peer
+  ASSERT_TRUE(here_->Send(Submit(2, 10)).ok());
+  here_.reset();
+  const auto message = there_->Receive();
+  ASSERT_TRUE(message.ok() && message->has_value()) << message.status();
+  EXPECT_EQ((*message)->submit().request(), 2u);
+  EXPECT_EQ(there_->Receive().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(there_->Receive().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(there_->Send(Submit(3, 1)).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(EngineChannelTest, RefusesLengthsAndBytesThatAreNoMessage) {
+  ASSERT_EQ(send(here_->descriptor(), "\x01\0\0\x04", 4, 0), 4);
+  const absl::Status too_long = there_->Receive().status();
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(too_long.message()), HasSubstr("67108865 bytes, expected at most 67108864"));
+
+  ASSERT_EQ(send(there_->descriptor(), "\x02\0\0\0\xff\xff", 6, 0), 6);
+  EXPECT_EQ(here_->Receive().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(EngineSocket, ConnectsByPathAndRefusesOnesThatAreTooLong) {
+  std::string directory = testing::TempDir() + "engine_socket.XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  const std::string path = directory + "/s";
+  EXPECT_EQ(ConnectLocal(path).status().code(), absl::StatusCode::kUnavailable);
+  const absl::StatusOr<int> listener = ListenLocal(path);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_LT(accept(*listener, nullptr, nullptr), 0);  // does not wait
+  const absl::StatusOr<int> client = ConnectLocal(path);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_FALSE(ListenLocal(path).ok());
+  const absl::Status too_long = ListenLocal(directory + "/" + std::string(200, 'x')).status();
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(too_long.message()), HasSubstr("set TMPDIR"));
+  close(*client);
+  close(*listener);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(EngineMessages, KeepEveryFieldOfTheStepStructs) {
+  SamplingParams params;
+  params.temperature = 0.7f;
+  params.top_k = 40;
+  params.top_p = 0.9f;
+  params.min_p = 0.05f;
+  params.repeat_penalty = 1.1f;
+  params.presence_penalty = -0.5f;
+  params.frequency_penalty = 0.25f;
+  params.repeat_last_n = -1;
+  params.seed = ~0ull;
+  params.logprobs = 5;
+  params.logit_bias = {{7, -100.0f}, {8, 1.5f}};
+  EXPECT_EQ(FromProto(ToProto(params)), params);
+  const SampledToken token = {3, 12, 99, -1.25f, {{99, -1.25f}, {5, -2.0f}}};
+  EXPECT_EQ(FromProto(ToProto(token)), token);
+  const TargetLogprobs scores = {3, 10, {-1.0f, 0.0f, -3.5f}};
+  EXPECT_EQ(FromProto(ToProto(scores)), scores);
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,179 @@
+#include "coordinator/front/journal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stagecoach {
+namespace {
+
+using Finished = pb::RequestFinished;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens, std::vector<TokenId> stop = {}) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.max_new_tokens = max_new_tokens;
+  request.stop_tokens = std::move(stop);
+  request.sampling.seed = 0xfedcba9876543210;
+  request.sampling.temperature = 0.5f;
+  request.sampling.logit_bias = {{3, -1.5f}};
+  return request;
+}
+
+pb::TokenDelta Tokens(RequestId id, int32_t position, const std::vector<TokenId>& tokens) {
+  pb::TokenDelta delta;
+  delta.set_request(id);
+  for (const TokenId token : tokens) {
+    pb::SampledToken* sampled = delta.add_tokens();
+    sampled->set_position(position++);
+    sampled->set_token(token);
+    sampled->set_logprob(-0.25f);
+  }
+  return delta;
+}
+
+pb::TokenDelta Scores(RequestId id, int32_t start, const std::vector<float>& scores) {
+  pb::TokenDelta delta;
+  delta.set_request(id);
+  pb::TargetLogprobs* entry = delta.add_scores();
+  entry->set_start(start);
+  for (const float score : scores) entry->add_logprobs(score);
+  return delta;
+}
+
+pb::RequestFinished End(RequestId id, Finished::Reason reason) {
+  pb::RequestFinished finished;
+  finished.set_request(id);
+  finished.set_reason(reason);
+  return finished;
+}
+
+std::vector<TokenId> NewTokens(const absl::StatusOr<std::optional<SessionEvent>>& event) {
+  std::vector<TokenId> tokens;
+  if (!event.ok() || !event->has_value()) return tokens;
+  for (const SampledToken& token : (*event)->tokens) tokens.push_back(token.token);
+  return tokens;
+}
+
+TEST(RequestJournal, PassesEachPositionOnOnce) {
+  RequestJournal journal;
+  const RequestId id = journal.Add(Request({1, 2}, 10));
+  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 2, {7, 8}))), ElementsAre(7, 8));
+  const auto repeated = journal.RecordTokens(Tokens(id, 2, {7, 8}));
+  ASSERT_TRUE(repeated.ok());
+  EXPECT_FALSE(repeated->has_value());
+  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 3, {8, 9}))), ElementsAre(9));
+  EXPECT_EQ(journal.progress(), 3u);
+}
+
+TEST(RequestJournal, RefusesWhatNoSoundEngineReports) {
+  RequestJournal journal;
+  const RequestId id = journal.Add(Request({1, 2}, 2));
+  GenerationRequest scoring = Request({1, 2, 3, 4}, 0);
+  scoring.score_from = 1;
+  const RequestId scored = journal.Add(scoring);
+  const auto expect_internal = [](const absl::Status& status, const std::string& message) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  };
+  expect_internal(journal.RecordTokens(Tokens(id, 3, {7})).status(), "a token for position 3, expected 2");
+  expect_internal(journal.RecordTokens(Tokens(id, 2, {-1})).status(), "token -1 is none");
+  expect_internal(journal.RecordTokens(Tokens(0, 2, {1})).status(), "there is no such request");
+  expect_internal(journal.RecordTokens(Tokens(3, 2, {1})).status(), "there is no such request");
+  expect_internal(journal.RecordTokens(Tokens(id, 2, {5, 6, 7})).status(),
+                  "a token more than the 2 that were asked for");
+  expect_internal(journal.RecordTokens(Scores(scored, 1, {-1})).status(), "scores from row 1, expected 0");
+  expect_internal(journal.RecordTokens(Scores(scored, -1, {-1, -1})).status(), "scores from row -1");
+  expect_internal(journal.RecordFinished(End(9, Finished::REASON_STOP)).status(), "there is no such request");
+  expect_internal(journal.RecordFinished(End(id, Finished::REASON_UNSPECIFIED)).status(), "unknown reason 0");
+  expect_internal(journal.RecordFinished(End(id, Finished::REASON_STOP)).status(), "a stop token that did not arrive");
+  expect_internal(journal.RecordFinished(End(scored, Finished::REASON_SCORED)).status(),
+                  "without the scores from row 0 to 2");
+  pb::TokenDelta wide = Tokens(scored, 4, {1});
+  for (int i = 0; i <= kMaxLogprobs; ++i) wide.mutable_tokens(0)->add_top();
+  expect_internal(journal.RecordTokens(wide).status(), "129 log-probabilities for one token");
+}
+
+TEST(RequestJournal, IgnoresWhatComesAfterTheEnd) {
+  RequestJournal journal;
+  const RequestId id = journal.Add(Request({1}, 5, {9}));
+  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 1, {9}))), ElementsAre(9));
+  const auto end = journal.RecordFinished(End(id, Finished::REASON_STOP));
+  ASSERT_TRUE(end.ok() && end->has_value());
+  EXPECT_EQ((*end)->finished->reason(), Finished::REASON_STOP);
+  const auto late = journal.RecordTokens(Tokens(id, 2, {1}));
+  EXPECT_TRUE(late.ok() && !late->has_value());
+  const auto again = journal.RecordFinished(End(id, Finished::REASON_STOP));
+  EXPECT_TRUE(again.ok() && !again->has_value());
+  EXPECT_TRUE(journal.empty());
+}
+
+TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
+  RequestJournal journal;
+  const GenerationRequest request = Request({1, 2}, 10, {99});
+  const RequestId id = journal.Add(request);
+  ASSERT_TRUE(journal.RecordTokens(Tokens(id, 2, {7, 8})).ok());
+  const pb::SubmitRequest submission = journal.Submission(id);
+  EXPECT_EQ(submission.request(), id);
+  EXPECT_THAT(submission.prompt(), ElementsAre(1, 2));
+  EXPECT_THAT(submission.output(), ElementsAre(7, 8));
+  EXPECT_THAT(submission.stop_tokens(), ElementsAre(99));
+  EXPECT_EQ(submission.max_new_tokens(), 10);
+  EXPECT_EQ(submission.sampling().seed(), 0xfedcba9876543210);
+  EXPECT_EQ(submission.sampling().logit_bias(0).bias(), -1.5f);
+  EXPECT_FALSE(submission.score_prompt());
+}
+
+TEST(RequestJournal, AsksOnlyForTheScoresThatAreMissing) {
+  RequestJournal journal;
+  GenerationRequest request = Request({1, 2, 3, 4, 5, 6}, 0);
+  request.score_from = 2;  // rows 1 to 4
+  const RequestId id = journal.Add(request);
+  EXPECT_TRUE(journal.Submission(id).score_prompt());
+  EXPECT_EQ(journal.Submission(id).score_from(), 2);
+
+  auto event = journal.RecordTokens(Scores(id, 0, {0, -1, -2}));
+  ASSERT_TRUE(event.ok() && event->has_value());
+  ASSERT_THAT((*event)->scores, SizeIs(1));
+  EXPECT_EQ((*event)->scores[0].start, 1);
+  EXPECT_THAT((*event)->scores[0].logprobs, ElementsAre(-1, -2));
+  EXPECT_EQ(journal.Submission(id).score_from(), 4);
+  EXPECT_THAT(journal.FinishComplete(100), SizeIs(0));
+
+  // The new job repeats one row and reports the last one, whose target lies beyond the prompt.
+  event = journal.RecordTokens(Scores(id, 2, {-2, -3, -4, 0}));
+  ASSERT_TRUE(event.ok() && event->has_value());
+  EXPECT_EQ((*event)->scores[0].start, 3);
+  EXPECT_THAT((*event)->scores[0].logprobs, ElementsAre(-3, -4));
+  const std::vector<SessionEvent> complete = journal.FinishComplete(100);
+  ASSERT_THAT(complete, SizeIs(1));
+  EXPECT_EQ(complete[0].finished->reason(), Finished::REASON_SCORED);
+}
+
+TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {
+  RequestJournal journal;
+  const RequestId full = journal.Add(Request({1}, 2));
+  const RequestId stopped = journal.Add(Request({1}, 9, {5}));
+  const RequestId crowded = journal.Add(Request({1, 2, 3}, 9));
+  const RequestId cancelled = journal.Add(Request({1}, 9));
+  const RequestId running = journal.Add(Request({1}, 9));
+  const RequestId too_long = journal.Add(Request({1, 2, 3, 4, 5}, 9));
+  ASSERT_TRUE(journal.RecordTokens(Tokens(full, 1, {4, 4})).ok());
+  ASSERT_TRUE(journal.RecordTokens(Tokens(stopped, 1, {4, 5})).ok());
+  ASSERT_TRUE(journal.RecordTokens(Tokens(crowded, 3, {4, 4})).ok());
+  EXPECT_TRUE(journal.Cancel(cancelled));
+  const std::vector<SessionEvent> events = journal.FinishComplete(/*context=*/5);
+  ASSERT_THAT(events, SizeIs(4));
+  EXPECT_EQ(events[0].finished->reason(), Finished::REASON_LENGTH);
+  EXPECT_EQ(events[1].finished->reason(), Finished::REASON_STOP);
+  EXPECT_EQ(events[2].request, crowded);
+  EXPECT_EQ(events[2].finished->reason(), Finished::REASON_LENGTH);
+  EXPECT_EQ(events[3].finished->reason(), Finished::REASON_CANCELLED);
+  EXPECT_THAT(journal.unfinished(), ElementsAre(running, too_long));
+  EXPECT_FALSE(journal.Cancel(cancelled));
+}
+
+}  // namespace
+}  // namespace stagecoach

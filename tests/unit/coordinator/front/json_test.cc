@@ -1,0 +1,60 @@
+#include "coordinator/front/json.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+TEST(FloatJson, GivesTheSameBitsBackForAnyFloat) {
+  std::mt19937 random(7);
+  int tested = 0;
+  while (tested < 100000) {
+    const float value = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    if (!std::isfinite(value)) continue;
+    ++tested;
+    const std::string text = CompactJson(FloatJson(value));
+    ASSERT_EQ(std::bit_cast<uint32_t>(std::strtof(text.c_str(), nullptr)), std::bit_cast<uint32_t>(value)) << text;
+    const float parsed = Json::parse(text).get<float>();
+    ASSERT_EQ(std::bit_cast<uint32_t>(parsed), std::bit_cast<uint32_t>(value)) << text;
+  }
+}
+
+TEST(FloatJson, HasNoMoreDigitsThanAFloatNeeds) {
+  EXPECT_EQ(CompactJson(FloatJson(0.1f)), "0.1");
+  EXPECT_EQ(CompactJson(FloatJson(-2.5f)), "-2.5");
+  EXPECT_EQ(CompactJson(FloatJson(-1.2345678f)), "-1.2345678");
+}
+
+TEST(FloatJson, IsNullForWhatJsonCannotHold) {
+  EXPECT_EQ(CompactJson(FloatJson(-INFINITY)), "null");
+  EXPECT_EQ(CompactJson(FloatJson(NAN)), "null");
+}
+
+TEST(JsonOutput, TurnsInvalidUtf8ToTheReplacementCharacter) {
+  EXPECT_EQ(CompactJson({{"text",
+                          "a\xff"
+                          "b"}}),
+            "{\"text\":\"a\xEF\xBF\xBD"
+            "b\"}");
+}
+
+TEST(JsonOutput, KeepsTheOrderOfKeys) { EXPECT_EQ(CompactJson({{"z", 1}, {"a", 2}}), R"({"z":1,"a":2})"); }
+
+TEST(JsonOutput, ListsOneEntryPerTokenWithItsBest) {
+  SampledToken token;
+  token.token = 7;
+  token.logprob = -0.5f;
+  token.top = {{7, -0.5f}, {9, -1.25f}};
+  EXPECT_EQ(CompactJson(LogprobsJson({token})), R"([{"token":7,"logprob":-0.5,"top":[[7,-0.5],[9,-1.25]]}])");
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,561 @@
+#include "coordinator/front/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "coordinator/channel/engine_channel.h"
+#include "coordinator/launch/process_group.h"
+#include "tests/unit/coordinator/front/fake_engine.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using testing::StartsWith;
+using Finished = pb::RequestFinished;
+
+constexpr absl::Duration kGenerous = absl::Seconds(60);
+
+// One line of the fake engine's state file.
+struct LaunchRecord {
+  pid_t pid = 0;
+  std::vector<std::string> directories;
+};
+
+class SessionTest : public testing::Test {
+ protected:
+  SessionTest() {
+    std::string name = "/tmp/session_test.XXXXXX";
+    directory_ = mkdtemp(name.data());
+    setenv("TMPDIR", directory_.c_str(), 1);
+  }
+  ~SessionTest() override {
+    unsetenv("TMPDIR");
+    std::filesystem::remove_all(directory_);
+  }
+
+  LaunchOptions Options(const std::string& fake) {
+    LaunchOptions options;
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+    options.mpirun_path = options.coordinator_path = options.stage_worker_path = self;
+    options.stages = 2;
+    options.mpirun_args = absl::StrCat("--fake state=", directory_, "/state,", fake);
+    options.job.set_model_path("demo.gguf");
+    return options;
+  }
+
+  std::unique_ptr<Session> Launch(const LaunchOptions& options) {
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Launch(options);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+
+  std::vector<LaunchRecord> Launches() const {
+    std::vector<LaunchRecord> records;
+    std::ifstream in(directory_ + "/state");
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      LaunchRecord record;
+      words >> record.pid;
+      for (std::string path; words >> path;) record.directories.push_back(path);
+      records.push_back(record);
+    }
+    return records;
+  }
+
+  // Every directory of every launch is gone, and so is its process.
+  void ExpectNothingIsLeft() const {
+    for (const LaunchRecord& launch : Launches()) {
+      EXPECT_THAT(launch.directories, Not(IsEmpty()));
+      for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;
+      EXPECT_NE(kill(launch.pid, 0), 0) << launch.pid;
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+      EXPECT_THAT(entry.path().filename().string(), Not(StartsWith("stagecoach.")));
+    }
+  }
+
+  std::string directory_;
+};
+
+struct Outcome {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> positions;
+  std::vector<float> scores;
+  std::optional<Finished::Reason> reason;
+};
+
+GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.max_new_tokens = max_new_tokens;
+  request.sampling.seed = 42;
+  return request;
+}
+
+void Take(const SessionEvent& event, std::map<RequestId, Outcome>* outcomes) {
+  Outcome& outcome = (*outcomes)[event.request];
+  EXPECT_FALSE(outcome.reason.has_value()) << "request " << event.request << " goes on after its end";
+  for (const SampledToken& token : event.tokens) {
+    outcome.tokens.push_back(token.token);
+    outcome.positions.push_back(token.position);
+  }
+  for (const TargetLogprobs& scores : event.scores) {
+    outcome.scores.insert(outcome.scores.end(), scores.logprobs.begin(), scores.logprobs.end());
+  }
+  if (event.finished.has_value()) outcome.reason = event.finished->reason();
+}
+
+// Runs until `count` requests have ended, or to the first error.
+absl::Status RunUntilFinished(Session* session, size_t count, std::map<RequestId, Outcome>* outcomes) {
+  const absl::Time deadline = absl::Now() + kGenerous;
+  size_t finished = 0;
+  while (finished < count) {
+    if (absl::Now() > deadline) return absl::DeadlineExceededError("the test's own deadline");
+    absl::StatusOr<std::optional<SessionEvent>> event = session->Next(absl::Seconds(1));
+    if (!event.ok()) return event.status();
+    if (!event->has_value()) continue;
+    Take(**event, outcomes);
+    if ((*event)->finished.has_value()) ++finished;
+  }
+  return absl::OkStatus();
+}
+
+void ExpectWhole(const Outcome& outcome, const GenerationRequest& request) {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < request.max_new_tokens; ++i) {
+    positions.push_back(static_cast<int32_t>(request.prompt.size() + i));
+    tokens.push_back(FakeToken(request.prompt, request.sampling.seed, positions.back()));
+  }
+  EXPECT_EQ(outcome.tokens, tokens);
+  EXPECT_EQ(outcome.positions, positions);
+  EXPECT_EQ(outcome.reason, Finished::REASON_LENGTH);
+}
+
+TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
+  std::unique_ptr<Session> session = Launch(Options(""));
+  EXPECT_EQ(session->ready(), nullptr);
+  const GenerationRequest first = Request({1, 2, 3}, 20), second = Request({4}, 5);
+  const RequestId a = session->Submit(first);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ASSERT_NE(session->ready(), nullptr);
+  EXPECT_EQ(session->ready()->context(), 1000);
+  EXPECT_EQ(session->load_progress().bytes_to_load(), 10u);
+  const RequestId b = session->Submit(second);  // while the job runs
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[a], first);
+  ExpectWhole(outcomes[b], second);
+  const absl::StatusOr<pb::JobStatistics> statistics = session->Finish();
+  ASSERT_TRUE(statistics.ok()) << statistics.status();
+  EXPECT_EQ(statistics->decode_rows(), 25u);
+  EXPECT_EQ(session->relaunches(), 0);
+  EXPECT_EQ(session->Next(absl::ZeroDuration()).status().code(), absl::StatusCode::kFailedPrecondition);
+  session.reset();
+  EXPECT_THAT(Launches(), SizeIs(1));
+  ExpectNothingIsLeft();
+}
+
+TEST_F(SessionTest, GoesOnWithTheSameStreamAfterTheJobIsKilledAtAnyPoint) {
+  for (const int die_after : {0, 1, 2, 7, 13, 29, 30, 31}) {
+    std::filesystem::remove(directory_ + "/state");
+    std::unique_ptr<Session> session = Launch(Options(absl::StrCat("told=1,launches=2,die_after=", die_after)));
+    std::map<RequestId, GenerationRequest> requests;
+    for (TokenId i = 0; i < 4; ++i) {
+      const GenerationRequest request = Request({i, 5, i}, 10 + i);
+      requests[session->Submit(request)] = request;
+    }
+    std::map<RequestId, Outcome> outcomes;
+    const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
+    ASSERT_TRUE(status.ok()) << status << " after " << die_after;
+    for (const auto& [id, request] : requests) ExpectWhole(outcomes[id], request);
+    EXPECT_EQ(session->relaunches(), die_after < 23 ? 2 : 1) << die_after;
+    session.reset();
+    ExpectNothingIsLeft();
+  }
+}
+
+TEST_F(SessionTest, DropsWhatIsReportedTwice) {
+  std::unique_ptr<Session> session = Launch(Options("duplicate=1"));
+  const GenerationRequest request = Request({1, 2}, 12);
+  const RequestId id = session->Submit(request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[id], request);
+}
+
+TEST_F(SessionTest, EndsWithAnInternalErrorWhenATokenIsMissing) {
+  std::unique_ptr<Session> session = Launch(Options("gap=1"));
+  session->Submit(Request({1, 2}, 12));
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a token for position 4, expected 3"));
+}
+
+TEST_F(SessionTest, FinishesByItselfWhenOnlyTheLastWordWasLost) {
+  std::unique_ptr<Session> session = Launch(Options("mute_end=1"));
+  const GenerationRequest request = Request({1, 2}, 6);
+  const RequestId id = session->Submit(request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 0);
+}
+
+TEST_F(SessionTest, ScoresAPromptOnceAcrossALoss) {
+  std::unique_ptr<Session> session = Launch(Options("launches=1,die_after=1"));
+  GenerationRequest request = Request({1, 2, 3, 4, 5}, 3);
+  request.score_from = 2;
+  const RequestId id = session->Submit(request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  EXPECT_THAT(outcomes[id].scores, ElementsAre(-2, -3, -4));
+  ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 1);
+}
+
+TEST_F(SessionTest, GivesUpAfterThreeLossesWithoutAToken) {
+  std::unique_ptr<Session> session = Launch(Options("die_after=0"));
+  session->Submit(Request({1, 2}, 6));
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lost 3 times in a row without a new token"));
+  EXPECT_EQ(session->relaunches(), 2);
+  EXPECT_EQ(session->Next(absl::ZeroDuration()).status(), status);
+  session.reset();
+  EXPECT_THAT(Launches(), SizeIs(3));
+  ExpectNothingIsLeft();
+}
+
+TEST_F(SessionTest, KeepsGoingThroughAnyNumberOfLossesThatMadeProgress) {
+  std::unique_ptr<Session> session = Launch(Options("die_after=2"));
+  const GenerationRequest request = Request({1, 2}, 15);
+  const RequestId id = session->Submit(request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 7);
+}
+
+TEST_F(SessionTest, TakesALauncherThatNeverComesUpForLost) {
+  LaunchOptions options = Options("never=1,launches=1");
+  options.startup_timeout = absl::Milliseconds(300);
+  std::unique_ptr<Session> session = Launch(options);
+  const GenerationRequest request = Request({1, 2}, 3);
+  const RequestId id = session->Submit(request);
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  // On a machine so busy that later launches take too long as well, the session may give up, but for that very reason.
+  if (!status.ok()) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("did not come up within 300ms"));
+  } else {
+    ExpectWhole(outcomes[id], request);
+    EXPECT_GE(session->relaunches(), 1);
+  }
+  session.reset();
+  ExpectNothingIsLeft();
+}
+
+TEST_F(SessionTest, ReportsALaunchThatFailsAtOnceWithTheLaunchersWords) {
+  std::unique_ptr<Session> session = Launch(Options("exit=1"));
+  session->Submit(Request({1}, 1));
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("exit code 1 and printed:\nThere are not enough slots available"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--dry-run"));
+  EXPECT_EQ(session->relaunches(), 0);
+  session.reset();
+  ExpectNothingIsLeft();
+}
+
+TEST_F(SessionTest, NamesAnMpirunThatCannotBeRun) {
+  LaunchOptions options = Options("");
+  options.mpirun_path = directory_ + "/mpirun";
+  std::ofstream(options.mpirun_path) << "#!/no/such/interpreter\n";
+  std::filesystem::permissions(options.mpirun_path, std::filesystem::perms::owner_all);
+  std::unique_ptr<Session> session = Launch(options);
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("cannot run '", options.mpirun_path, "'")));
+}
+
+TEST_F(SessionTest, ReplacesAnEngineThatIsStopped) {
+  LaunchOptions options = Options("stop_after=4,launches=1");
+  options.silence_timeout = absl::Milliseconds(700);
+  std::unique_ptr<Session> session = Launch(options);
+  const GenerationRequest request = Request({1, 2}, 9);
+  const RequestId id = session->Submit(request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[id], request);
+  EXPECT_GE(session->relaunches(), 1);
+  session.reset();
+  ExpectNothingIsLeft();
+}
+
+TEST_F(SessionTest, SurvivesARelaunchThatIsSlowerThanTheSilenceThatCausedIt) {
+  LaunchOptions options = Options("stop_after=4,launches=1,slow_relaunch=1500");
+  options.silence_timeout = absl::Milliseconds(700);
+  std::unique_ptr<Session> session = Launch(options);
+  const GenerationRequest request = Request({1, 2}, 9);
+  const RequestId id = session->Submit(request);
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectWhole(outcomes[id], request);
+  EXPECT_GE(session->relaunches(), 1);
+}
+
+TEST_F(SessionTest, EndsWithAnErrorWhenARelaunchedJobRejectsWhatWasBeingAnswered) {
+  std::unique_ptr<Session> session = Launch(Options("die_after=3,launches=1,reject_resumed=1"));
+  session->Submit(Request({1, 2}, 9));
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+TEST_F(SessionTest, RefusesAModelFileThatChangedBetweenJobs) {
+  std::unique_ptr<Session> session = Launch(Options("die_after=2,launches=1,changed=1"));
+  session->Submit(Request({1, 2}, 9));
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("model file 'demo.gguf' changed"));
+}
+
+TEST_F(SessionTest, TakesTheEnginesOwnFailureAsFinalAndALostStageNot) {
+  std::unique_ptr<Session> session = Launch(Options("failed=final"));
+  session->Submit(Request({1, 2}, 2));
+  std::map<RequestId, Outcome> outcomes;
+  EXPECT_EQ(RunUntilFinished(session.get(), 1, &outcomes), absl::NotFoundError("stage 1 on host x: no such model"));
+  EXPECT_EQ(session->relaunches(), 0);
+
+  std::filesystem::remove(directory_ + "/state");
+  session = Launch(Options("failed=lost"));
+  session->Submit(Request({1, 2}, 2));
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the last time: stage 1 on host x: no such model"));
+  EXPECT_EQ(session->relaunches(), 2);
+}
+
+TEST_F(SessionTest, SurvivesHostileMessages) {
+  const std::vector<std::pair<std::string, absl::StatusCode>> cases = {
+      {"length", absl::StatusCode::kInternal},         {"garbage", absl::StatusCode::kInternal},
+      {"submit", absl::StatusCode::kInternal},         {"unknown_request", absl::StatusCode::kInternal},
+      {"negative_token", absl::StatusCode::kInternal}, {"torn", absl::StatusCode::kFailedPrecondition}};
+  for (const auto& [kind, code] : cases) {
+    std::filesystem::remove(directory_ + "/state");
+    std::unique_ptr<Session> session = Launch(Options("hostile=" + kind));
+    session->Submit(Request({1, 2}, 2));
+    std::map<RequestId, Outcome> outcomes;
+    const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+    EXPECT_EQ(status.code(), code) << kind << ": " << status;
+    EXPECT_THAT(outcomes, IsEmpty()) << kind;
+    session.reset();
+    ExpectNothingIsLeft();
+  }
+}
+
+TEST_F(SessionTest, CancelsBeforeAndDuringTheJob) {
+  std::unique_ptr<Session> session = Launch(Options(""));
+  const RequestId early = session->Submit(Request({1, 2}, 5));
+  session->Cancel(early);
+  const RequestId late = session->Submit(Request({3}, 100000));
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  EXPECT_EQ(outcomes[early].reason, Finished::REASON_CANCELLED);
+  while (outcomes[late].tokens.empty()) {
+    const auto event = session->Next(absl::Seconds(1));
+    ASSERT_TRUE(event.ok()) << event.status();
+    if (event->has_value()) Take(**event, &outcomes);
+  }
+  session->Cancel(late);
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  EXPECT_EQ(outcomes[late].reason, Finished::REASON_CANCELLED);
+  session->Cancel(late);  // once more does nothing
+  session->Cancel(12345);
+}
+
+TEST_F(SessionTest, LeavesNoProcessWhenItIsDestroyed) {
+  std::unique_ptr<Session> session = Launch(Options("children=1"));
+  session->Submit(Request({1, 2}, 100000));
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+  ASSERT_THAT(Launches(), SizeIs(1));
+  const pid_t leader = getsid(Launches()[0].pid);
+  EXPECT_NE(leader, getsid(0));
+  // Guard, engine and its two; for a moment also the parent of the orphan.
+  while (ListSession(leader).size() != 4) absl::SleepFor(absl::Milliseconds(5));
+  session.reset();
+  EXPECT_THAT(ListSession(leader), IsEmpty());
+  ExpectNothingIsLeft();
+}
+
+TEST_F(SessionTest, LeavesNoProcessWhenTheFrontIsKilled) {
+  const pid_t front = fork();
+  if (front == 0) {
+    std::unique_ptr<Session> session = Launch(Options("children=1,die_after=1000000"));
+    session->Submit(Request({1, 2}, 100000000));
+    while (session->Next(absl::Seconds(1)).ok()) {
+    }
+    _exit(1);
+  }
+  while (Launches().empty() || Launches()[0].directories.empty()) absl::SleepFor(absl::Milliseconds(5));
+  const LaunchRecord launch = Launches()[0];
+  const pid_t leader = getsid(launch.pid);
+  while (ListSession(leader).size() != 4) absl::SleepFor(absl::Milliseconds(5));
+  kill(front, SIGKILL);
+  ASSERT_EQ(waitpid(front, nullptr, 0), front);
+  const absl::Time deadline = absl::Now() + kGenerous;
+  while (!ListSession(leader).empty() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_THAT(ListSession(leader), IsEmpty());
+  for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;
+}
+
+TEST_F(SessionTest, TakesOverWhenTheGuardItselfIsKilled) {
+  std::unique_ptr<Session> session = Launch(Options("children=1,die_after=100000"));
+  const GenerationRequest request = Request({1, 2}, 400);
+  const RequestId id = session->Submit(request);
+  while (Launches().empty()) absl::SleepFor(absl::Milliseconds(5));
+  const pid_t leader = getsid(Launches()[0].pid);
+  kill(leader, SIGKILL);
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectWhole(outcomes[id], request);
+  session.reset();
+  EXPECT_THAT(ListSession(leader), IsEmpty());
+  for (const LaunchRecord& launch : Launches()) {
+    for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;
+  }
+}
+
+TEST_F(SessionTest, HidesAnOuterJobFromTheLauncher) {
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  setenv("PMIX_RANK", "0", 1);
+  setenv("OMPI_MCA_btl_base_verbose", "1", 1);
+  std::unique_ptr<Session> session = Launch(Options(absl::StrCat("environment=", directory_, "/environment")));
+  unsetenv("OMPI_COMM_WORLD_RANK");
+  unsetenv("PMIX_RANK");
+  unsetenv("OMPI_MCA_btl_base_verbose");
+  session->Submit(Request({1}, 1));
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  std::vector<std::string> variables;
+  std::ifstream in(directory_ + "/environment");
+  for (std::string line; std::getline(in, line);) variables.push_back(line);
+  EXPECT_THAT(variables, Contains("OMPI_MCA_btl_base_verbose=1"));
+  EXPECT_THAT(variables, Each(Not(StartsWith("OMPI_COMM_"))));
+  EXPECT_THAT(variables, Each(Not(StartsWith("PMIX_"))));
+}
+
+TEST_F(SessionTest, WakesUpForTheWatchedDescriptor) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::unique_ptr<Session> session = Launch(Options(""));
+  session->WatchDescriptor(ends[0]);
+  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  const auto event = session->Next(absl::InfiniteDuration());
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_FALSE(event->has_value());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+pid_t FindRank(pid_t leader, int rank) {
+  while (true) {
+    for (const SessionProcess& process : ListSession(leader)) {
+      if (process.rank == rank) return process.pid;
+    }
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+}
+
+TEST_F(SessionTest, NamesTheRankThatARealMpirunLost) {
+  LaunchOptions options = Options("");
+  options.mpirun_path = "mpirun";
+  options.mpirun_args.clear();
+  options.stage_worker_path = directory_ + "/stage_worker";
+  std::filesystem::create_symlink(options.coordinator_path, options.stage_worker_path);
+  options.max_losses = 1;
+  setenv("STAGECOACH_FAKE_ENGINE", absl::StrCat("state=", directory_, "/state").c_str(), 1);
+  absl::Status status;
+  // Our ranks do not call MPI_Init, so one may die while mpirun still launches, and then it does not say which.
+  for (int attempt = 0; attempt < 5 && status.message().find("(stage 1)") == absl::string_view::npos; ++attempt) {
+    std::filesystem::remove(directory_ + "/state");
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Launch(options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    while ((*session)->ready() == nullptr) ASSERT_TRUE((*session)->Next(absl::Seconds(1)).ok());
+    const pid_t leader = getsid(Launches()[0].pid);
+    const pid_t stage = FindRank(leader, 2);
+    absl::SleepFor(absl::Milliseconds(100 * attempt));
+    kill(stage, SIGKILL);
+    std::map<RequestId, Outcome> outcomes;
+    status = RunUntilFinished(session->get(), 1, &outcomes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    session->reset();
+    EXPECT_THAT(ListSession(leader), IsEmpty());
+    ExpectNothingIsLeft();
+  }
+  unsetenv("STAGECOACH_FAKE_ENGINE");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 (stage 1) on "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("was ended by signal 9 (Killed)"));
+}
+
+TEST(JoinedSession, SpeaksTheSameProtocolAndTakesALossAsFinal) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  pb::ConfigureJob job;
+  job.set_model_path("m");
+  std::unique_ptr<Session> session = Session::Join(ends[0], job);
+  auto engine = std::make_unique<EngineChannel>(ends[1]);
+  const auto receive = [&] {
+    absl::StatusOr<std::optional<pb::EngineMessage>> message = engine->Receive();
+    EXPECT_TRUE(message.ok() && message->has_value());
+    return message.ok() && message->has_value() ? **message : pb::EngineMessage();
+  };
+  EXPECT_EQ(receive().configure().model_path(), "m");
+  const RequestId id = session->Submit(Request({1, 2}, 3));
+  pb::EngineMessage message;
+  message.mutable_ready()->set_context(100);
+  ASSERT_TRUE(engine->Send(message).ok());
+  EXPECT_TRUE(session->Next(absl::Seconds(10)).ok());
+  EXPECT_EQ(receive().submit().request(), id);
+  message.mutable_tokens()->set_request(id);
+  message.mutable_tokens()->add_tokens()->set_position(2);
+  ASSERT_TRUE(engine->Send(message).ok());
+  engine.reset();
+  const auto event = session->Next(absl::Seconds(10));
+  ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
+  EXPECT_THAT((*event)->tokens, SizeIs(1));
+  EXPECT_EQ(session->Next(absl::Seconds(10)).status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace stagecoach
