@@ -22,25 +22,82 @@ only_in() {
   [ -z "$hits" ] || while read -r hit; do violation "$hit: $3"; done <<<"$hits"
 }
 # allow <directory> <directories it may include, as a pattern>: of our own modules.
+declare -A allowed
 allow() {
   local hits
+  allowed[$1]=$2
   hits=$(grep -E "^$1/[^/]*$" <<<"$sources" | xargs -r grep -HnE '^#include "(common|coordinator|stage_worker|proto|tests)/' /dev/null |
     grep -vE "#include \"($1|$2)/[^/]*\"")
-  [ -z "$hits" ] || while read -r hit; do violation "$hit: $1 may include $2 only"; done <<<"$hits"
+  [ -z "$hits" ] || while read -r hit; do violation "$hit: $1 may include ${2:-nothing else of ours} only"; done <<<"$hits"
 }
 
-allow common/base 'common/base'
+# The libraries of CMake: "<name> <folder> <libraries linked>" a line.
+libraries=$(cat common/CMakeLists.txt coordinator/CMakeLists.txt stage_worker/CMakeLists.txt | tr '\n' ' ' |
+  grep -oE 'stagecoach_library\([^)]*\)' | sed -E 's/stagecoach_library\(//; s/\)//; s/ +/ /g')
+[ -n "$libraries" ] || { echo "no libraries in CMake's files"; exit 2; }
+declare -A library_of folder_of
+while read -r name folder _; do
+  library_of[$folder]=$name
+  folder_of[$name]=$folder
+done <<<"$libraries"
+library_of[proto]=sc_proto
+folder_of[sc_proto]=proto
+differences=$(mktemp)
+trap 'rm -f "$differences"' EXIT
+
+# The table: every folder of the three programs, and what it may include beside itself.
+allow common/base ''
 allow common/quant 'common/base'
 allow common/step 'common/base'
 allow common/gguf 'common/(base|quant)'
 allow common/model 'common/(base|quant|gguf)'
+allow common/parallel 'common/base'
+allow common/obs 'common/(base|step)'
 allow common/wire 'common/(base|step)|proto'
 allow common/transport 'common/(base|step|wire)|proto'
 allow common/transport/mpi 'common/(base|step|wire|transport)|proto'
-allow common/parallel 'common/base'
-allow common/obs 'common/(base|step)'
+
+allow stage_worker/kernels 'common/(base|quant)'
+allow stage_worker/exec 'common/base'
+allow stage_worker/kv 'common/(base|step|model)|stage_worker/(exec|kernels)'
+allow stage_worker/sample 'common/(base|step)|stage_worker/kernels'
+allow stage_worker/weights 'common/(base|quant|gguf|model)|stage_worker/(exec|kernels)'
+allow stage_worker/model 'common/(base|quant|gguf|model|step)|stage_worker/(exec|kernels|kv|sample|weights)'
+allow stage_worker/check 'common/(base|quant)|stage_worker/(exec|kernels)'
+allow stage_worker 'common/(base|model|step|wire|transport|transport/mpi)|proto|stage_worker/(check|exec|kernels|model)'
+
+allow coordinator/text 'common/(base|gguf)'
 allow coordinator/request 'common/(base|step)'
 allow coordinator/schedule 'common/(base|step)|coordinator/request'
+allow coordinator/plan 'common/(base|model|step|wire)|proto'
+allow coordinator/pipeline 'common/(base|step|wire|transport)|proto|coordinator/plan'
+allow coordinator/channel 'common/(base|step|wire)|proto'
+allow coordinator/engine 'common/(base|model|obs|step|wire|transport)|proto|coordinator/(channel|pipeline|plan|request|schedule)'
+allow coordinator/launch 'common/base|proto|coordinator/channel'
+allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|text)'
+allow coordinator/bench 'common/(base|gguf|model|quant|step)|proto|coordinator/(front|launch)'
+allow coordinator/cli 'common/.*|proto|coordinator/.*'
+allow coordinator 'common/(base|transport/mpi)|coordinator/(cli|front)'
+for folder in $(grep -E '^(common|coordinator|stage_worker)/' <<<"$sources" | xargs -n1 dirname | sort -u); do
+  [ -n "${allowed[$folder]+x}" ] || violation "$folder: has no line in the table of includes"
+done
+
+# CMake says the same: what a folder includes it links, what it links it may include.
+while read -r name folder links; do
+  for file in $(grep -E "^$folder/[^/]*$" <<<"$sources" | grep -v '/main\.cc$'); do
+    grep -oE '^#include "(common|coordinator|stage_worker|proto)/[^"]*/?' "$file"
+  done | sed -E 's/^#include "//; s#/[^/]*$##' | sort -u | while read -r included; do
+    [ "$included" = "$folder" ] || [[ " $links " == *" ${library_of[$included]:-sc_${included##*/}} "* ]] ||
+      echo "$folder: includes $included, but CMake does not link ${library_of[$included]:-its library} to $name"
+  done
+  for link in $links; do
+    [ -n "${folder_of[$link]:-}" ] || continue
+    grep -qxE "${allowed[$folder]:-}" <<<"${folder_of[$link]}" ||
+      echo "$folder: CMake links $link to $name, but it may include ${allowed[$folder]:-nothing} only"
+  done
+done <<<"$libraries" >"$differences"
+while read -r line; do violation "$line"; done <"$differences"
+
 forbid '^stage_worker/' 'coordinator/' 'stage_worker never includes coordinator'
 forbid '^coordinator/' 'stage_worker/' 'coordinator never includes stage_worker'
 forbid '^(common|coordinator|stage_worker)/' 'tests/' 'the product never includes tests'
@@ -49,7 +106,7 @@ only_in '^(common/transport/mpi|tests)/' 'mpi\.h' '<mpi.h> lives in common/trans
 only_in '^stage_worker/kernels/' '(x86|imm|arm_neon|arm_sve)[a-z]*\.h' 'intrinsics live in stage_worker/kernels'
 only_in '^(stage_worker/weights|common/parallel)/' '(tbb|oneapi)/' '<tbb/...> lives in stage_worker/weights and common/parallel'
 only_in '^common/base/cpu_topology' 'hwloc' '<hwloc.h> lives in common/base/cpu_topology'
-only_in '^(coordinator/cli|tests/unit/cli)/' 'CLI/' 'the command-line library lives in coordinator/cli'
+only_in "^(coordinator/cli|tests/unit/coordinator/cli)/" 'CLI/' 'the command-line library lives in coordinator/cli'
 
 while read -r lines file; do
   [ "$file" = total ] && continue
