@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "coordinator/cli/command_line.h"
+#include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/rank_zero.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
@@ -19,7 +20,7 @@ namespace {
 
 int RunVerb(Verb* verb, const RunContext& context) {
   const absl::Status status = verb->Run(context);
-  if (!status.ok()) LogError(status.message());
+  if (!status.ok()) LogError(WithFlags(status.message()));
   return static_cast<int>(ExitCodeOf(status));
 }
 

@@ -27,11 +27,11 @@ absl::Status Guarded(const Work& work) {
     return work();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
-        "not enough memory for weights, scratch and frames; lower --max-num-batched-tokens, --max-num-seqs or "
-        "--micro-batches");
+        "not enough memory for weights, scratch and frames; lower `max_num_batched_tokens`, `max_num_seqs` "
+        "or `micro_batches`");
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot start the compute threads: ", error.what(), "; lower --threads"));
+        absl::StrCat("cannot start the compute threads: ", error.what(), "; lower `threads`"));
   }
 }
 

@@ -13,7 +13,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr char kOverride[] = "; if you know the layout, name it with --q2-layout g64, g128 or g128-oxi";
+constexpr char kOverride[] = "; if you know the layout, name it with `q2_layout` g64, g128 or g128-oxi";
 
 TensorType TypeOf(Q2Layout layout) {
   switch (layout) {
@@ -190,7 +190,7 @@ absl::Status SetQ2Layout(Q2Layout wanted, const GgufMetadata& metadata, absl::Sp
     const uint64_t bytes = Bytes(*q2.tensor, layout);
     if (bytes == 0 || bytes > q2.room) {
       return Invalid(metadata, "the layout ", InfoOf(layout).name, " does not fit: ", RoomText(q2),
-                     "; leave --q2-layout out to have the layout found");
+                     "; leave `q2_layout` out to have the layout found");
     }
     q2.tensor->type_id = static_cast<uint32_t>(TypeOf(layout));
     q2.tensor->bytes = bytes;

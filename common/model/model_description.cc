@@ -202,10 +202,10 @@ absl::StatusOr<int64_t> KvBytesPerTokenLayer(const HyperParameters& hyper, absl:
   if (kv_type == "f32") return elements * 4;
   if (kv_type == "f16" || kv_type == "bf16") return elements * 2;
   if (kv_type != "q8_0") {
-    return absl::InvalidArgumentError(absl::StrCat("--kv-type is '", kv_type, "', expected one of: ", kKvTypeNames));
+    return absl::InvalidArgumentError(absl::StrCat("`kv_type` is '", kv_type, "', expected one of: ", kKvTypeNames));
   }
   if (hyper.head_dim % kGroup != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--kv-type is q8_0, which keeps one scale per ", kGroup,
+    return absl::InvalidArgumentError(absl::StrCat("`kv_type` is q8_0, which keeps one scale per ", kGroup,
                                                    " dimensions of a head, but this model's heads have ",
                                                    hyper.head_dim, "; use f16, bf16 or f32"));
   }

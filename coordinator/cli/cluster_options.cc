@@ -82,7 +82,7 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
              absl::StrCat(o->block_tokens))
       ->group(group);
   AddBytes(app, "--kv-cache-memory", &o->kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
-           "min(what --max-num-seqs x -c needs, half of the available memory less weights)")
+           "min(what --max-num-seqs x -c needs, half of what weights and buffers leave of the free memory)")
       ->group(group);
   AddChoice(app, "--kv-type", &o->kv_type, {"f32", "f16", "bf16", "q8_0"}, "type of the stored keys and values")
       ->group(group);

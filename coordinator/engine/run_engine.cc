@@ -115,7 +115,7 @@ class Job {
     }
     const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
     if (limits.MaxStepFrameBytes() > INT_MAX) {  // MPI counts bytes in int
-      return absl::InvalidArgumentError(absl::StrCat("--max-num-batched-tokens is ", job_.max_num_batched_tokens(),
+      return absl::InvalidArgumentError(absl::StrCat("`max_num_batched_tokens` is ", job_.max_num_batched_tokens(),
                                                      ": a frame of as many rows of ", model_->hyper.hidden,
                                                      " would have ", limits.MaxStepFrameBytes(), " bytes, at most ",
                                                      INT_MAX, " can be sent; give less"));
@@ -219,7 +219,7 @@ absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos,
     status = Job(endpoint, hellos, front).Run();
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError(
-        "the coordinator has not enough memory for its frames; lower --max-num-seqs or --ctx-size");
+        "the coordinator has not enough memory for its frames; lower `max_num_seqs` or `context`");
   }
   if (status.ok()) return status;
   pb::EngineMessage message;

@@ -134,7 +134,7 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
   if (!heard() && launches_ == 1 && !by_signal) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
-        "\ncheck --pp, --hostfile and --mpirun-args; --dry-run shows the whole launch line"));
+        "\ncheck `stages`, `hostfile` and `mpirun_args`; `dry_run` shows the whole launch line"));
   }
   if (!output.death().empty()) return Lose(output.death());
   const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, ")") : "";

@@ -72,7 +72,8 @@ absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
   const int64_t wanted = plan->stages != 0 ? plan->stages : slots;
   if (wanted > std::min<int64_t>(slots, kMaxStages)) {
     return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but host file '",
-                                                   options.hostfile, "' has ", slots, "; lower --pp or raise slots="));
+                                                   options.hostfile, "' has ", slots,
+                                                   "; lower `stages` or raise slots="));
   }
   plan->stages = static_cast<int>(wanted);
   int left = plan->stages;
@@ -172,7 +173,7 @@ absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options) {
     if (IsProgram(candidate)) return candidate;
   }
   return absl::NotFoundError(absl::StrCat("no program stage_worker; tried ", absl::StrJoin(candidates, ", "),
-                                          "; give its path with --stage-worker"));
+                                          "; give its path with `stage_worker_path`"));
 }
 
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
@@ -181,7 +182,7 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(plan.coordinator, FindCoordinator(options.coordinator_path));
   ASSIGN_OR_RETURN(plan.stage_worker, FindStageWorker(options));
   absl::StatusOr<std::vector<std::string>> words = SplitShellWords(options.mpirun_args);
-  if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("--mpirun-args: ", words.status().message()));
+  if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("`mpirun_args`: ", words.status().message()));
   plan.mpirun_args = *std::move(words);
   RETURN_IF_ERROR(PlaceStages(options, &plan));
   std::vector<std::string> others;

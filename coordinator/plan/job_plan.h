@@ -25,13 +25,12 @@ struct JobPlan {
 //   layer split     even by the bytes a decode step reads (layers and head; of the embedding it reads a row a token)
 //   threads         the host's allowed cores / its stages, at least 1; with the CPUs they run on (cpu_plan.h)
 //   context         min(the model's, what the pool holds)
-//   kv_cache_bytes  per stage, min(what max_num_seqs x context needs, half of the host's available memory less the
-//   weights of the
-//                   host's stages, shared among them)
+//   kv_cache_bytes  half of what weights and buffers leave of each host's memory (pool_plan.h)
 //   micro_batches   the number of stages
 // The pool has the same number of blocks everywhere: the minimum over the stages.
-// kInvalidArgument: an option out of range, or against the model. kResourceExhausted: not even one block fits; says how
-// much is there and needed. kFailedPrecondition: no common instruction set.
+// kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one
+// block fit; says how much is there and needed. kFailedPrecondition: no common instruction set. Messages name the
+// fields of the job in backquotes: `kv_cache_bytes`.
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
                                 const ModelDescription& model, uint64_t run_id);
 

@@ -33,7 +33,7 @@ absl::StatusOr<const Kernels*> SelectKernels(absl::string_view name) {
     if (name != isa.kernels->isa) continue;
     if (isa.available) return isa.kernels;
     return absl::FailedPreconditionError(absl::StrCat("this CPU has no ", name, "; it can run: ", AvailableIsas(),
-                                                      ". Use --isa auto, or one of these."));
+                                                      ". Use `isa` auto, or one of these."));
   }
   return absl::InvalidArgumentError(absl::StrCat("unknown instruction set '", name,
                                                  "', expected auto or one of: ", NamesOf(/*only_available=*/false)));

@@ -229,20 +229,20 @@ TEST_F(Q2File, KeysBelowLlmAreOxiBonsais) {
 TEST_F(Q2File, MixedLayoutsAreRefused) {
   Add(RandomMatrix(256, 24, 3, 1), Q2Layout::kG128);
   Add(RandomMatrix(256, 24, 3, 2), Q2Layout::kG64);
-  ExpectError(Q2Layout::kAuto, {"mixed", "'m0'", "room for 1632 bytes", "'m1'", "room for 1728 bytes", "--q2-layout"});
+  ExpectError(Q2Layout::kAuto, {"mixed", "'m0'", "room for 1632 bytes", "'m1'", "room for 1728 bytes", "`q2_layout`"});
 }
 
 TEST_F(Q2File, ARoomThatNoLayoutFillsIsRefused) {
   Add(RandomMatrix(256, 24, 3, 1), Q2Layout::kG64);
   data_[0] += std::string(64, 'x');
   ExpectError(Q2Layout::kAuto, {"tensor 'm0' of type id 42 has room for 1792 bytes", "of 64 weights it would take 1728",
-                                "of 128 weights it would take 1632", "--q2-layout"});
+                                "of 128 weights it would take 1632", "`q2_layout`"});
 }
 
 TEST_F(Q2File, BlocksThatGoWithNoLayoutAreRefused) {
   Add(RandomMatrix(256, 24, 3, 1), Q2Layout::kG128);
   for (char& byte : data_[0]) byte = '\xff';
-  ExpectError(Q2Layout::kAuto, {"cannot tell the layout", "'m0'", "as PQ2_0 0 of 48 blocks", "--q2-layout"});
+  ExpectError(Q2Layout::kAuto, {"cannot tell the layout", "'m0'", "as PQ2_0 0 of 48 blocks", "`q2_layout`"});
 }
 
 TEST_F(Q2File, BlocksThatGoWithBothLayoutsAreRefused) {

@@ -106,7 +106,7 @@ TEST_F(EngineTest, ANumberOfStagesThatTheWorldDoesNotHaveIsRefused) {
   job_.set_stages(3);
   const auto run = testing::RunCluster(2, job_, {Request(4, 2)});
   EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << run.status();
-  EXPECT_THAT(std::string(run.status().message()), HasSubstr("--pp asks for 3 stages, but this world has 2"));
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("`stages` asks for 3 stages, but this world has 2"));
 }
 
 TEST_F(EngineTest, RejectsWhatCannotFitWithBothNumbersAndServesTheRest) {
@@ -248,8 +248,8 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
   };
   const std::vector<Case> cases = {
       {[](pb::ConfigureJob* j) { j->set_block_tokens(20); }, "multiple of 16"},
-      {[](pb::ConfigureJob* j) { j->set_max_num_seqs(0); }, "--max-num-seqs is 0"},
-      {[](pb::ConfigureJob* j) { j->set_prefill_chunk(-1); }, "--prefill-chunk is -1"},
+      {[](pb::ConfigureJob* j) { j->set_max_num_seqs(0); }, "`max_num_seqs` is 0"},
+      {[](pb::ConfigureJob* j) { j->set_prefill_chunk(-1); }, "`prefill_chunk` is -1"},
       {[](pb::ConfigureJob* j) { j->set_context(4096); }, "trained for 1024"},
       {[](pb::ConfigureJob* j) { j->set_kv_type("q3"); }, "expected one of: f32, f16, bf16, q8_0"},
       {[](pb::ConfigureJob* j) { j->set_policy("random"); }, "prefill-first"},
@@ -258,7 +258,7 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
          j->add_layer_split(3);
        },
        "4"},
-      {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(1); }, "--kv-cache-memory"},
+      {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(1); }, "`kv_cache_bytes`"},
       {[](pb::ConfigureJob* j) { j->set_kv_cache_bytes(uint64_t{1} << 50); }, "of memory available there"},
       {[](pb::ConfigureJob* j) { j->set_model_path("/no/such.gguf"); }, "/no/such.gguf"},
   };

@@ -286,7 +286,7 @@ TEST_F(SessionTest, ReportsALaunchThatFailsAtOnceWithTheLaunchersWords) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("exit code 1 and printed:\nThere are not enough slots available"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--dry-run"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("`dry_run`"));
   EXPECT_EQ(session->relaunches(), 0);
   session.reset();
   ExpectNothingIsLeft();

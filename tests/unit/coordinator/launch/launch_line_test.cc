@@ -158,7 +158,7 @@ TEST_F(LaunchLineTest, NamesWhatIsMissingOrWrong) {
   options = Options();
   options.mpirun_args = "--x 'open";
   EXPECT_THAT(std::string(ResolveLaunch(options).status().message()),
-              HasSubstr("--mpirun-args: the quote ' is not closed"));
+              HasSubstr("`mpirun_args`: the quote ' is not closed"));
 }
 
 TEST(HostFile, ReadsNamesSlotsAndComments) {

@@ -1,0 +1,132 @@
+#include "coordinator/plan/pool_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/model/footprint.h"
+#include "common/wire/handshake.h"
+
+namespace stagecoach {
+namespace {
+
+// The pools' share of what weights and buffers leave.
+constexpr uint64_t kPoolDivisor = 2;
+// Ids are int32, and sums of them must be too.
+constexpr uint64_t kMaxBlocks = std::numeric_limits<int32_t>::max() / 2;
+
+// What the stages of one host need of its memory, in bytes.
+struct HostNeeds {
+  std::vector<int32_t> stages;
+  uint64_t available = std::numeric_limits<uint64_t>::max();
+  uint64_t weights = 0;
+  uint64_t buffers = 0;
+  uint64_t block = 0;  // one block of each stage
+
+  uint64_t fixed() const { return weights + buffers; }
+};
+
+// About what a stage's computation and its frames take: rows of a micro-batch in each of their forms.
+uint64_t BufferBytes(const pb::ConfigureJob& job, const ModelDescription& model, const pb::StageAssignment& stage,
+                     int32_t in_flight) {
+  constexpr uint64_t kHeadRows = 32;      // whose logits are computed at once
+  constexpr uint64_t kSampledBytes = 28;  // of a thread that samples, for each token of the vocabulary
+  const HyperParameters& hyper = model.hyper;
+  const auto rows = static_cast<uint64_t>(job.max_num_batched_tokens());
+  const auto hidden = static_cast<uint64_t>(hyper.hidden), vocab = static_cast<uint64_t>(hyper.vocab);
+  const auto threads = static_cast<uint64_t>(stage.threads());
+  // RoPE's angles, q and what attention makes of it, k and v, and the inputs of matrices in two forms.
+  const auto values = static_cast<uint64_t>(hyper.head_dim + 2 * hyper.q_width() + 2 * hyper.kv_width() + hyper.hidden +
+                                            2 * std::max(hyper.hidden, hyper.q_width()) + 2 * hyper.ffn);
+  const uint64_t frames = 2 * (static_cast<uint64_t>(in_flight) + 1) * rows * hidden * sizeof(float);
+  uint64_t bytes = rows * values * sizeof(float) + frames;
+  if (stage.owns_head()) {
+    bytes += vocab * (std::min(kHeadRows, rows) * sizeof(float) + std::min(threads, kHeadRows) * kSampledBytes);
+  }
+  return bytes;
+}
+
+std::string NameOf(const std::string& host, const HostNeeds& needs) {
+  if (needs.stages.size() == 1) return StageName(needs.stages[0], host);
+  return absl::StrCat("stages ", absl::StrJoin(needs.stages, ", "), " on ", host);
+}
+
+std::string FixedOf(const HostNeeds& needs) {
+  return absl::StrCat("weights (", needs.weights, " bytes) and buffers (about ", needs.buffers, " bytes)");
+}
+
+// Blocks of each pool on this host.
+absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& needs, const pb::ConfigureJob& job) {
+  const uint64_t stages = needs.stages.size(), given = job.kv_cache_bytes();
+  if (needs.fixed() > needs.available) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        NameOf(host, needs), ": ", FixedOf(needs), " need ", needs.fixed(), " bytes of memory, but ", needs.available,
+        " are available; use more hosts, hosts with more memory or a smaller model file"));
+  }
+  const uint64_t rest = needs.available - needs.fixed();
+  if (given > rest / stages) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "`kv_cache_bytes` is ", given, " bytes a stage, but ", FixedOf(needs), " of ", NameOf(host, needs), " leave ",
+        rest, " of the ", needs.available, " bytes of memory available there; give at most ", rest / stages));
+  }
+  if (given > 0) return kMaxBlocks;  // each stage has its own
+  const uint64_t pools = rest / kPoolDivisor;
+  if (pools < needs.block) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,
+                     " bytes of available memory, and half of that is for the KV cache; one block of ",
+                     job.block_tokens(), " tokens needs ", needs.block,
+                     " bytes. Say with `kv_cache_bytes` how much of it each stage may take, or use "
+                     "more hosts or hosts with more memory"));
+  }
+  return pools / needs.block;
+}
+
+absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& stage, uint64_t block_bytes) {
+  if (job.kv_cache_bytes() == 0 || job.kv_cache_bytes() >= block_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("`kv_cache_bytes` is ", job.kv_cache_bytes(), ", but one block of ",
+                                                   job.block_tokens(), " tokens of ", stage, " needs ", block_bytes,
+                                                   " bytes; give at least that"));
+}
+
+}  // namespace
+
+absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                   const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
+                                   int64_t wanted_context) {
+  ASSIGN_OR_RETURN(const int64_t token_layer_bytes, KvBytesPerTokenLayer(model.hyper, job.kv_type()));
+  const int32_t in_flight = job.micro_batches() > 0 ? job.micro_batches() : static_cast<int32_t>(stages.size());
+  const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
+  // Given bytes are taken as they are; a default never asks for more than the sequences could use.
+  uint64_t blocks = kMaxBlocks;
+  if (job.kv_cache_bytes() == 0) {
+    blocks = std::min(blocks, static_cast<uint64_t>(job.max_num_seqs()) * static_cast<uint64_t>(blocks_a_sequence));
+  }
+  std::map<std::string, HostNeeds> hosts;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const pb::StageAssignment& stage = stages[i];
+    HostNeeds& needs = hosts[hellos[i].host()];
+    needs.stages.push_back(stage.stage());
+    needs.available = std::min<uint64_t>(needs.available, hellos[i].available_memory_bytes());
+    needs.weights +=
+        StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
+    needs.buffers += BufferBytes(job, model, stage, in_flight);
+    const auto block =
+        static_cast<uint64_t>((stage.last_layer() - stage.first_layer()) * job.block_tokens() * token_layer_bytes);
+    needs.block += block;
+    RETURN_IF_ERROR(CheckGivenBlock(job, StageName(stage.stage(), hellos[i].host()), block));
+    if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, job.kv_cache_bytes() / block);
+  }
+  for (const auto& [host, needs] : hosts) {
+    ASSIGN_OR_RETURN(const uint64_t fitting, BlocksOn(host, needs, job));
+    blocks = std::min(blocks, fitting);
+  }
+  return static_cast<int32_t>(blocks);
+}
+
+}  // namespace stagecoach

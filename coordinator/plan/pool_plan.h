@@ -1,0 +1,32 @@
+#ifndef STAGECOACH_COORDINATOR_PLAN_POOL_PLAN_H_
+#define STAGECOACH_COORDINATOR_PLAN_POOL_PLAN_H_
+
+// How many KV blocks the stages' pools can have. Pure.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model/model_description.h"
+#include "proto/control.pb.h"
+#include "proto/engine.pb.h"
+
+namespace stagecoach {
+
+// Blocks of every stage's pool: the minimum over the hosts. `stages` tell the layers, threads and micro-batches in
+// flight of each of `hellos`.
+//
+// What the stages of one host hold comes out of one memory: weights, buffers of computation and frames, and the pools.
+// Its size is the least that any of them sees of it. When job.kv_cache_bytes() is 0, the pools of a host get half of
+// what weights and buffers leave, each stage in proportion to its layers; never more than max_num_seqs sequences of
+// `wanted_context` tokens can use. The other half stays for the page cache and for other programs.
+//
+// kResourceExhausted: a host has not enough for weights and buffers, or for one block of each of its stages beside
+// them; says what is there and what is needed. kInvalidArgument: a KV type that does not suit the model.
+absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                   const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
+                                   int64_t wanted_context);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_PLAN_POOL_PLAN_H_

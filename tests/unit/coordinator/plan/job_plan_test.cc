@@ -1,0 +1,256 @@
+#include "coordinator/plan/job_plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "common/model/footprint.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kRunId = 7;
+
+// 28 layers, 40960 tokens of context, a KV head width of 1024: 4096 bytes of f16 keys and values a token and layer.
+std::shared_ptr<const ModelDescription> Model(const std::string& name = "qwen3-0.6b/q8_0") {
+  auto model = OpenModel("dummy://" + name);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *model;
+}
+
+pb::Hello StageOn(const std::string& host, uint64_t available_bytes, int cores = 4) {
+  pb::Hello hello;
+  hello.set_role(pb::Hello::ROLE_STAGE);
+  hello.set_host(host);
+  hello.set_allowed_cores(cores);
+  hello.set_available_memory_bytes(available_bytes);
+  hello.set_isa("avx2");
+  return hello;
+}
+
+pb::ConfigureJob Job() {
+  pb::ConfigureJob job;
+  job.set_max_num_seqs(8);
+  job.set_max_num_batched_tokens(512);
+  job.set_prefill_chunk(512);
+  job.set_block_tokens(32);
+  job.set_policy("interleaved");
+  job.set_kv_type("f16");
+  job.set_wire_type("f32");
+  return job;
+}
+
+uint64_t WeightsOf(const ModelDescription& model, const pb::StageAssignment& stage) {
+  return StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
+}
+
+uint64_t AllWeights(const ModelDescription& model) {
+  return StageWeightBytes(model, 0, model.hyper.layers, true, true);
+}
+
+// What the pools of the stages take, for a model like Model().
+uint64_t PoolBytes(const JobPlan& plan, const pb::StageAssignment& stage) {
+  return static_cast<uint64_t>(plan.blocks) * 32 * 4096 *
+         static_cast<uint64_t>(stage.last_layer() - stage.first_layer());
+}
+
+uint64_t PoolBytes(const JobPlan& plan) {
+  uint64_t bytes = 0;
+  for (const pb::StageAssignment& stage : plan.stages) bytes += PoolBytes(plan, stage);
+  return bytes;
+}
+
+TEST(JobPlan, RunsAModelLargerThanHalfOfTheFreeMemory) {
+  const auto model = Model();
+  const uint64_t weights = AllWeights(*model);
+  ASSERT_GT(weights, 600 * kMiB);
+  const auto plan = PlanJob(Job(), {StageOn("node", weights + kGiB)}, *model, kRunId);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Most of half a GiB, which is 145 blocks and 4680 tokens; buffers take a little of it.
+  EXPECT_GT(plan->blocks, 100);
+  EXPECT_LE(PoolBytes(*plan), kGiB / 2);
+  EXPECT_EQ(plan->context, int64_t{plan->blocks} * 32);
+}
+
+TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
+  pb::ConfigureJob job = Job();
+  job.set_context(1000);
+  const auto plan = PlanJob(job, {StageOn("node", 64 * kGiB)}, *Model(), kRunId);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->blocks, 8 * 32);  // 1000 tokens are 32 blocks
+  EXPECT_EQ(plan->context, 1000);
+  job.set_context(0);
+  const auto whole = PlanJob(job, {StageOn("node", 512 * kGiB)}, *Model(), kRunId);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->context, 40960);
+  EXPECT_EQ(whole->blocks, 8 * 40960 / 32);
+}
+
+TEST(JobPlan, StagesOfOneHostShareWhatItsWeightsLeave) {
+  const auto model = Model();
+  const uint64_t available = AllWeights(*model) + 2 * kGiB;
+  const auto one = PlanJob(Job(), {StageOn("node", available)}, *model, kRunId);
+  const auto four = PlanJob(Job(), std::vector<pb::Hello>(4, StageOn("node", available)), *model, kRunId);
+  ASSERT_TRUE(one.ok() && four.ok()) << one.status() << four.status();
+  uint64_t weights = 0;
+  for (const pb::StageAssignment& stage : four->stages) weights += WeightsOf(*model, stage);
+  // Each stage has buffers of its own, and first and last both hold the tied embedding; otherwise a host holds as much
+  // as ever.
+  EXPECT_LE(weights + PoolBytes(*four), available);
+  EXPECT_LE(PoolBytes(*four), kGiB);
+  EXPECT_GT(PoolBytes(*four), kGiB / 2);
+  EXPECT_LE(four->blocks, one->blocks);
+}
+
+TEST(JobPlan, AHostsShareFollowsTheLayersOfEachStageSoThatNothingIsLeftOver) {
+  const auto model = Model();
+  pb::ConfigureJob job = Job();
+  job.add_layer_split(25);
+  job.add_layer_split(3);
+  const auto plan = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kRunId);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  job.clear_layer_split();
+  job.add_layer_split(14);
+  job.add_layer_split(14);
+  const auto even = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kRunId);
+  ASSERT_TRUE(even.ok()) << even.status();
+  EXPECT_EQ(plan->blocks, even->blocks);
+}
+
+TEST(JobPlan, TheSmallestHostDecidesOnTheBlocksOfAll) {
+  const auto model = Model();
+  const auto small = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 2 * kGiB)}, *model, kRunId);
+  const auto mixed = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
+  const auto large = PlanJob(Job(), {StageOn("a", 64 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
+  ASSERT_TRUE(small.ok() && mixed.ok() && large.ok()) << small.status() << mixed.status() << large.status();
+  EXPECT_LE(small->blocks, mixed->blocks);
+  EXPECT_LT(mixed->blocks, large->blocks);
+  for (const pb::StageAssignment& stage : mixed->stages) EXPECT_EQ(stage.blocks(), mixed->blocks);
+  // Two stages beside each other on the small host leave less than one.
+  const auto crowded =
+      PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
+  ASSERT_TRUE(crowded.ok()) << crowded.status();
+  EXPECT_LE(WeightsOf(*model, crowded->stages[0]) + WeightsOf(*model, crowded->stages[1]) +
+                PoolBytes(*crowded, crowded->stages[0]) + PoolBytes(*crowded, crowded->stages[1]),
+            2 * kGiB);
+}
+
+TEST(JobPlan, TheLeastThatAStageSeesOfItsHostHoldsForTheHost) {
+  // Ranks of one host tell of its memory at different moments, or from control groups with different limits.
+  const auto model = Model();
+  const auto both = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 64 * kGiB)}, *model, kRunId);
+  const auto least = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *model, kRunId);
+  ASSERT_TRUE(both.ok() && least.ok()) << both.status() << least.status();
+  EXPECT_EQ(both->blocks, least->blocks);
+}
+
+TEST(JobPlan, GivenBytesAreTakenForEachStageAsTheyAre) {
+  pb::ConfigureJob job = Job();
+  job.set_kv_cache_bytes(uint64_t{100} * 32 * 4096 * 14);
+  const auto plan = PlanJob(job, {StageOn("a", 64 * kGiB), StageOn("b", 2 * kGiB)}, *Model(), kRunId);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  int64_t most_layers = 0;
+  for (const auto& stage : plan->stages) most_layers = std::max(most_layers, stage.last_layer() - stage.first_layer());
+  EXPECT_EQ(plan->blocks, 100 * 14 / most_layers);
+}
+
+TEST(JobPlan, AModelThatDoesNotFitIsRefusedWithWhatIsThereAndWhatIsNeeded) {
+  const auto model = Model();
+  const uint64_t weights = AllWeights(*model);
+  const absl::Status status = PlanJob(Job(), {StageOn("node7", weights - 1)}, *model, kRunId).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("node7"), HasSubstr(std::to_string(weights - 1)),
+                                                   HasSubstr(std::to_string(weights)), HasSubstr("more memory")));
+  EXPECT_THAT(std::string(status.message()), Not(HasSubstr("kv_cache_bytes"))) << "no KV cache is small enough";
+}
+
+TEST(JobPlan, WhenHalfOfTheRestHoldsNoBlockTheMessageNamesTheField) {
+  const auto model = Model();
+  const uint64_t weights = AllWeights(*model);
+  // Finds the least memory that is enough for the weights and buffers: there nothing is left for the cache.
+  uint64_t low = weights, high = weights + kGiB;
+  const auto message = [&](uint64_t available) {
+    return std::string(PlanJob(Job(), {StageOn("node7", available)}, *model, kRunId).status().message());
+  };
+  while (high - low > 1) {
+    const uint64_t middle = (low + high) / 2;
+    (message(middle).find("kv_cache_bytes") == std::string::npos && !message(middle).empty() ? low : high) = middle;
+  }
+  EXPECT_THAT(message(high), AllOf(HasSubstr("node7"), HasSubstr("`kv_cache_bytes`"), HasSubstr(std::to_string(high)),
+                                   HasSubstr(std::to_string(28 * 32 * 4096)), HasSubstr("32 tokens")));
+  // A block more than that fits when it is asked for.
+  pb::ConfigureJob job = Job();
+  job.set_kv_cache_bytes(28 * 32 * 4096);
+  const auto asked = PlanJob(job, {StageOn("node7", high + 28 * 32 * 4096)}, *model, kRunId);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->blocks, 1);
+}
+
+TEST(JobPlan, GivenBytesThatAreTooManyOrTooFewAreRefusedByName) {
+  pb::ConfigureJob job = Job();
+  job.set_kv_cache_bytes(1000);
+  const std::vector<pb::Hello> stages = {StageOn("node1", 8 * kGiB), StageOn("node2", 2 * kGiB)};
+  const absl::Status few = PlanJob(job, stages, *Model(), kRunId).status();
+  EXPECT_EQ(few.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(few.message()), AllOf(HasSubstr("`kv_cache_bytes` is 1000"), HasSubstr("stage 0 on node1")));
+  for (const uint64_t bytes : {4 * kGiB, UINT64_MAX}) {
+    job.set_kv_cache_bytes(bytes);
+    const absl::Status many = PlanJob(job, stages, *Model(), kRunId).status();
+    EXPECT_EQ(many.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(many.message()), AllOf(HasSubstr("`kv_cache_bytes` is " + std::to_string(bytes)),
+                                                   HasSubstr(bytes == UINT64_MAX ? "node1" : "node2")));
+  }
+  // Each fits alone, but they share a host.
+  job.set_kv_cache_bytes(2 * kGiB);
+  EXPECT_TRUE(PlanJob(job, {StageOn("a", 3 * kGiB), StageOn("b", 3 * kGiB)}, *Model(), kRunId).ok());
+  EXPECT_FALSE(PlanJob(job, {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *Model(), kRunId).ok());
+}
+
+TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
+  pb::ConfigureJob job = Job();
+  for (const int layers : {10, 9, 9}) job.add_layer_split(layers);
+  const auto plan =
+      PlanJob(job, {StageOn("a", 8 * kGiB, 8), StageOn("a", 8 * kGiB, 8), StageOn("b", 8 * kGiB, 6)}, *Model(), kRunId);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<int64_t> ends;
+  std::vector<int> threads;
+  for (const pb::StageAssignment& stage : plan->stages) {
+    ends.push_back(stage.last_layer());
+    threads.push_back(stage.threads());
+    EXPECT_EQ(stage.stages(), 3);
+    EXPECT_EQ(stage.run_id(), kRunId);
+    EXPECT_EQ(stage.owns_embedding(), stage.stage() == 0);
+    EXPECT_EQ(stage.owns_head(), stage.stage() == 2);
+    EXPECT_EQ(stage.in_flight(), 3);
+    EXPECT_GE(stage.max_open_tokens(), stage.context());
+  }
+  EXPECT_THAT(ends, ElementsAre(10, 19, 28));
+  EXPECT_THAT(threads, ElementsAre(4, 4, 6));
+}
+
+TEST(JobPlan, StagesThatComputeDifferentlyNeedOneInstructionSet) {
+  std::vector<pb::Hello> stages = {StageOn("old", 8 * kGiB), StageOn("new", 8 * kGiB)};
+  stages[1].set_isa("avx512-vnni");
+  const absl::Status status = PlanJob(Job(), stages, *Model(), kRunId).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("old"), HasSubstr("new"), HasSubstr("`isa`")));
+  pb::ConfigureJob job = Job();
+  job.set_isa("avx2");
+  const auto plan = PlanJob(job, stages, *Model(), kRunId);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), "avx2");
+}
+
+}  // namespace
+}  // namespace stagecoach
