@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/transport/wait_ladder.h"
 #include "common/wire/frame.h"
 #include "stage_worker/stage_loop.h"
 

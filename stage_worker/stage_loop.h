@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/base/aligned_buffer.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/wait_ladder.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
 #include "stage_worker/exec/queue.h"

@@ -4,11 +4,9 @@
 // How one rank talks to the others: whole frames, no blocking call, one calling thread. Two bodies: loopback (threads
 // of one process, with fault hooks for tests) and mpi/.
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -75,33 +73,6 @@ class Endpoint {
 
 // "step", "result", ...: for messages.
 const char* ChannelName(Channel channel);
-
-// The waiting ladder of a communication thread: try again at once, then yield for 100 us, then sleep 20 us growing to
-// 200 us; after a second without progress 4 ms. Wait() returns after at most that long. One thread waits; Wake() is for
-// the others.
-class WaitLadder {
- public:
-  WaitLadder();       // sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer
-  void Progressed();  // something happened: back to the first rung
-  void Wait();
-  bool idle() const;  // a second has passed without progress
-
-  // Any thread: there is work for the waiting thread (a compute thread hands a frame back). Ends a sleep under way, or
-  // the next one before it begins, so that handing over does not cost half a sleep.
-  void Wake();
-
- private:
-  void Sleep(int64_t us);
-
-  // Owned by the waiting thread.
-  bool tried_ = false;
-  int64_t since_us_ = 0;
-  int64_t sleep_us_ = 0;
-
-  std::mutex mu_;
-  std::condition_variable cv_;
-  bool woken_ = false;  // guarded by mu_
-};
 
 }  // namespace stagecoach
 

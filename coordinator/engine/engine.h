@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/obs/step_log.h"
-#include "common/transport/endpoint.h"
+#include "common/transport/wait_ladder.h"
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/engine/bubble_meter.h"
 #include "coordinator/pipeline/pipeline.h"

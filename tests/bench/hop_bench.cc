@@ -18,6 +18,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/transport/mpi/mpi_endpoint.h"
+#include "common/transport/wait_ladder.h"
 
 namespace stagecoach {
 namespace {

@@ -1,7 +1,5 @@
 #include "tests/testing/process_tree.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -19,7 +17,6 @@ namespace fs = std::filesystem;
 struct Stat {
   char state = 'X';
   pid_t parent = 0;
-  double cpu_s = 0;
 };
 
 std::string ReadAll(const std::string& path) {
@@ -35,11 +32,6 @@ Stat ReadStat(pid_t pid) {
   if (close == std::string::npos) return stat;
   std::istringstream fields(text.substr(close + 1));
   fields >> stat.state >> stat.parent;
-  std::string skipped;
-  for (int i = 0; i < 9; ++i) fields >> skipped;
-  double user = 0, system = 0;
-  fields >> user >> system;
-  stat.cpu_s = (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
   return stat;
 }
 
@@ -62,7 +54,7 @@ std::vector<ProcessInfo> Descendants(pid_t root) {
     if (ancestor != root) continue;
     std::string command = ReadAll("/proc/" + std::to_string(pid) + "/cmdline");
     std::replace(command.begin(), command.end(), '\0', ' ');
-    found.push_back({pid, command, stat.cpu_s});
+    found.push_back({pid, command});
   }
   return found;
 }
@@ -92,19 +84,36 @@ bool IsAlive(pid_t pid) {
 
 namespace {
 
-// A field in KiB of /proc/<pid>/status, in bytes.
-uint64_t StatusBytes(pid_t pid, const std::string& field) {
-  std::istringstream lines(ReadAll("/proc/" + std::to_string(pid) + "/status"));
+// A number in /proc/<...>/status.
+uint64_t StatusField(const std::string& directory, const std::string& field) {
+  std::istringstream lines(ReadAll(directory + "/status"));
   for (std::string line; std::getline(lines, line);) {
-    if (line.rfind(field, 0) == 0) return std::stoull(line.substr(field.size())) * 1024;
+    if (line.rfind(field, 0) == 0) return std::stoull(line.substr(field.size()));
   }
   return 0;
+}
+
+uint64_t StatusBytes(pid_t pid, const std::string& field) {
+  return StatusField("/proc/" + std::to_string(pid), field) * 1024;  // it is in KiB
 }
 
 }  // namespace
 
 uint64_t ResidentBytesOf(pid_t pid) { return StatusBytes(pid, "VmRSS:"); }
 uint64_t PeakResidentBytesOf(pid_t pid) { return StatusBytes(pid, "VmHWM:"); }
+
+SchedulingCounts SchedulingCountsOf(pid_t pid) {
+  SchedulingCounts counts;
+  std::error_code error;
+  for (const fs::directory_entry& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task", error)) {
+    const std::string directory = thread.path();
+    double cpu_ns = 0;
+    std::istringstream(ReadAll(directory + "/schedstat")) >> cpu_ns;
+    counts.cpu_s += cpu_ns * 1e-9;
+    counts.sleeps += StatusField(directory, "voluntary_ctxt_switches:");
+  }
+  return counts;
+}
 
 std::vector<std::string> JobDirectories(pid_t root) {
   std::vector<std::string> found;

@@ -14,7 +14,6 @@ namespace stagecoach::testing {
 struct ProcessInfo {
   pid_t pid = 0;
   std::string command;  // the whole command line, words separated by blanks
-  double cpu_s = 0;     // user and system time so far
 };
 
 // All living descendants of `root` (zombies excluded), by process id. The session of a launched job keeps its ancestry
@@ -33,6 +32,13 @@ bool IsAlive(pid_t pid);  // exists and is no zombie
 uint64_t ResidentBytesOf(pid_t pid);
 // The most it ever had (VmHWM).
 uint64_t PeakResidentBytesOf(pid_t pid);
+
+// What the scheduler has counted for all threads of a process since they began; 0 when it is gone.
+struct SchedulingCounts {
+  double cpu_s = 0;     // on a processor, counted in nanoseconds
+  uint64_t sleeps = 0;  // a thread left its processor to wait; yielding and being interrupted are not counted
+};
+SchedulingCounts SchedulingCountsOf(pid_t pid);
 
 // The private directories of the job that `root` launched, as its launch line names them. Empty when there is no
 // launcher now.

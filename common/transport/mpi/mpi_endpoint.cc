@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_calls.h"
 #include "common/transport/receive_slot.h"
+#include "common/transport/wait_ladder.h"
 
 namespace stagecoach {
 namespace {

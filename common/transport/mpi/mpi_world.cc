@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_calls.h"
 #include "common/transport/mpi/mpi_endpoint.h"
+#include "common/transport/wait_ladder.h"
 
 namespace stagecoach {
 namespace {

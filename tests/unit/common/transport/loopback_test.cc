@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/base/clock.h"
+#include "common/transport/wait_ladder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
