@@ -4,6 +4,7 @@
 // A request on its way through the scheduler: its tokens, how far it is, and its state, whose changes are checked.
 
 #include <cstdint>
+#include <list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,10 +58,13 @@ class Sequence {
   int32_t slices_in_flight = 0;
   std::vector<BlockId> block_table;
   int32_t preemptions = 0;
-  uint64_t order = 0;        // of arrival: the lower one is served first and preempted last
-  bool opened = false;       // the stages know it, or will with the micro-batch being composed
-  int64_t scored = 0;        // rows whose target log-probabilities were reported; never asked for again
-  uint64_t last_served = 0;  // number of the last micro-batch that took a decode row, plus one
+  uint64_t order = 0;                    // of arrival: the lower one is served first and preempted last
+  bool opened = false;                   // the stages know it, or will with the micro-batch being composed
+  int64_t scored = 0;                    // rows whose target log-probabilities were reported; never asked for again
+  int64_t most_blocks = 0;               // that it can ever need
+  int64_t promised = 0;                  // blocks: its share of what admission leaves free for those that run
+  bool ready = false;                    // decoding, and nothing in flight
+  std::list<Sequence*>::iterator place;  // in the scheduler's list of ready ones, or in that of all others
   void Append(TokenId token) { output_.push_back(token); }
 
  private:

@@ -1,6 +1,7 @@
 // What the next micro-batch holds: admission, the three policies, and the hunt for blocks.
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -55,23 +56,16 @@ void Scheduler::Compose(Draft& draft) {
 }
 
 void Scheduler::ComposeDecodeRows(Draft& draft) {
-  std::vector<Sequence*> ready;
-  int64_t decoding = 0;
-  for (const auto& [order, sequence] : running_) {
-    if (sequence->state() != SequenceState::kDecoding) continue;
-    ++decoding;
-    if (sequence->slices_in_flight == 0) ready.push_back(sequence);
-  }
-  const int64_t share = (decoding + options_.micro_batches - 1) / options_.micro_batches;
-  const int64_t taken = std::min({share, draft.rows_left, static_cast<int64_t>(ready.size())});
-  const auto waited_longer = [](const Sequence* a, const Sequence* b) {
-    return std::pair(a->last_served, a->order) < std::pair(b->last_served, b->order);
-  };
-  std::sort(ready.begin(), ready.end(), waited_longer);
-  ready.resize(taken);
-  // Oldest first: who preempts takes blocks from those whose turn comes later.
-  std::sort(ready.begin(), ready.end(), [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
-  for (Sequence* sequence : ready) {
+  const int64_t share = (decoding_ + options_.micro_batches - 1) / options_.micro_batches;
+  const int64_t count = std::min({share, draft.rows_left, static_cast<int64_t>(ready_.size())});
+  taken_.assign(ready_.begin(), std::next(ready_.begin(), count));
+  counters_.visits += taken_.size();
+  // Oldest first: who preempts takes blocks from those whose turn comes later. Mostly they are in this order already.
+  const auto older = [](const Sequence* a, const Sequence* b) { return a->order < b->order; };
+  if (!std::is_sorted(taken_.begin(), taken_.end(), older)) std::sort(taken_.begin(), taken_.end(), older);
+  draft.batch.slices.reserve(draft.batch.slices.size() + taken_.size());
+  draft.slices.reserve(draft.slices.size() + taken_.size());
+  for (Sequence* sequence : taken_) {
     if (sequence->state() == SequenceState::kDecoding) HandOut(*sequence, 1, draft);
   }
 }
@@ -81,15 +75,17 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
     return std::min({sequence.tokens() - sequence.handed_out, static_cast<int64_t>(options_.prefill_chunk),
                      most_rows - draft.prefill_rows, draft.rows_left});
   };
-  std::vector<Sequence*> running;
-  for (const auto& [order, sequence] : running_) running.push_back(sequence);
-  for (Sequence* sequence : running) {
-    if (sequence->state() != SequenceState::kPrefilling) continue;
-    if (const int64_t rows = rows_for(*sequence); rows > 0) HandOut(*sequence, rows, draft);
+  // Handing out can end the work of the prompt itself, and take the blocks of any that came later.
+  for (auto next = prompts_.begin(); next != prompts_.end() && rows_for(*next->second) > 0;) {
+    Sequence& sequence = *next->second;
+    ++counters_.visits;
+    HandOut(sequence, rows_for(sequence), draft);
+    next = prompts_.upper_bound(sequence.order);
   }
   while (draft.rows_left > 0 && draft.prefill_rows < most_rows) {
     Sequence* sequence = Admissible(draft);
     if (sequence == nullptr) return;
+    ++counters_.visits;
     Admit(*sequence, draft);
     HandOut(*sequence, rows_for(*sequence), draft);
   }
@@ -98,9 +94,9 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
 // Rows of a full chunk of the oldest prompt that has work; 0 when none has.
 int64_t Scheduler::FullChunkRows(const Draft& draft) const {
   const int64_t most = std::min(options_.prefill_chunk, options_.max_num_batched_tokens);
-  for (const auto& [order, sequence] : running_) {
-    const int64_t rows = sequence->tokens() - sequence->handed_out;
-    if (sequence->state() == SequenceState::kPrefilling && rows > 0) return std::min(rows, most);
+  if (!prompts_.empty()) {
+    const Sequence& oldest = *prompts_.begin()->second;
+    return std::min(oldest.tokens() - oldest.handed_out, most);
   }
   const Sequence* next = Admissible(draft);
   return next == nullptr ? 0 : std::min(next->tokens(), most);
@@ -113,15 +109,15 @@ Sequence* Scheduler::Admissible(const Draft& draft) const {
   Sequence* head = waiting_.begin()->second;
   if (head->state() != SequenceState::kWaiting) return nullptr;
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
-  int64_t promised = 0;
-  for (const auto& [order, sequence] : running_) promised += BlocksPromised(*sequence);
-  return blocks_.free() >= promised + BlocksToAdmit(*head) ? head : nullptr;
+  return blocks_.free() >= promised_blocks_ + BlocksToAdmit(*head) ? head : nullptr;
 }
 
 void Scheduler::Admit(Sequence& sequence, Draft& draft) {
   waiting_.erase(sequence.order);
   running_.emplace(sequence.order, &sequence);
+  prompts_.emplace(sequence.order, &sequence);
   sequence.MoveTo(SequenceState::kPrefilling);
+  UpdatePromise(sequence);
   sequence.opened = true;
   draft.open_tokens += sequence.tokens();
   draft.batch.open.push_back({.sequence = sequence.spec().id,
@@ -161,18 +157,26 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
 
   SequenceSlice slice{.sequence = spec.id, .start = static_cast<int32_t>(start), .count = static_cast<int32_t>(count)};
   slice.sample = flight.sample;
+  slice.tokens.reserve(count);
   for (int64_t p = start; p < end; ++p) slice.tokens.push_back(sequence.token(p));
-  if (flight.score_begin < flight.score_end) {
+  if (flight.scores()) {
     slice.targets.assign(count, kNoToken);
     for (int64_t p = flight.score_begin; p < flight.score_end; ++p) slice.targets[p - start] = spec.prompt[p + 1];
   }
-  const int64_t more = BlocksFor(end) - static_cast<int64_t>(sequence.block_table.size());
-  absl::StatusOr<std::vector<BlockId>> blocks = blocks_.Allocate(static_cast<int32_t>(more));
-  CHECK(blocks.ok());
-  slice.new_blocks = *std::move(blocks);
-  sequence.block_table.insert(sequence.block_table.end(), slice.new_blocks.begin(), slice.new_blocks.end());
+  if (const int64_t more = BlocksFor(end) - static_cast<int64_t>(sequence.block_table.size()); more > 0) {
+    absl::StatusOr<std::vector<BlockId>> blocks = blocks_.Allocate(static_cast<int32_t>(more));
+    CHECK(blocks.ok());
+    slice.new_blocks = *std::move(blocks);
+    sequence.block_table.insert(sequence.block_table.end(), slice.new_blocks.begin(), slice.new_blocks.end());
+    UpdatePromise(sequence);
+  }
 
   sequence.handed_out = end;
+  if (flight.decode) {
+    SetReady(sequence, false);
+  } else if (end == sequence.tokens()) {
+    prompts_.erase(sequence.order);
+  }
   ++sequence.slices_in_flight;
   draft.rows_left -= count;
   if (!flight.decode) draft.prefill_rows += count;
@@ -183,7 +187,8 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
 // Undoes what the draft holds of a sequence that is about to lose its blocks. A free comes before all slices of its
 // micro-batch, so a sequence cannot have both a slice and its end in one.
 void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
-  for (size_t i = 0; i < draft.slices.size(); ++i) {
+  ++counters_.visits;
+  for (size_t i = 0; sequence.slices_in_flight > 0 && i < draft.slices.size(); ++i) {
     const SliceInFlight& slice = draft.slices[i];
     if (slice.order != sequence.order) continue;
     draft.rows_left += slice.count;
@@ -193,11 +198,10 @@ void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
     draft.batch.slices.erase(draft.batch.slices.begin() + i);
     break;
   }
-  const auto opened_here = std::find_if(draft.batch.open.begin(), draft.batch.open.end(),
-                                        [&](const OpenSequence& open) { return open.sequence == sequence.spec().id; });
-  if (opened_here != draft.batch.open.end()) {
+  // Opened in order of arrival, and this one is the latest of all that run.
+  if (!draft.batch.open.empty() && draft.batch.open.back().sequence == sequence.spec().id) {
     draft.open_tokens -= sequence.tokens();
-    draft.batch.open.erase(opened_here);
+    draft.batch.open.pop_back();
     sequence.opened = false;  // no stage will have heard of it
   }
 }
@@ -207,7 +211,6 @@ MicroBatch Scheduler::Submit(Draft draft) {
   draft.batch.free = std::exchange(frees_, {});
   for (const SliceInFlight& slice : draft.slices) {
     (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
-    if (slice.decode) sequences_.at(slice.order)->last_served = draft.batch.number + 1;
   }
   ++counters_.micro_batches;
   counters_.blocks_used_peak = std::max(counters_.blocks_used_peak, blocks_.used());

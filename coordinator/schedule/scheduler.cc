@@ -71,14 +71,18 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, token ",
                                                       spec.output.back(), " at its end is a stop token"));
   }
-  if (const int64_t rows = MostRows(spec); BlocksFor(rows) > blocks_.total()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "sequence ", spec.id, ": ", prompt, " prompt tokens and up to ", spec.max_new_tokens, " new ones need KV for ",
-        rows, " tokens, the pool holds ", int64_t{blocks_.total()} * options_.block_tokens, " (", blocks_.total(),
-        " blocks of ", options_.block_tokens, "); ask for fewer tokens or give the KV cache more memory"));
+  const int64_t most_blocks = BlocksFor(MostRows(spec));
+  if (most_blocks > blocks_.total()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("sequence ", spec.id, ": ", prompt, " prompt tokens and up to ", spec.max_new_tokens,
+                     " new ones need KV for ", MostRows(spec), " tokens, the pool holds ",
+                     int64_t{blocks_.total()} * options_.block_tokens, " (", blocks_.total(), " blocks of ",
+                     options_.block_tokens, "); ask for fewer tokens or give the KV cache more memory"));
   }
   auto sequence = std::make_unique<Sequence>(std::move(spec));
   sequence->order = next_order_++;
+  sequence->most_blocks = most_blocks;
+  sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
   order_of_.emplace(sequence->spec().id, sequence->order);
   waiting_.emplace(sequence->order, sequence.get());
   sequences_.emplace(sequence->order, std::move(sequence));
@@ -123,32 +127,52 @@ int64_t Scheduler::BlocksToAdmit(const Sequence& sequence) const {
 int64_t Scheduler::BlocksPromised(const Sequence& sequence) const {
   const int64_t taken = static_cast<int64_t>(sequence.block_table.size());
   if (sequence.state() != SequenceState::kDecoding) return BlocksToAdmit(sequence) - taken;
-  return std::min<int64_t>(kGrowthHeadroomBlocks, BlocksFor(MostRows(sequence.spec())) - taken);
+  return std::min<int64_t>(kGrowthHeadroomBlocks, sequence.most_blocks - taken);
 }
 
-void Scheduler::ReleaseBlocks(Sequence& sequence) {
+void Scheduler::UpdatePromise(Sequence& sequence) {
+  const int64_t promised = BlocksPromised(sequence);
+  promised_blocks_ += promised - sequence.promised;
+  sequence.promised = promised;
+}
+
+void Scheduler::SetReady(Sequence& sequence, bool ready) {
+  if (std::exchange(sequence.ready, ready) == ready) return;
+  std::list<Sequence*>& from = ready ? not_ready_ : ready_;
+  std::list<Sequence*>& to = ready ? ready_ : not_ready_;
+  to.splice(to.end(), from, sequence.place);
+}
+
+void Scheduler::LeaveRunning(Sequence& sequence) {
   CHECK(blocks_.Free(sequence.block_table).ok());
   sequence.block_table.clear();
   if (sequence.opened) frees_.push_back(sequence.spec().id);
   sequence.opened = false;
+  promised_blocks_ -= std::exchange(sequence.promised, 0);
+  SetReady(sequence, false);
+  if (sequence.state() == SequenceState::kDecoding) --decoding_;
+  prompts_.erase(sequence.order);
+  running_.erase(sequence.order);
 }
 
 void Scheduler::TakeBack(Sequence& sequence) {
-  ReleaseBlocks(sequence);
+  LeaveRunning(sequence);
   sequence.handed_out = sequence.confirmed = 0;
   ++sequence.preemptions;
   ++counters_.preemptions;
-  running_.erase(sequence.order);
   waiting_.emplace(sequence.order, &sequence);
   sequence.MoveTo(SequenceState::kPreempted);
   if (sequence.slices_in_flight == 0) sequence.MoveTo(SequenceState::kWaiting);
 }
 
 void Scheduler::Finish(Sequence& sequence) {
-  ReleaseBlocks(sequence);
+  if (sequence.state() == SequenceState::kPrefilling || sequence.state() == SequenceState::kDecoding) {
+    LeaveRunning(sequence);
+  } else {
+    waiting_.erase(sequence.order);
+  }
   sequence.MoveTo(SequenceState::kFinished);
-  running_.erase(sequence.order);
-  waiting_.erase(sequence.order);
+  not_ready_.erase(sequence.place);
   order_of_.erase(sequence.spec().id);
   sequences_.erase(sequence.order);
 }
@@ -158,8 +182,11 @@ absl::StatusOr<std::vector<SequenceEvent>> Scheduler::Confirm(const StepResult& 
   const InFlight oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
   std::vector<SequenceEvent> events;
+  events.reserve(oldest.slices.size());
+  auto token = result.sampled.begin();
+  auto scores = result.targets.begin();
   for (const SliceInFlight& slice : oldest.slices) {
-    SequenceEvent event = Advance(slice, result);
+    SequenceEvent event = Advance(slice, slice.sample ? &*token++ : nullptr, slice.scores() ? &*scores++ : nullptr);
     if (!event.tokens.empty() || !event.scores.empty() || event.finished) events.push_back(std::move(event));
   }
   return events;
@@ -175,60 +202,63 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
     return absl::InternalError(absl::StrCat("result of micro-batch ", result.number, ": ", detail...));
   };
   if (result.number != oldest.number) return mismatch("expected that of ", oldest.number);
-  size_t samples = 0, scored = 0;
+  auto token = result.sampled.begin();
+  auto scores = result.targets.begin();
   for (const SliceInFlight& slice : oldest.slices) {
-    const auto of_this = [&slice](const auto& entry) { return entry.sequence == slice.sequence; };
     if (slice.sample) {
-      ++samples;
-      const auto token = std::find_if(result.sampled.begin(), result.sampled.end(), of_this);
-      if (token == result.sampled.end()) return mismatch("no token of sequence ", slice.sequence);
+      if (token == result.sampled.end() || token->sequence != slice.sequence) {
+        return mismatch("no token of sequence ", slice.sequence, " in its place");
+      }
       if (token->position != slice.start + slice.count) {
         return mismatch("sequence ", slice.sequence, " has a token at position ", token->position, ", expected ",
                         slice.start + slice.count);
       }
       if (token->token < 0) return mismatch("sequence ", slice.sequence, " has token id ", token->token);
+      ++token;
     }
-    if (slice.score_begin < slice.score_end) {
-      ++scored;
-      const auto scores = std::find_if(result.targets.begin(), result.targets.end(), of_this);
-      if (scores == result.targets.end()) return mismatch("no target log-probabilities of sequence ", slice.sequence);
+    if (slice.scores()) {
+      if (scores == result.targets.end() || scores->sequence != slice.sequence) {
+        return mismatch("no target log-probabilities of sequence ", slice.sequence, " in their place");
+      }
       if (scores->start != slice.start || static_cast<int64_t>(scores->logprobs.size()) != slice.count) {
         return mismatch("sequence ", slice.sequence, " has ", scores->logprobs.size(),
                         " target log-probabilities from position ", scores->start, ", expected ", slice.count, " from ",
                         slice.start);
       }
+      ++scores;
     }
   }
-  if (result.sampled.size() != samples) return mismatch(result.sampled.size(), " tokens, expected ", samples);
-  if (result.targets.size() != scored) {
-    return mismatch(result.targets.size(), " lists of target log-probabilities, expected ", scored);
+  if (token != result.sampled.end()) {
+    return mismatch(result.sampled.size(), " tokens, expected ", token - result.sampled.begin());
+  }
+  if (scores != result.targets.end()) {
+    return mismatch(result.targets.size(), " lists of target log-probabilities, expected ",
+                    scores - result.targets.begin());
   }
   return absl::OkStatus();
 }
 
-SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const StepResult& result) {
+SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken* token, const TargetLogprobs* scores) {
+  ++counters_.visits;
   SequenceEvent event{.sequence = slice.sequence};
   const auto found = sequences_.find(slice.order);
   if (found == sequences_.end()) return event;  // cancelled since
   Sequence& sequence = *found->second;
   const SequenceSpec& spec = sequence.spec();
-  const auto of_this = [&slice](const auto& entry) { return entry.sequence == slice.sequence; };
   --sequence.slices_in_flight;
   const bool running = sequence.state() != SequenceState::kPreempted;
   if (running) {
     CHECK_EQ(sequence.confirmed, slice.start);
     sequence.confirmed += slice.count;
   }
-  if (slice.score_begin < slice.score_end) {
-    const auto scores = std::find_if(result.targets.begin(), result.targets.end(), of_this);
+  if (scores != nullptr) {
     const auto first = scores->logprobs.begin() + (slice.score_begin - slice.start);
     event.scores.push_back({.sequence = slice.sequence,
                             .start = static_cast<int32_t>(slice.score_begin),
                             .logprobs = {first, first + (slice.score_end - slice.score_begin)}});
     sequence.scored = slice.score_end;
   }
-  if (slice.sample) {
-    const auto token = std::find_if(result.sampled.begin(), result.sampled.end(), of_this);
+  if (token != nullptr) {
     CHECK_EQ(slice.start + slice.count, sequence.tokens());
     sequence.Append(token->token);
     event.tokens.push_back(*token);
@@ -238,14 +268,17 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const StepResult& r
       event.finished = FinishReason::kLength;
     } else if (sequence.state() == SequenceState::kPrefilling) {
       sequence.MoveTo(SequenceState::kDecoding);
+      ++decoding_;
+      UpdatePromise(sequence);
     }
   } else if (spec.max_new_tokens == 0 && slice.start + slice.count == Size(spec.prompt)) {
     event.finished = FinishReason::kScored;
   }
   if (event.finished) {
     Finish(sequence);
-  } else if (!running && sequence.slices_in_flight == 0) {
-    sequence.MoveTo(SequenceState::kWaiting);
+  } else if (sequence.slices_in_flight == 0) {
+    if (sequence.state() == SequenceState::kDecoding) SetReady(sequence, true);
+    if (sequence.state() == SequenceState::kPreempted) sequence.MoveTo(SequenceState::kWaiting);
   }
   return event;
 }

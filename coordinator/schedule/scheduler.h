@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,6 +32,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -77,7 +79,7 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each
 // What Confirm found out.
 struct SequenceEvent {
   SequenceId sequence = 0;
-  std::vector<SampledToken> tokens;    // newly produced, in order
+  absl::InlinedVector<SampledToken, 1> tokens;  // newly produced, in order
   std::vector<TargetLogprobs> scores;  // of this micro-batch: exactly the rows that score_from asks for, each once in a
                                        // sequence's life, in order, whatever preemptions happen
   std::optional<FinishReason> finished;
@@ -85,6 +87,7 @@ struct SequenceEvent {
 
 struct SchedulerCounters {
   uint64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0, preemptions = 0;
+  uint64_t visits = 0;  // of sequences, by Next and Confirm: grows with the slices, not with what runs or waits
   int32_t blocks_used_peak = 0;
 };
 
@@ -104,7 +107,7 @@ class Scheduler {
   std::optional<MicroBatch> Next();
 
   // The result of the oldest unconfirmed micro-batch. kInternal when it is not that one or does not match what was
-  // asked.
+  // asked: what every slice asked for, in the order of the slices.
   absl::StatusOr<std::vector<SequenceEvent>> Confirm(const StepResult& result);
 
   // Ends a sequence now; its in-flight rows are ignored when they come back. kNotFound for an unknown or finished one.
@@ -131,6 +134,7 @@ class Scheduler {
     int64_t start = 0, count = 0;
     bool decode = false, sample = false;
     int64_t score_begin = 0, score_end = 0;  // positions of the rows with targets; equal: none
+    bool scores() const { return score_begin < score_end; }
   };
   struct InFlight {
     uint64_t number = 0;
@@ -154,13 +158,17 @@ class Scheduler {
   int64_t BlocksFor(int64_t rows) const { return (rows + options_.block_tokens - 1) / options_.block_tokens; }
   int64_t BlocksToAdmit(const Sequence& sequence) const;
   int64_t BlocksPromised(const Sequence& sequence) const;  // to a running one, not taken yet
-  void ReleaseBlocks(Sequence& sequence);
+  void UpdatePromise(Sequence& sequence);                  // after its state, its tokens or its blocks changed
+  void SetReady(Sequence& sequence, bool ready);
+  void LeaveRunning(Sequence& sequence);  // gives its blocks back
   void TakeBack(Sequence& sequence);
   void Finish(Sequence& sequence);
   absl::Status CheckResult(const StepResult& result) const;
-  SequenceEvent Advance(const SliceInFlight& slice, const StepResult& result);
+  // token, scores: what the slice asked for, else nullptr.
+  SequenceEvent Advance(const SliceInFlight& slice, const SampledToken* token, const TargetLogprobs* scores);
 
   // Integrity (scheduler_integrity.cc).
+  absl::Status CheckQueues() const;
   absl::Status CheckSequence(const Sequence& sequence) const;
 
   SchedulerOptions options_;
@@ -169,10 +177,19 @@ class Scheduler {
   SchedulerCounters counters_;
 
   // By order of arrival. Each unfinished sequence is in exactly one of waiting_ (kWaiting, kPreempted) and running_.
-  std::map<uint64_t, std::unique_ptr<Sequence>> sequences_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
+  absl::flat_hash_map<SequenceId, uint64_t> order_of_;
   std::map<uint64_t, Sequence*> waiting_;
   std::map<uint64_t, Sequence*> running_;
-  absl::flat_hash_map<SequenceId, uint64_t> order_of_;
+  std::map<uint64_t, Sequence*> prompts_;  // the running ones with prompt rows to hand out
+
+  // Each unfinished sequence is in exactly one of these; Sequence::place says where.
+  std::list<Sequence*> ready_;      // decoding and nothing in flight; who waits longest is first
+  std::list<Sequence*> not_ready_;  // in no order
+
+  int64_t decoding_ = 0;          // of the running ones
+  int64_t promised_blocks_ = 0;   // the sum of Sequence::promised
+  std::vector<Sequence*> taken_;  // ComposeDecodeRows': kept for its memory
 
   std::vector<SequenceId> frees_;  // for the next micro-batch
   uint64_t next_order_ = 0;

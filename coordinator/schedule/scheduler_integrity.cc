@@ -24,6 +24,7 @@ absl::Status Scheduler::CheckIntegrity() const {
     return absl::InternalError(absl::StrCat(sequences_.size(), " sequences, ", order_of_.size(), " ids, ",
                                             running_.size(), " running, ", waiting_.size(), " waiting"));
   }
+  RETURN_IF_ERROR(CheckQueues());
   std::set<BlockId> owned;
   size_t in_tables = 0;
   for (const auto& [order, sequence] : sequences_) {
@@ -46,6 +47,33 @@ absl::Status Scheduler::CheckIntegrity() const {
   }
   if (std::set<SequenceId>(frees_.begin(), frees_.end()).size() != frees_.size()) {
     return absl::InternalError("a sequence is to be freed twice by one micro-batch");
+  }
+  return absl::OkStatus();
+}
+
+// What is kept so that nobody counts: the prompts with work, the ready ones, the decoding ones, the promised blocks.
+absl::Status Scheduler::CheckQueues() const {
+  size_t prompts = 0, ready = 0;
+  int64_t decoding = 0, promised = 0;
+  for (const auto& [order, sequence] : sequences_) {
+    const bool is_decoding = sequence->state() == SequenceState::kDecoding;
+    const bool is_ready = is_decoding && sequence->slices_in_flight == 0;
+    const bool is_prompt = sequence->state() == SequenceState::kPrefilling && sequence->handed_out < sequence->tokens();
+    prompts += is_prompt, ready += is_ready, decoding += is_decoding;
+    const int64_t promise = running_.contains(order) ? BlocksPromised(*sequence) : 0;
+    promised += promise;
+    if (sequence->ready != is_ready || prompts_.contains(order) != is_prompt || sequence->promised != promise ||
+        *sequence->place != sequence.get()) {
+      return absl::InternalError(
+          absl::StrCat("sequence ", sequence->spec().id, " (", SequenceStateName(sequence->state()), ") is promised ",
+                       sequence->promised, " blocks, expected ", promise, ", or is in the wrong list"));
+    }
+  }
+  if (prompts_.size() != prompts || ready_.size() != ready || not_ready_.size() != sequences_.size() - ready ||
+      decoding_ != decoding || promised_blocks_ != promised) {
+    return absl::InternalError(absl::StrCat(prompts, " prompts with work, ", ready, " ready, ", decoding, " decoding, ",
+                                            promised, " blocks promised; kept are ", prompts_.size(), ", ",
+                                            ready_.size(), ", ", decoding_, " and ", promised_blocks_));
   }
   return absl::OkStatus();
 }

@@ -47,7 +47,7 @@ TEST(Admission, RecomputesLittleWhenManyMoreSequencesWaitThanThePoolHolds) {
   }
   options.policy = Policy::kInterleaved;
   options.micro_batches = 4;
-  EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.205) << "four micro-batches in flight";
+  EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.21) << "four micro-batches in flight";
 }
 
 SequenceSpec Spec(SequenceId id, int64_t prompt, int64_t new_tokens) {

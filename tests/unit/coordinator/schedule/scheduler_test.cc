@@ -421,6 +421,7 @@ TEST(Scheduler, AResultThatDoesNotMatchIsRefusedAndChangesNothing) {
   EXPECT_THAT(message([](auto& r) { r.targets.clear(); }), HasSubstr("no target log-probabilities"));
   EXPECT_THAT(message([](auto& r) { r.targets[0].logprobs.pop_back(); }), HasSubstr("has 5 target log-probabilities"));
   EXPECT_THAT(message([](auto& r) { r.targets.push_back(r.targets[0]); }), HasSubstr("2 lists"));
+  EXPECT_THAT(message([](auto& r) { r.sampled[0].sequence = 2; }), HasSubstr("no token of sequence 1 in its place"));
   EXPECT_EQ(machine.Confirm().size(), 1u);
 }
 

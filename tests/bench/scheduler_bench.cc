@@ -1,0 +1,168 @@
+// What the scheduler costs the engine's loop: Next and Confirm of a micro-batch, by the number of sequences that run.
+// Stages are made up: every wanted token comes back at once. Prints VALID when every sequence produced all of its
+// tokens in order and nobody was preempted, then medians over the micro-batches in microseconds.
+//
+//   scheduler_bench
+//
+// admit: Next and Confirm of one micro-batch that admits all of them; decode: of one that takes the decode rows of its
+// share of them.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/schedule/scheduler.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kPrompt = 4;
+constexpr int64_t kNewTokens = 200;
+
+struct Costs {
+  double next_us = 0, confirm_us = 0;
+};
+
+class Timer {
+ public:
+  double Us() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start_ = Clock::now();
+};
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+StepResult ResultOf(const MicroBatch& batch) {
+  StepResult result{.number = batch.number};
+  for (const SequenceSlice& slice : batch.slices) {
+    if (!slice.sample) continue;
+    result.sampled.push_back({.sequence = slice.sequence, .position = slice.start + slice.count, .token = 7});
+  }
+  return result;
+}
+
+// One run of `running` sequences from admission to their last token.
+class Run {
+ public:
+  Run(int32_t running, int32_t micro_batches)
+      : running_(running),
+        scheduler_({.max_num_seqs = running,
+                    .max_num_batched_tokens = static_cast<int32_t>(running * kPrompt),
+                    .blocks = static_cast<int32_t>(running * 8),
+                    .context = 256,
+                    .micro_batches = micro_batches,
+                    .max_open_tokens = running * kPrompt + 256}),
+        produced_(running) {
+    for (int32_t i = 0; i < running; ++i) {
+      SequenceSpec spec{.id = static_cast<SequenceId>(i), .max_new_tokens = kNewTokens};
+      spec.prompt.assign(kPrompt, i % 100);
+      if (absl::Status status = scheduler_.Add(std::move(spec)); !status.ok()) Fail(status);
+    }
+  }
+
+  // OK when all went as it must.
+  absl::Status Go() {
+    while (scheduler_.HasUnfinished() && error_.ok()) {
+      while (Submit()) {
+      }
+      Confirm();
+    }
+    if (error_.ok() && std::any_of(produced_.begin(), produced_.end(), [](int64_t n) { return n != kNewTokens; })) {
+      Fail(absl::InternalError("a sequence has not got its tokens"));
+    }
+    if (scheduler_.counters().preemptions > 0) Fail(absl::InternalError("a sequence was preempted"));
+    if (absl::Status status = scheduler_.CheckIntegrity(); !status.ok()) Fail(status);
+    return error_;
+  }
+
+  Costs admit() const { return admit_; }
+  Costs decode() const { return {Median(next_us_), Median(confirm_us_)}; }
+  size_t rows() const { return (running_ + micro_batches() - 1) / micro_batches(); }
+
+ private:
+  void Fail(const absl::Status& status) {
+    if (error_.ok()) error_ = status;
+  }
+
+  bool Submit() {
+    const Timer timer;
+    std::optional<MicroBatch> batch = scheduler_.Next();
+    const double us = timer.Us();
+    if (!batch) return false;
+    if (!batch->open.empty()) {
+      admit_.next_us = us;
+    } else {
+      next_us_.push_back(us);
+    }
+    results_.push_back(ResultOf(*batch));
+    return true;
+  }
+
+  void Confirm() {
+    const bool admission = results_.front().number == 0;
+    const Timer timer;
+    const absl::StatusOr<std::vector<SequenceEvent>> events = scheduler_.Confirm(results_.front());
+    const double us = timer.Us();
+    results_.pop_front();
+    if (!events.ok()) return Fail(events.status());
+    if (admission) {
+      admit_.confirm_us = us;
+    } else {
+      confirm_us_.push_back(us);
+    }
+    for (const SequenceEvent& event : *events) {
+      for (const SampledToken& token : event.tokens) {
+        if (token.position != kPrompt + produced_[event.sequence]++) Fail(absl::InternalError("a token out of order"));
+      }
+    }
+  }
+
+  size_t micro_batches() const { return std::max<size_t>(scheduler_.counters().micro_batches / kNewTokens, 1); }
+
+  const size_t running_;
+  Scheduler scheduler_;
+  std::vector<int64_t> produced_;
+  std::deque<StepResult> results_;
+  absl::Status error_;
+  Costs admit_;
+  std::vector<double> next_us_, confirm_us_;
+};
+
+int Main() {
+  std::string table;
+  for (const int32_t running : {64, 256, 1024, 4096}) {
+    for (const int32_t micro_batches : {1, 4}) {
+      Run run(running, micro_batches);
+      if (absl::Status status = run.Go(); !status.ok()) {
+        std::printf("INVALID: %d running, %d micro-batches: %s\n", running, micro_batches,
+                    std::string(status.message()).c_str());
+        return 1;
+      }
+      const Costs admit = run.admit(), decode = run.decode();
+      char line[160];
+      std::snprintf(line, sizeof line, "%8d %14d %12.1f %12.1f %12zu %12.1f %12.1f\n", running, micro_batches,
+                    admit.next_us, admit.confirm_us, run.rows(), decode.next_us, decode.confirm_us);
+      table += line;
+    }
+  }
+  std::printf("VALID\n%8s %14s %12s %12s %12s %12s %12s\n%s", "running", "micro-batches", "admit: Next", "Confirm",
+              "decode rows", "Next", "Confirm", table.c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+int main() { return stagecoach::Main(); }

@@ -1,0 +1,88 @@
+// How many sequences are looked at, whatever the clock says. tests/bench/scheduler_bench.cc has the time.
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "coordinator/schedule/scheduler.h"
+#include "gtest/gtest.h"
+#include "tests/unit/coordinator/schedule/simulated_stages.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kSequences = 1024;
+
+SchedulerOptions Options() {
+  return {.max_num_seqs = kSequences,
+          .max_num_batched_tokens = 2 * kSequences,
+          .block_tokens = 16,
+          .blocks = 4 * kSequences,
+          .context = 64,
+          .max_open_tokens = 4 * kSequences};
+}
+
+class Machine {
+ public:
+  explicit Machine(const SchedulerOptions& options) : scheduler(options), stages_(options) {}
+
+  void Add(SequenceId id) {
+    SequenceSpec spec{.id = id, .prompt = {1, 2}, .max_new_tokens = 60};
+    ASSERT_TRUE(scheduler.Add(std::move(spec)).ok());
+  }
+
+  // The visits of a micro-batch on its way through the scheduler, and its slices.
+  std::pair<uint64_t, size_t> Step() {
+    const uint64_t before = scheduler.counters().visits;
+    const std::optional<MicroBatch> batch = scheduler.Next();
+    EXPECT_TRUE(batch.has_value());
+    if (!batch) return {};
+    const absl::StatusOr<StepResult> result = stages_.Run(*batch);
+    EXPECT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(!result.ok() || scheduler.Confirm(*result).ok());
+    return {scheduler.counters().visits - before, batch->slices.size()};
+  }
+
+  Scheduler scheduler;
+
+ private:
+  SimulatedStages stages_;
+};
+
+TEST(SchedulerCost, AMicroBatchLooksTwiceAtEverySequenceThatItHolds) {
+  Machine machine(Options());
+  for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
+  for (int step = 0; step < 4; ++step) {  // the first one admits them all
+    const auto [visits, slices] = machine.Step();
+    EXPECT_EQ(slices, kSequences);
+    EXPECT_EQ(visits, 2 * slices) << "step " << step;
+  }
+}
+
+TEST(SchedulerCost, AMicroBatchLooksAtNobodyElse) {
+  SchedulerOptions options = Options();
+  options.micro_batches = 256;
+  Machine machine(options);
+  for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
+  machine.Step();
+  const auto [visits, slices] = machine.Step();  // of 1,024 decoding ones each of 256 micro-batches takes 4
+  EXPECT_EQ(slices, 4u);
+  EXPECT_EQ(visits, 8u);
+}
+
+TEST(SchedulerCost, AdmissionOfOneDoesNotDependOnHowManyRunOrWait) {
+  SchedulerOptions options = Options();
+  options.max_num_seqs = kSequences / 2 + 1;
+  options.micro_batches = 256;
+  Machine machine(options);
+  for (SequenceId id = 0; id < kSequences / 2; ++id) machine.Add(id);
+  machine.Step();
+  for (SequenceId id = kSequences / 2; id < kSequences; ++id) machine.Add(id);
+  const auto [visits, slices] = machine.Step();
+  EXPECT_EQ(slices, 2 + 1u) << "two decode rows and a prompt";
+  EXPECT_EQ(visits, 2 * slices);
+}
+
+}  // namespace
+}  // namespace stagecoach
