@@ -1,8 +1,9 @@
 #include "stage_worker/weights/matrix_loader.h"
 
-#include <tbb/enumerable_thread_specific.h>
+#include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
+#include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -16,13 +17,6 @@
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
-namespace {
-
-// Large enough for the disk, small enough for the second-level cache and the memory bound.
-constexpr size_t kPieceBytes = size_t{1} << 20;
-
-}  // namespace
-
 absl::Status MatrixLoader::Add(const GgufTensor& tensor, int64_t first_row, int64_t rows, PackedMatrix* out) {
   out->type = static_cast<TensorType>(tensor.type_id);
   out->rows = rows;
@@ -47,7 +41,15 @@ std::vector<MatrixLoader::Piece> MatrixLoader::CutIntoPieces() const {
       pieces.push_back({i, panel, std::min(step, matrix.panels() - panel)});
     }
   }
+  // So that each file is read from its begin to its end.
+  std::sort(pieces.begin(), pieces.end(), [this](const Piece& a, const Piece& b) { return PlaceOf(a) < PlaceOf(b); });
   return pieces;
+}
+
+std::pair<int, uint64_t> MatrixLoader::PlaceOf(const Piece& piece) const {
+  const Matrix& matrix = matrices_[piece.matrix];
+  const auto row = static_cast<uint64_t>(matrix.first_row + piece.first_panel * kPanelRows);
+  return {matrix.tensor->shard, matrix.tensor->file_offset + row * RowBytes(matrix.out->type, matrix.out->cols)};
 }
 
 absl::Status MatrixLoader::LoadPiece(const Piece& piece, std::vector<uint8_t>* raw, uint8_t* memory,
@@ -79,21 +81,27 @@ absl::StatusOr<PageMemory> MatrixLoader::Allocate() {
 
 absl::Status MatrixLoader::Load(int threads, std::atomic<uint64_t>* bytes_loaded, PageMemory* memory) {
   const std::vector<Piece> pieces = CutIntoPieces();
-  tbb::enumerable_thread_specific<std::vector<uint8_t>> scratch;
   std::mutex mu;
   absl::Status first_error;  // guarded by mu
   std::atomic<bool> failed{false};
-  // More than the library's own limit would only earn a warning on stderr.
-  tbb::task_arena(std::min(threads, tbb::info::default_concurrency())).execute([&] {
-    tbb::parallel_for(size_t{0}, pieces.size(), [&](size_t i) {
-      if (failed.load(std::memory_order_relaxed)) return;
-      absl::Status status = LoadPiece(pieces[i], &scratch.local(), memory->data(), bytes_loaded);
-      if (status.ok()) return;
+  std::atomic<size_t> next{0};
+  const auto work = [&](int) {
+    std::vector<uint8_t> raw;
+    while (!failed.load(std::memory_order_relaxed)) {
+      const size_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= pieces.size()) return;
+      absl::Status status = LoadPiece(pieces[i], &raw, memory->data(), bytes_loaded);
+      if (status.ok()) continue;
       failed.store(true, std::memory_order_relaxed);
       const std::lock_guard<std::mutex> lock(mu);
       first_error.Update(std::move(status));
-    });
-  });
+    }
+  };
+  // While one worker of a thread waits for its piece, the other packs. The library would refuse more workers than
+  // cores with a warning on stderr.
+  const int workers = kWorkersAThread * std::min(threads, tbb::info::default_concurrency());
+  const tbb::global_control allow(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(workers));
+  tbb::task_arena(workers).execute([&] { tbb::parallel_for(0, workers, work, tbb::simple_partitioner()); });
   return first_error;
 }
 

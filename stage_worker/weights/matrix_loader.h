@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,10 @@ namespace stagecoach {
 // Collects the matrices of a stage, then reads and packs them all in parallel. Used by one thread.
 class MatrixLoader {
  public:
+  // What is read at once, about (a panel at least): enough for a disk, and two of them stay in a second-level cache.
+  static constexpr size_t kPieceBytes = size_t{1} << 19;
+  static constexpr int kWorkersAThread = 2;
+
   MatrixLoader(const GgufFile& file, const Kernels& kernels) : file_(file), kernels_(kernels) {}
 
   // Rows [first_row, first_row + rows) of a tensor as a matrix of their own; `out` is complete after Load.
@@ -25,8 +30,8 @@ class MatrixLoader {
   // Memory for everything added, which the matrices then point into.
   absl::StatusOr<PageMemory> Allocate();
 
-  // Reads and packs everything added into that memory, on `threads` threads. Adds the bytes it has read to
-  // `bytes_loaded`.
+  // Reads and packs everything added into that memory, in the order of the file, with the cores of `threads` threads.
+  // For each of them one piece is read while another is packed. Adds the bytes it has read to `bytes_loaded`.
   absl::Status Load(int threads, std::atomic<uint64_t>* bytes_loaded, PageMemory* memory);
 
  private:
@@ -43,6 +48,7 @@ class MatrixLoader {
     int64_t panels;
   };
   std::vector<Piece> CutIntoPieces() const;
+  std::pair<int, uint64_t> PlaceOf(const Piece& piece) const;  // shard, and offset in its file
   absl::Status LoadPiece(const Piece& piece, std::vector<uint8_t>* raw, uint8_t* memory,
                          std::atomic<uint64_t>* bytes_loaded) const;
 

@@ -8,7 +8,9 @@
 // memory
 
 #include <benchmark/benchmark.h>
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +28,7 @@
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/weights/matrix_loader.h"
 #include "stage_worker/weights/stage_weights.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
@@ -33,15 +37,17 @@ namespace stagecoach {
 namespace {
 
 constexpr int64_t kCols = 4096;
-constexpr size_t kPieceBytes = size_t{1} << 19;     // about what the loader reads at once
+constexpr size_t kPieceBytes = MatrixLoader::kPieceBytes;
 constexpr size_t kMemoryBytes = size_t{256} << 20;  // more than the caches hold
 constexpr size_t kFileBytes = size_t{128} << 20;    // about
 
-double CpuSeconds() {
+double SecondsOf(clockid_t clock) {
   timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
+double CpuSeconds() { return SecondsOf(CLOCK_PROCESS_CPUTIME_ID); }
+double WallSeconds() { return SecondsOf(CLOCK_MONOTONIC); }
 
 // Calls `call` as often as the library wants; it goes through `bytes` bytes of a file.
 template <typename Call>
@@ -105,15 +111,53 @@ const ModelDescription& ModelOf(TensorType type) {
   return *last->model;
 }
 
-void Load(benchmark::State& state, const Kernels& kernels, TensorType type) {
-  const ModelDescription& model = ModelOf(type);
+// The whole model as one stage with one thread. Returns how many bytes it has read.
+uint64_t LoadAll(const ModelDescription& model, const Kernels& kernels) {
   Gang gang(1, {});
   const StageWeightsRequest request = {
       .first_layer = 0, .last_layer = model.hyper.layers, .owns_embedding = true, .owns_head = true, .gang = &gang};
   std::atomic<uint64_t> to_load{0}, loaded{0};
-  const auto load = [&] { LoadStageWeights(model, request, kernels, &to_load, &loaded).value(); };
-  load();
-  Time(state, loaded.load(), load);
+  LoadStageWeights(model, request, kernels, &to_load, &loaded).value();
+  return loaded;
+}
+
+void Load(benchmark::State& state, const Kernels& kernels, TensorType type) {
+  const ModelDescription& model = ModelOf(type);
+  Time(state, LoadAll(model, kernels), [&] { LoadAll(model, kernels); });
+}
+
+// Only pages that are on the disk already can be dropped.
+void DropFromPageCache(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY);
+  fdatasync(file);
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  close(file);
+}
+
+void ReadAll(const std::string& path) {
+  std::vector<char> piece(kPieceBytes);
+  const int file = open(path.c_str(), O_RDONLY);
+  while (read(file, piece.data(), piece.size()) > 0) {
+  }
+  close(file);
+}
+
+void ColdLoad(benchmark::State& state, const Kernels& kernels, TensorType type) {
+  const ModelDescription& model = ModelOf(type);
+  const std::string& path = model.file->path();
+  double reading = 0, loading = 0, bytes = 0;
+  for (auto _ : state) {
+    DropFromPageCache(path);
+    const double begin = WallSeconds();
+    ReadAll(path);
+    reading += WallSeconds() - begin;
+    DropFromPageCache(path);
+    const double begin_load = WallSeconds();
+    bytes += static_cast<double>(LoadAll(model, kernels));
+    loading += WallSeconds() - begin_load;
+  }
+  state.counters["GB/s"] = bytes * 1e-9 / loading;
+  state.counters["reading_GB/s"] = bytes * 1e-9 / reading;
 }
 
 int Main(int argc, char** argv) {
@@ -128,11 +172,10 @@ int Main(int argc, char** argv) {
   }
   std::fflush(stdout);
   for (TensorType type : SupportedTypes()) {
-    for (const char* what : {"pack", "load"}) {
+    for (const auto& [what, body] : {std::pair("pack", &Pack), {"load", &Load}, {"cold", &ColdLoad}}) {
       for (const Kernels* kernels : subjects) {
-        benchmark::RegisterBenchmark(
-            absl::StrCat(what, "/", kernels->isa, "/", GetTensorType(type).name).c_str(),
-            [=](benchmark::State& state) { (*what == 'p' ? Pack : Load)(state, *kernels, type); });
+        benchmark::RegisterBenchmark(absl::StrCat(what, "/", kernels->isa, "/", GetTensorType(type).name).c_str(),
+                                     [=, run = body](benchmark::State& state) { run(state, *kernels, type); });
       }
     }
   }

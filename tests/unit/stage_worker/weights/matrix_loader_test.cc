@@ -1,0 +1,98 @@
+#include "stage_worker/weights/matrix_loader.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/gguf/gguf_writer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::TempDir;
+
+constexpr int64_t kCols = 1024;
+constexpr auto kPatience = std::chrono::seconds(60);
+
+// A file of a few matrices [rows, kCols] of floats.
+std::unique_ptr<GgufFile> FileOf(const TempDir& dir, const std::vector<int64_t>& rows) {
+  GgufWriter writer;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::vector<float> values(static_cast<size_t>(rows[i] * kCols));
+    for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(1000 * i) + static_cast<float>(k / kCols);
+    writer.SetTensor(absl::StrCat("m", i), {kCols, rows[i]}, TensorType::kF32, values);
+  }
+  EXPECT_TRUE(writer.Write(dir.File("matrices.gguf")).ok());
+  return GgufFile::Open(dir.File("matrices.gguf")).value();
+}
+
+// What a packer that watches the file saw; of one test.
+const GgufFile* watched = nullptr;
+std::atomic<bool> packed_too_early{false};
+
+void PackWhenAnotherPieceIsRead(TensorType type, const uint8_t* rows, size_t stride, int count, int64_t cols,
+                                uint8_t* panel) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (watched->bytes_read() <= MatrixLoader::kPieceBytes && !packed_too_early) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (std::chrono::steady_clock::now() > until) packed_too_early = true;
+  }
+  SelectKernels("scalar").value()->pack_panel(type, rows, stride, count, cols, panel);
+}
+
+TEST(MatrixLoader, ReadsAPieceWhileItPacksAnotherOnOneThread) {
+  const TempDir dir;
+  const auto file = FileOf(dir, {1024});
+  ASSERT_EQ(file->tensors()[0].bytes, 8 * MatrixLoader::kPieceBytes);
+  Kernels kernels = *SelectKernels("scalar").value();
+  kernels.pack_panel = PackWhenAnotherPieceIsRead;
+  watched = file.get();
+  MatrixLoader loader(*file, kernels);
+  PackedMatrix matrix;
+  ASSERT_TRUE(loader.Add(file->tensors()[0], 0, 1024, &matrix).ok());
+  PageMemory memory = loader.Allocate().value();
+  std::atomic<uint64_t> loaded{0};
+  ASSERT_TRUE(loader.Load(1, &loaded, &memory).ok());
+  EXPECT_FALSE(packed_too_early) << "nothing was read while the first piece was packed";
+  EXPECT_EQ(loaded.load(), file->tensors()[0].bytes);
+}
+
+TEST(MatrixLoader, PacksEveryRowOfEveryMatrixWhereItBelongs) {
+  const TempDir dir;
+  const auto file = FileOf(dir, {300, 16, 1, 700});
+  for (int threads : {1, 2, 5}) {
+    MatrixLoader loader(*file, *SelectKernels("auto").value());
+    // Out of the order of the file, and a matrix of some rows of a tensor.
+    struct Part {
+      size_t tensor;
+      int64_t first_row, rows;
+      PackedMatrix matrix;
+    };
+    Part parts[] = {{3, 5, 690, {}}, {0, 0, 300, {}}, {2, 0, 1, {}}, {1, 0, 16, {}}};
+    for (Part& part : parts) {
+      ASSERT_TRUE(loader.Add(file->tensors()[part.tensor], part.first_row, part.rows, &part.matrix).ok());
+    }
+    PageMemory memory = loader.Allocate().value();
+    std::atomic<uint64_t> loaded{0};
+    ASSERT_TRUE(loader.Load(threads, &loaded, &memory).ok());
+    EXPECT_EQ(loaded.load(), (690u + 300 + 1 + 16) * kCols * sizeof(float));
+    std::vector<float> row(kCols);
+    for (const Part& part : parts) {
+      for (int64_t r = 0; r < part.rows; ++r) {
+        part.matrix.UnpackRow(r, row.data());
+        const float expected = static_cast<float>(1000 * part.tensor) + static_cast<float>(part.first_row + r);
+        ASSERT_THAT(row, ::testing::Each(expected)) << "matrix " << part.tensor << " row " << r;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
