@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the main job: text from the demo model through a pipeline of two stages.
 # Arguments go to `coordinator generate` and replace this script's own model, prompt, length and number of stages.
-set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
+source "$root/deploy/last_words.sh"
 source "$root/deploy/packages.sh"
-install_missing_packages
+install_missing_packages "${run_packages[@]}"
 
 # The user's working directory stays: paths among the arguments are theirs.
-(
-  cd "$root"
-  if [ ! -e build/build.ninja ]; then
-    echo "Building in $root/build; this takes a few minutes the first time." >&2
-    cmake --preset release >&2
-  fi
-  cmake --build --preset release --target coordinator stage_worker 2>&1 | { grep -vE 'no work to do|Re-checking globbed' >&2 || true; }
-)
+if [ ! -e "$root/build/build.ninja" ]; then
+  echo "Building in $root/build; this takes a few minutes the first time." >&2
+  # The tests need more packages; test.sh adds both to this tree.
+  run cmake -S "$root" --preset release -DSTAGECOACH_BUILD_TESTS=OFF >&2
+fi
+cmake --build "$root/build" --target coordinator stage_worker 2>&1 |
+  { grep -vE 'no work to do|Re-checking globbed' >&2 || true; } || stop $? "the build failed with exit code $?"
 
 has_model= has_prompt= has_length= has_stages=
 for argument in "$@"; do

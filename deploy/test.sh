@@ -1,16 +1,60 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the release and the sanitizer trees, and runs the whole suite: the unit tests under the address and
-# undefined-behaviour sanitizers, then everything in the release tree. Ends with ctest's summary of the latter.
-set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Installs what is missing, builds, and tests; ends with a table of its time. Without arguments the whole suite: the unit tests under
+# the address and undefined-behaviour sanitizers, then everything in the release tree. Arguments go to ctest and choose tests of the
+# release tree; only what these need is installed and built, and no sanitizers:
+#   deploy/test.sh -L smoke           a few fast tests of everything
+#   deploy/test.sh -R e2e.generate    those whose name matches
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
+source "$root/deploy/last_words.sh"
+source "$root/deploy/packages.sh"
+source "$root/deploy/time_table.sh"
+at_the_end() { print_time_table "$1"; }
 cd "$root"
-source deploy/packages.sh
-stagecoach_packages+=("${stagecoach_test_packages[@]}")
-install_missing_packages
+jobs=$(nproc)
 
-cmake --preset release
-cmake --build --preset release
-cmake --preset asan
-cmake --build --preset asan --target unit_tests
-ctest --preset asan -L unit -j "$(nproc)"
-ctest --preset release -j "$(nproc)" --output-on-failure
+configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
+
+test_everything() {
+  part install
+  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${fresh_packages[@]}"
+  part "configure"
+  configure_release
+  run cmake --preset asan
+  part "build release"
+  run cmake --build --preset release
+  part "build asan"
+  run cmake --build --preset asan --target unit_tests
+  part "tests asan"
+  run ctest --preset asan -L unit -j "$jobs"
+  part "fresh machine"
+  run ctest --preset release -L fresh
+  part "tests release"
+  run ctest --preset release -LE fresh -j "$jobs"
+}
+
+# test_some <argument of ctest>...
+test_some() {
+  part install
+  install_missing_packages "${run_packages[@]}" "${test_packages[@]}"
+  part configure
+  configure_release
+  # What the chosen tests need: a line each, "label <name>" or "target <name>".
+  local chosen kind name targets=() extra=()
+  chosen=$(mktemp)
+  run ctest --preset release --show-only=json-v1 "$@" >"$chosen"
+  while read -r kind name; do
+    case "$kind $name" in
+      "label cross") extra+=("${cross_packages[@]}") ;;
+      "label fresh") extra+=("${fresh_packages[@]}") ;;
+      target*) targets+=("$name") ;;
+    esac
+  done < <(cmake -D TESTS="$chosen" -D BUILD="$root/build" -P tests/needs.cmake 2>&1)
+  rm "$chosen"
+  [ ${#extra[@]} -eq 0 ] || { part "install more" && install_missing_packages "${extra[@]}"; }
+  part build
+  [ ${#targets[@]} -eq 0 ] || run cmake --build --preset release --target "${targets[@]}"
+  part tests
+  run ctest --preset release -j "$jobs" --no-tests=error "$@"
+}
+
+if [ $# -eq 0 ]; then test_everything; else test_some "$@"; fi

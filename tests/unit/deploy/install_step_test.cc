@@ -1,0 +1,165 @@
+// The two commands of the README on a machine that has nothing yet: what they install, and what they say when they
+// cannot.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/deploy/bare_machine.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+using User = BareMachine::User;
+
+const std::vector<std::string> kScripts = {"quickstart.sh", "test.sh"};
+const std::vector<std::string> kForTests = {"libgtest-dev", "libgmock-dev", "libpcre2-dev", "libbenchmark-dev"};
+const std::vector<std::string> kForSomeTests = {"googletest", "g++-aarch64-linux-gnu", "qemu-user-static",
+                                                "mmdebstrap"};
+
+TEST(Quickstart, InstallsWhatRunningNeedsAndNothingForTheTests) {
+  BareMachine machine(User::kRoot);
+  const ProgramResult result = machine.Run("quickstart.sh");
+  EXPECT_EQ(machine.Asked()[0], "apt-get update -qq");
+  const std::vector<std::string> installed = machine.Installed();
+  EXPECT_THAT(installed,
+              IsSupersetOf({"g++", "cmake", "ninja-build", "openmpi-bin", "libprotobuf-dev", "libcli11-dev"}));
+  for (const std::string& package : kForTests) EXPECT_THAT(installed, Not(Contains(package)));
+  for (const std::string& package : kForSomeTests) EXPECT_THAT(installed, Not(Contains(package)));
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("Installing: ", installed[0], " ")));
+}
+
+TEST(Quickstart, ConfiguresWithoutTheTestsAndNamesTheCommandThatFailed) {
+  BareMachine machine(User::kRoot);
+  const ProgramResult result = machine.Run("quickstart.sh");
+  EXPECT_THAT(machine.Asked().back(), AllOf(StartsWith("cmake "), EndsWith("-DSTAGECOACH_BUILD_TESTS=OFF")));
+  EXPECT_EQ(result.exit_code, 7) << result;
+  EXPECT_THAT(result.err, HasSubstr("quickstart.sh: \"cmake -S "));
+  EXPECT_THAT(result.err, EndsWith("-DSTAGECOACH_BUILD_TESTS=OFF\" failed with exit code 7\n"));
+}
+
+TEST(TestScript, InstallsWhatTheWholeSuiteNeeds) {
+  BareMachine machine(User::kRoot);
+  const ProgramResult result = machine.Run("test.sh");
+  EXPECT_THAT(machine.Installed(), AllOf(Contains("g++"), IsSupersetOf(kForTests), IsSupersetOf(kForSomeTests)));
+  EXPECT_THAT(machine.Asked().back(), AllOf(StartsWith("cmake "), EndsWith("-DSTAGECOACH_BUILD_TESTS=ON")));
+  EXPECT_EQ(result.exit_code, 7) << result;
+}
+
+TEST(TestScript, InstallsLessForChosenTests) {
+  BareMachine machine(User::kRoot);
+  machine.Run("test.sh", {"-L", "smoke"});
+  EXPECT_THAT(machine.Installed(), AllOf(Contains("g++"), IsSupersetOf(kForTests)));
+  for (const std::string& package : kForSomeTests) EXPECT_THAT(machine.Installed(), Not(Contains(package)));
+}
+
+TEST(TestScript, EndsWithATableOfItsTimeAlsoWhenItFails) {
+  BareMachine machine(User::kRoot);
+  const ProgramResult result = machine.Run("test.sh");
+  EXPECT_THAT(result.out, HasSubstr("Time by part"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("\ninstall +0:0[0-9] +0:0[0-9]\nconfigure .*  failed here\ntotal "));
+}
+
+TEST(BothScripts, TellAUserWithoutSudoTheOneLineAndEndWithOne) {
+  for (const std::string& script : kScripts) {
+    BareMachine machine(User::kWithout);
+    const ProgramResult result = machine.Run(script);
+    EXPECT_EQ(result.exit_code, 1) << result;
+    EXPECT_THAT(result.err, HasSubstr("Missing packages; install them, then run this again:\n"
+                                      "  apt-get install --no-install-recommends g++ cmake "));
+    EXPECT_THAT(machine.Asked(), IsEmpty());
+  }
+}
+
+TEST(BothScripts, InstallThroughSudo) {
+  for (const std::string& script : kScripts) {
+    BareMachine machine(User::kWithSudo);
+    machine.Run(script);
+    const std::vector<std::string> asked = machine.Asked();
+    ASSERT_THAT(asked, SizeIs(5)) << script;
+    EXPECT_EQ(asked[0], "sudo");
+    EXPECT_EQ(asked[1], "apt-get update -qq");
+    EXPECT_EQ(asked[2], "sudo");
+    EXPECT_THAT(asked[3], StartsWith("apt-get install "));
+    EXPECT_THAT(asked[4], StartsWith("cmake "));
+  }
+}
+
+TEST(BothScripts, InstallWhatIsMissingOnceAndOnlyThat) {
+  for (const std::string& script : kScripts) {
+    BareMachine machine(User::kRoot);
+    machine.Run(script);
+    const size_t asked = machine.Asked().size();
+    machine.Run(script);
+    EXPECT_EQ(machine.Asked().size(), asked + 1) << "cmake alone";
+  }
+  BareMachine machine(User::kRoot);
+  machine.Run("quickstart.sh");
+  machine.Run("test.sh");
+  const std::string second = machine.Asked()[4];
+  EXPECT_THAT(second, AllOf(StartsWith("apt-get install "), HasSubstr(" libgtest-dev "), Not(HasSubstr(" cmake "))));
+}
+
+TEST(BothScripts, NameAnAptThatFailsAndKeepItsExitCode) {
+  for (const std::string& script : kScripts) {
+    BareMachine machine(User::kRoot);
+    machine.Replace("apt-get", "exit 100");
+    const ProgramResult update = machine.Run(script);
+    EXPECT_EQ(update.exit_code, 100) << update;
+    EXPECT_THAT(update.err, HasSubstr(script + ": \"apt-get update -qq\" failed with exit code 100\n"));
+    machine.Replace("apt-get", "[ $1 = update ] || exit 99");
+    const ProgramResult install = machine.Run(script);
+    EXPECT_EQ(install.exit_code, 99) << install;
+    EXPECT_THAT(install.err, HasSubstr("apt-get install -y -qq --no-install-recommends g++ "));
+    EXPECT_THAT(install.err, EndsWith("\" failed with exit code 99\n"));
+  }
+}
+
+TEST(BothScripts, SayThatTheyWereInterrupted) {
+  for (const std::string& script : kScripts) {
+    BareMachine machine(User::kRoot);
+    machine.Replace("apt-get", "kill -INT $PPID");
+    const ProgramResult interrupted = machine.Run(script);
+    EXPECT_EQ(interrupted.exit_code, 130) << interrupted;
+    EXPECT_THAT(interrupted.err, EndsWith(script + ": interrupted\n"));
+    machine.Replace("apt-get", "kill -TERM $PPID");
+    const ProgramResult terminated = machine.Run(script);
+    EXPECT_EQ(terminated.exit_code, 143) << terminated;
+    EXPECT_THAT(terminated.err, EndsWith(script + ": ended by a signal\n"));
+  }
+}
+
+// Whichever tool is absent or broken: one sentence about it, and never an exit code alone.
+TEST(BothScripts, NeverEndWithoutAWord) {
+  for (const std::string& script : kScripts) {
+    for (const char* tool : {"awk", "grep", "id", "env", "cmake", "apt-get", "dpkg-query", "sed", "nproc"}) {
+      for (const bool absent : {true, false}) {
+        BareMachine machine(User::kRoot);
+        if (absent) {
+          machine.Remove(tool);
+        } else {
+          machine.Replace(tool, "exit 3");
+        }
+        const ProgramResult result = machine.Run(script);
+        EXPECT_NE(result.exit_code, 0) << tool;
+        EXPECT_THAT(result.err, ::testing::ContainsRegex(absl::StrCat(script, ": .*failed with exit code"))) << tool;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
