@@ -1,8 +1,8 @@
 // The other way to start: mpirun -n 1 coordinator <verb> ... : -n S stage_worker.
 
 #include <signal.h>
-#include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -117,14 +117,16 @@ TEST(World, PrintsPartialStatisticsWhenItsLauncherIsTold) {
 
 TEST(World, DrainsWhenItsLauncherIsTold) {
   const TempDir directory;
-  const std::string out = directory.File("out.jsonl");
-  Subprocess process(
-      "mpirun",
-      WorldArguments({"batch", "-m", DemoModelPath(), "-i", "-", "-o", out, "-v", "--stage-delay-us", "20000"}, 2),
-      AllowRoot());
+  const std::string out = directory.File("out.jsonl"), steps = directory.File("steps.jsonl");
+  Subprocess process("mpirun",
+                     WorldArguments({"batch", "-m", DemoModelPath(), "-i", "-", "-o", out, "-v", "--stage-delay-us",
+                                     "20000", "--step-log", steps},
+                                    2),
+                     AllowRoot());
   process.Write(BatchInputLine("runs", {{"prompt", kPrompt}, {"max_tokens", 30}, {"ignore_eos", true}}));
-  ASSERT_TRUE(process.WaitForOutput("ready after", 60));
-  usleep(300000);
+  const auto runs = [&] { return std::filesystem::exists(steps) && std::filesystem::file_size(steps) > 0; };
+  for (int i = 0; i < 600 && !runs(); ++i) process.WaitForOutput("\x01", 0.1);  // collects output for a moment
+  ASSERT_TRUE(runs());
   process.Kill(SIGUSR1);
   ASSERT_TRUE(process.WaitForOutput("1 answered", 60));
   EXPECT_FALSE(process.Wait(30).timed_out);
