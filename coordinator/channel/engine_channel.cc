@@ -28,8 +28,8 @@ uint32_t LoadLength(const char* bytes) {
   return length;
 }
 
-void AppendLength(uint32_t length, std::string* out) {
-  for (size_t i = 0; i < kLengthBytes; ++i) out->push_back(static_cast<char>((length >> (8 * i)) & 0xff));
+void StoreLength(uint32_t length, char* out) {
+  for (size_t i = 0; i < kLengthBytes; ++i) out[i] = static_cast<char>((length >> (8 * i)) & 0xff);
 }
 
 absl::StatusOr<sockaddr_un> LocalAddress(const std::string& path) {
@@ -56,53 +56,57 @@ EngineChannel::EngineChannel(int descriptor) : descriptor_(descriptor) {
 EngineChannel::~EngineChannel() { close(descriptor_); }
 
 absl::Status EngineChannel::Send(const pb::EngineMessage& message) {
+  RETURN_IF_ERROR(Queue(message));
+  return Flush();
+}
+
+absl::Status EngineChannel::Queue(const pb::EngineMessage& message) {
   const size_t size = message.ByteSizeLong();
   if (size > kMaxMessageBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message between front and engine has ", size, " bytes, expected at most ", kMaxMessageBytes));
   }
-  AppendLength(static_cast<uint32_t>(size), &outgoing_);
-  CHECK(message.AppendToString(&outgoing_));
-  return Flush();
+  char* out = outgoing_.Reserve(kLengthBytes + size);
+  StoreLength(static_cast<uint32_t>(size), out);
+  CHECK(message.SerializeToArray(out + kLengthBytes, static_cast<int>(size)));
+  outgoing_.Append(kLengthBytes + size);
+  return absl::OkStatus();
 }
 
 absl::Status EngineChannel::Flush() {
-  while (sent_ < outgoing_.size()) {
-    const ssize_t n = send(descriptor_, outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL);
+  while (!outgoing_.empty()) {
+    const ssize_t n = send(descriptor_, outgoing_.data(), outgoing_.size(), MSG_NOSIGNAL);
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return absl::OkStatus();
       const std::string reason = ErrnoText();
-      outgoing_.clear();  // nobody will take it
-      sent_ = 0;
+      outgoing_.Take(outgoing_.size());  // nobody will
       return absl::UnavailableError(absl::StrCat("the other end of the engine's socket is gone: ", reason));
     }
-    sent_ += static_cast<size_t>(n);
+    outgoing_.Take(static_cast<size_t>(n));
   }
-  outgoing_.clear();
-  sent_ = 0;
   return absl::OkStatus();
 }
 
+bool EngineChannel::Buffered() const {
+  if (incoming_.size() < kLengthBytes) return false;
+  const uint32_t length = LoadLength(incoming_.data());
+  return length > kMaxMessageBytes || incoming_.size() - kLengthBytes >= length;  // the former is an error at once
+}
+
 absl::StatusOr<std::optional<pb::EngineMessage>> EngineChannel::TakeBuffered() {
-  const size_t available = incoming_.size() - taken_;
-  if (available < kLengthBytes) return std::nullopt;
-  const uint32_t length = LoadLength(incoming_.data() + taken_);
+  if (!Buffered()) return std::nullopt;
+  const uint32_t length = LoadLength(incoming_.data());
   if (length > kMaxMessageBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the engine's socket announces a message of ", length,
                                                    " bytes, expected at most ", kMaxMessageBytes));
   }
-  if (available - kLengthBytes < length) return std::nullopt;
   pb::EngineMessage message;
-  if (!message.ParseFromArray(incoming_.data() + taken_ + kLengthBytes, static_cast<int>(length))) {
+  if (!message.ParseFromArray(incoming_.data() + kLengthBytes, static_cast<int>(length))) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the engine's socket gave ", length, " bytes that are no message; do front and engine have one version?"));
   }
-  taken_ += kLengthBytes + length;
-  if (taken_ == incoming_.size()) {
-    incoming_.clear();
-    taken_ = 0;
-  }
+  incoming_.Take(kLengthBytes + length);
   return message;
 }
 
@@ -113,16 +117,13 @@ absl::StatusOr<std::optional<pb::EngineMessage>> EngineChannel::Receive() {
     ASSIGN_OR_RETURN(std::optional<pb::EngineMessage> message, TakeBuffered());
     if (message.has_value()) return message;
     if (closed_) return absl::UnavailableError("the other end closed the engine's socket");
-    incoming_.erase(0, taken_);
-    taken_ = 0;
-    const size_t had = incoming_.size();
-    incoming_.resize(had + kReadBytes);
-    const ssize_t n = recv(descriptor_, incoming_.data() + had, kReadBytes, 0);
-    const int error = errno;
-    incoming_.resize(had + (n > 0 ? static_cast<size_t>(n) : 0));
-    if (n > 0) continue;
-    if (n < 0 && error == EINTR) continue;
-    if (n < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return std::nullopt;
+    const ssize_t n = recv(descriptor_, incoming_.Reserve(kReadBytes), kReadBytes, 0);
+    if (n > 0) {
+      incoming_.Append(static_cast<size_t>(n));
+      continue;
+    }
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
     closed_ = true;  // end of stream, or a reset: the peer died with our messages unread
   }
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/channel/byte_queue.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
@@ -24,26 +25,31 @@ class EngineChannel {
   int descriptor() const { return descriptor_; }  // for poll(): readable when Receive may have something
 
   // Queues the message and writes what the socket takes; the rest goes out at later calls of Send, Receive or Flush.
-  // kUnavailable when the peer is gone.
+  // kUnavailable when the peer is gone. kInvalidArgument: more than 64 MiB.
   absl::Status Send(const pb::EngineMessage& message);
-
-  // The next whole message, or nothing when none has arrived. Call it until there is nothing before polling again:
-  // several messages may have come with one read. kUnavailable: the peer closed the socket (everything sent before was
-  // delivered first). kInvalidArgument: a length above 64 MiB or bytes that are no EngineMessage; close the channel
-  // then.
-  absl::StatusOr<std::optional<pb::EngineMessage>> Receive();
-
+  absl::Status Queue(const pb::EngineMessage& message);  // the same without writing: several go out with one Flush
   absl::Status Flush();
+
+  // What waits for the peer to read. It is for the sender to stop in time (water_mark.h).
+  size_t pending_bytes() const { return outgoing_.size(); }
   bool WritePending() const { return !outgoing_.empty(); }
+
+  // The next whole message, or nothing when none has arrived. While Buffered, one that has been read already;
+  // otherwise it reads the socket. After a message that leaves nothing Buffered, poll() tells when there is more.
+  // kUnavailable: the peer closed the socket (everything sent before was delivered first). kInvalidArgument: a length
+  // above 64 MiB or bytes that are no EngineMessage; close the channel then.
+  absl::StatusOr<std::optional<pb::EngineMessage>> Receive();
+  bool Buffered() const;
+
+  // Memory of both directions, a small multiple of what is under way (byte_queue.h).
+  size_t buffer_bytes() const { return incoming_.capacity() + outgoing_.capacity(); }
 
  private:
   absl::StatusOr<std::optional<pb::EngineMessage>> TakeBuffered();
 
   int descriptor_;
-  std::string incoming_;
-  size_t taken_ = 0;  // bytes at the front of incoming_ already given out
-  std::string outgoing_;
-  size_t sent_ = 0;  // bytes at the front of outgoing_ already written
+  ByteQueue incoming_;
+  ByteQueue outgoing_;
   bool closed_ = false;
 };
 

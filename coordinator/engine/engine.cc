@@ -63,18 +63,21 @@ Engine::Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t voca
 
 absl::Status Engine::Step() {
   RETURN_IF_ERROR(TakeMessages());
-  while (std::optional<MicroBatch> batch = scheduler_.Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
+  if (!front_behind_.Waits(front_->pending_bytes())) {
+    while (std::optional<MicroBatch> batch = scheduler_.Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
+  }
   ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
   if (result.has_value()) return Publish(*result);
   Rest();
-  if (MonotonicUs() - last_said_us_ < kAliveUs) return front_->Flush();
+  // A front that has something to read hears us.
+  if (front_->WritePending() || MonotonicUs() - last_said_us_ < kAliveUs) return front_->Flush();
   pb::EngineMessage alive;
   alive.mutable_alive();
   return Say(alive);
 }
 
 absl::Status Engine::TakeMessages() {
-  while (true) {
+  do {
     ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> message, front_->Receive());
     if (!message.has_value()) return absl::OkStatus();
     ladder_.Progressed();
@@ -86,7 +89,8 @@ absl::Status Engine::TakeMessages() {
         return absl::InvalidArgumentError(
             absl::StrCat("unexpected message ", static_cast<int>(message->body_case()), " from the front"));
     }
-  }
+  } while (front_->Buffered());
+  return absl::OkStatus();
 }
 
 absl::Status Engine::TakeRequest(const pb::SubmitRequest& request) {

@@ -15,6 +15,7 @@
 #include "common/obs/step_log.h"
 #include "common/transport/wait_ladder.h"
 #include "coordinator/channel/engine_channel.h"
+#include "coordinator/channel/water_mark.h"
 #include "coordinator/engine/bubble_meter.h"
 #include "coordinator/pipeline/pipeline.h"
 #include "coordinator/schedule/scheduler.h"
@@ -26,7 +27,8 @@ class Engine {
   // All pointers outlive the engine; step_log may be nullptr.
   Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t vocab, EngineChannel* front, StepLog* step_log);
 
-  // Admit, fill the pipeline, await one result, publish it. Waits a bounded time when there is nothing to do.
+  // Admit, fill the pipeline, await one result, publish it. Waits a bounded time when there is nothing to do. While the
+  // front is behind in reading (water_mark.h), what is in flight comes back and nothing is submitted.
   // kUnavailable: a stage is lost or the front is gone.
   absl::Status Step();
 
@@ -64,6 +66,7 @@ class Engine {
   const int64_t vocab_;
   Scheduler scheduler_;
   BubbleMeter bubble_;
+  WaterMark front_behind_ = kEngineToFront;
   WaitLadder ladder_;
   std::deque<Submitted> in_flight_;
   SequenceId next_sequence_ = 1;

@@ -18,7 +18,7 @@ class JoinedSession : public SessionCore {
 
  protected:
   absl::Status Prepare() override { return absl::OkStatus(); }
-  absl::Status Supervise(absl::Duration) override { return absl::OkStatus(); }
+  absl::Status Supervise(absl::Duration, absl::Span<const pollfd>) override { return absl::OkStatus(); }
   absl::Status OnLost(const std::string& what) override {
     CloseJob();
     return absl::UnavailableError(what.empty() ? "the engine went away" : what);

@@ -75,17 +75,26 @@ void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
   }
 }
 
-absl::Status LaunchedSession::Supervise(absl::Duration waited) {
+absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const pollfd> waits) {
   if (launcher_ == nullptr) return absl::OkStatus();
-  launcher_->RelayOutput();
-  if (finishing()) return absl::OkStatus();
-  if (launcher_->listener() >= 0) {
-    if (const std::optional<int> descriptor = launcher_->Accept()) Connect(*descriptor);
+  bool may_have_ended = launcher_->end_descriptor() < 0;
+  for (const pollfd& wait : waits) {
+    if (wait.revents == 0) continue;
+    if (wait.fd == launcher_->end_descriptor()) {
+      may_have_ended = true;
+    } else if (wait.fd == launcher_->output_descriptor()) {
+      launcher_->RelayOutput();
+    } else if (wait.fd == launcher_->listener() && !finishing()) {
+      if (const std::optional<int> descriptor = launcher_->Accept()) Connect(*descriptor);
+    }
   }
-  if (const std::optional<int> code = launcher_->ExitCode()) {
-    // What the engine said at last is read first, in the next round.
-    if (!connected() || std::exchange(end_seen_, true)) return OnLauncherEnded(*code);
-    return absl::OkStatus();
+  if (finishing()) return absl::OkStatus();
+  if (may_have_ended) {
+    if (const std::optional<int> code = launcher_->ExitCode()) {
+      // What the engine said at last is read first, in the next rounds.
+      if (!connected() || (std::exchange(end_seen_, true) && !received())) return OnLauncherEnded(*code);
+      return absl::OkStatus();
+    }
   }
   if (!heard()) {
     starting_ += std::min(waited, kMostPerWait);

@@ -23,7 +23,7 @@ class LaunchedSession : public SessionCore {
 
  protected:
   absl::Status Prepare() override;
-  absl::Status Supervise(absl::Duration waited) override;
+  absl::Status Supervise(absl::Duration waited, absl::Span<const pollfd> waits) override;
   absl::Status OnLost(const std::string& what) override;
   void AddWaits(std::vector<pollfd>* waits) const override;
   // Where the end of mpirun wakes nobody up, we look often.

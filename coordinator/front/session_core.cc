@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/statistics_sum.h"
@@ -36,14 +37,19 @@ absl::StatusCode CodeOf(const pb::JobFailed& failed) {
 
 RequestId SessionCore::Submit(GenerationRequest request) {
   const RequestId id = journal_.Add(std::move(request));
-  if (job_ready_) SendSubmission(id);
+  if (job_ready_) {
+    unsent_.push_back(id);
+    SendSubmissions();
+  }
   return id;
 }
 
 void SessionCore::Cancel(RequestId request) {
   if (!journal_.Cancel(request)) return;
-  if (!job_ready_) {
+  const auto unsent = std::find(unsent_.begin(), unsent_.end(), request);
+  if (!job_ready_ || unsent != unsent_.end()) {
     // No job knows of it.
+    if (unsent != unsent_.end()) unsent_.erase(unsent);
     if (std::optional<SessionEvent> event = journal_.FinishCancelled(request)) events_.push_back(*std::move(event));
     return;
   }
@@ -53,14 +59,9 @@ void SessionCore::Cancel(RequestId request) {
 }
 
 absl::StatusOr<std::optional<SessionEvent>> SessionCore::Next(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
-  absl::Duration waited;
-  Wake wake = Wake::kActivity;
+  const int64_t start_us = MonotonicUs();
+  std::optional<Wake> wake;
   while (true) {
-    if (final_.ok()) {
-      const absl::Status pumped = Pump(waited);
-      if (final_.ok()) final_ = pumped;  // a send within it may have failed for good
-    }
     // What was produced before the end is delivered before the end is told.
     if (!events_.empty()) {
       SessionEvent event = std::move(events_.front());
@@ -68,48 +69,63 @@ absl::StatusOr<std::optional<SessionEvent>> SessionCore::Next(absl::Duration tim
       return event;
     }
     RETURN_IF_ERROR(final_);
-    const absl::Time start = absl::Now();
+    const absl::Duration left = timeout - absl::Microseconds(MonotonicUs() - start_us);
     if (std::exchange(changed_, false) || wake == Wake::kInterrupted ||
-        (start >= deadline && waited > absl::ZeroDuration())) {
+        (wake.has_value() && left <= absl::ZeroDuration())) {
       return std::nullopt;
     }
     final_ = Prepare();
     if (!final_.ok()) continue;
-    wake = Wait(std::max(deadline - start, absl::ZeroDuration()));
-    waited = std::max(absl::Now() - start, absl::Nanoseconds(1));
+    wake = Wait(std::max(left, absl::ZeroDuration()));
+    const absl::Status pumped = Pump();
+    if (final_.ok()) final_ = pumped;  // a send within it may have failed for good
   }
 }
 
 SessionCore::Wake SessionCore::Wait(absl::Duration most) {
-  std::vector<pollfd> waits;
-  if (watched_ >= 0) waits.push_back({watched_, POLLIN, 0});
-  if (channel_ != nullptr) {
-    waits.push_back({channel_->descriptor(), static_cast<short>(POLLIN | (channel_->WritePending() ? POLLOUT : 0)), 0});
-  }
-  AddWaits(&waits);
+  const int64_t start_us = MonotonicUs();
+  waits_.clear();
+  waits_.push_back({watched_, POLLIN, 0});  // poll() skips negative descriptors
+  const bool writes = channel_ != nullptr && channel_->WritePending();
+  waits_.push_back(
+      {channel_ != nullptr ? channel_->descriptor() : -1, static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
+  AddWaits(&waits_);
   const int64_t milliseconds =
       absl::ToInt64Milliseconds(absl::Ceil(std::min(most, longest_wait()), absl::Milliseconds(1)));
-  const int ready = poll(waits.data(), waits.size(), static_cast<int>(milliseconds));
-  if (ready < 0) return errno == EINTR ? Wake::kInterrupted : Wake::kActivity;
-  if (watched_ >= 0 && waits[0].revents != 0) return Wake::kInterrupted;
+  const int ready = poll(waits_.data(), waits_.size(), static_cast<int>(milliseconds));
+  const bool interrupted = ready < 0 && errno == EINTR;
+  if (ready < 0) {
+    for (pollfd& wait : waits_) wait.revents = 0;
+  }
+  waited_ = absl::Microseconds(std::max<int64_t>(MonotonicUs() - start_us, 1));
+  if (interrupted || waits_[0].revents != 0) return Wake::kInterrupted;
   return ready > 0 ? Wake::kActivity : Wake::kTimeout;
 }
 
-absl::Status SessionCore::Pump(absl::Duration waited) {
-  silence_ += std::min(waited, kMostSilencePerWait);
-  RETURN_IF_ERROR(ReceiveAll());
-  return Supervise(waited);
+absl::Status SessionCore::Pump() {
+  silence_ += std::min(waited_, kMostSilencePerWait);
+  received_ = false;
+  if (channel_ != nullptr && (waits_[1].revents & POLLOUT) != 0) {
+    channel_->Flush().IgnoreError();  // a peer that is gone shows when we read, after everything it sent
+    SendSubmissions();
+  }
+  if ((waits_[1].revents & ~POLLOUT) != 0) RETURN_IF_ERROR(ReceiveSome());
+  return Supervise(waited_, absl::MakeConstSpan(waits_).subspan(2));
 }
 
-absl::Status SessionCore::ReceiveAll() {
+// What one read of the socket brings: a front that is slow leaves the rest to the engine, which then waits.
+absl::Status SessionCore::ReceiveSome() {
   while (channel_ != nullptr) {
     absl::StatusOr<std::optional<pb::EngineMessage>> message = channel_->Receive();
     if (absl::IsUnavailable(message.status())) return OnLost("");
     if (!message.ok()) return absl::InternalError(message.status().message());
     if (!message->has_value()) return absl::OkStatus();
     heard_ = true;
+    received_ = true;
     silence_ = absl::ZeroDuration();
+    const bool more = channel_->Buffered();
     RETURN_IF_ERROR(Handle(**message));
+    if (!more) return absl::OkStatus();
   }
   return absl::OkStatus();
 }
@@ -170,7 +186,9 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
   ready_ = ready;
   job_ready_ = true;
   changed_ = true;
-  for (const RequestId request : journal_.unfinished()) SendSubmission(request);
+  const std::vector<RequestId> unfinished = journal_.unfinished();
+  unsent_.assign(unfinished.begin(), unfinished.end());
+  SendSubmissions();
   return absl::OkStatus();
 }
 
@@ -187,17 +205,19 @@ void SessionCore::SendToEngine(const pb::EngineMessage& message) {
   if (!sent.ok() && !absl::IsUnavailable(sent) && final_.ok()) final_ = sent;
 }
 
-void SessionCore::SendSubmission(RequestId request) {
+// As many as the engine keeps up with; the rest follows when it has read some.
+void SessionCore::SendSubmissions() {
   pb::EngineMessage message;
-  *message.mutable_submit() = journal_.Submission(request);
-  SendToEngine(message);
+  while (!unsent_.empty() && !engine_behind_.Waits(channel_->pending_bytes())) {
+    *message.mutable_submit() = journal_.Submission(unsent_.front());
+    unsent_.pop_front();
+    SendToEngine(message);
+  }
 }
 
 void SessionCore::Connect(int descriptor) {
+  Disconnect();
   channel_ = std::make_unique<EngineChannel>(descriptor);
-  heard_ = false;
-  job_ready_ = false;
-  silence_ = absl::ZeroDuration();
   pb::EngineMessage message;
   *message.mutable_configure() = job_;
   SendToEngine(message);
@@ -205,6 +225,8 @@ void SessionCore::Connect(int descriptor) {
 
 void SessionCore::Disconnect() {
   channel_.reset();
+  unsent_.clear();
+  engine_behind_ = kFrontToEngine;
   heard_ = false;
   job_ready_ = false;
   silence_ = absl::ZeroDuration();
@@ -240,16 +262,16 @@ absl::Status SessionCore::AwaitStatistics() {
   message.mutable_shutdown();
   SendToEngine(message);
   statistics_fresh_ = false;
-  const absl::Time deadline = absl::Now() + absl::Seconds(job_.stage_timeout_s()) + kShutdownSlack;
-  absl::Duration waited;
-  while (absl::Now() < deadline) {
-    absl::Status pumped = Pump(waited);
+  const absl::Duration most = absl::Seconds(job_.stage_timeout_s()) + kShutdownSlack;
+  const int64_t start_us = MonotonicUs();
+  while (true) {
+    const absl::Duration left = most - absl::Microseconds(MonotonicUs() - start_us);
+    if (left <= absl::ZeroDuration()) break;
+    Wait(left);
+    absl::Status pumped = Pump();
     if (pumped.ok()) pumped = final_;
     if (statistics_fresh_) return absl::OkStatus();  // even if the connection has ended since
     RETURN_IF_ERROR(pumped);
-    const absl::Time start = absl::Now();
-    Wait(deadline - start);
-    waited = absl::Now() - start;
   }
   return absl::UnavailableError("the job did not end in order");
 }

@@ -15,7 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "coordinator/channel/engine_channel.h"
+#include "coordinator/channel/water_mark.h"
 #include "coordinator/front/journal.h"
 #include "coordinator/front/session.h"
 
@@ -36,8 +38,9 @@ class SessionCore : public Session {
 
   // Before waiting: whatever brings a job up. An error is final.
   virtual absl::Status Prepare() = 0;
-  // After waiting `waited`: looks at what the derived class watches. An error is final.
-  virtual absl::Status Supervise(absl::Duration waited) = 0;
+  // After waiting `waited`: looks at what the derived class watches. `waits`: those of AddWaits with what poll() found.
+  // An error is final.
+  virtual absl::Status Supervise(absl::Duration waited, absl::Span<const pollfd> waits) = 0;
   // The job is lost, or (while finishing) its connection has ended; `what`: the engine's words, empty when it just went
   // away. Ends with a call of CloseJob, or returns a final error.
   virtual absl::Status OnLost(const std::string& what) = 0;
@@ -52,8 +55,9 @@ class SessionCore : public Session {
   void Connect(int descriptor);
   void Disconnect();
   bool connected() const { return channel_ != nullptr; }
-  // Whether the job on the present connection has said anything yet.
+  // Whether the job on the present connection has said anything yet, and whether it did after the latest wait.
   bool heard() const { return heard_; }
+  bool received() const { return received_; }
   bool finishing() const { return finishing_; }
   // Ends what a lost job had completed; adds up its statistics.
   void CloseJob();
@@ -65,14 +69,14 @@ class SessionCore : public Session {
  private:
   enum class Wake { kTimeout, kActivity, kInterrupted };
   Wake Wait(absl::Duration most);
-  absl::Status Pump(absl::Duration waited);
-  absl::Status ReceiveAll();
+  absl::Status Pump();  // deals with what Wait found
+  absl::Status ReceiveSome();
   absl::Status Handle(const pb::EngineMessage& message);
   absl::Status CheckStillHeld(const pb::RequestFinished& finished);
   absl::Status HandleReady(const pb::JobReady& ready);
   absl::Status HandleFailed(const pb::JobFailed& failed);
   void SendToEngine(const pb::EngineMessage& message);
-  void SendSubmission(RequestId request);
+  void SendSubmissions();
   absl::Status AwaitStatistics();
 
   pb::ConfigureJob job_;
@@ -82,7 +86,14 @@ class SessionCore : public Session {
   int watched_ = -1;
   absl::Status final_;  // once not OK, the answer of every Next
 
+  // Of the latest wait.
+  std::vector<pollfd> waits_;  // the watched descriptor, the channel, those of AddWaits
+  absl::Duration waited_;
+  bool received_ = false;
+
   // Of the present job.
+  std::deque<RequestId> unsent_;  // it was not told of these yet; only while it is ready
+  WaterMark engine_behind_ = kFrontToEngine;
   bool heard_ = false;
   bool job_ready_ = false;
   absl::Duration silence_;                       // time spent waiting since its last word

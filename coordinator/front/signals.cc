@@ -19,11 +19,13 @@ std::atomic<bool> g_terminated{false};
 std::atomic<bool> g_drain{false};
 std::atomic<int> g_stops_that_end{3};
 std::atomic<int> g_write_end{-1};
+std::atomic<bool> g_written{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void WriteByte() {
   const char byte = 0;
   [[maybe_unused]] const ssize_t written = write(g_write_end.load(), &byte, 1);  // a full pipe wakes as well
+  g_written.store(true);  // after the byte: a Clear in between leaves both for the next one
 }
 
 void OnSignal(int signal) {
@@ -61,6 +63,7 @@ SignalWatch::SignalWatch() {
 }
 
 void SignalWatch::Clear() {
+  if (!g_written.exchange(false)) return;  // it is called for every event
   char bytes[64];
   while (read(read_end_, bytes, sizeof(bytes)) > 0) {
   }

@@ -51,6 +51,42 @@ TEST_F(EngineChannelTest, DeliversMessagesInOrderHoweverTheSocketCutsThem) {
   EXPECT_TRUE(nothing.ok() && !nothing->has_value());
 }
 
+TEST_F(EngineChannelTest, HoldsNoMoreMemoryThanItsBacklogNeedsHoweverLongThatStays) {
+  // The reader is always some messages behind, so that neither side is ever empty.
+  constexpr uint64_t kMessages = 20000;
+  uint64_t received = 0;
+  size_t most_pending = 0, most_held = 0;
+  for (uint64_t sent = 1; sent <= kMessages; ++sent) {
+    ASSERT_TRUE(here_->Send(Submit(sent, 300)).ok());
+    most_pending = std::max(most_pending, here_->pending_bytes());
+    most_held = std::max({most_held, here_->buffer_bytes(), there_->buffer_bytes()});
+    if (sent < 2000) continue;
+    const auto message = there_->Receive();
+    ASSERT_TRUE(message.ok() && message->has_value()) << message.status();
+    ASSERT_EQ((*message)->submit().request(), ++received);
+  }
+  EXPECT_GT(most_pending, 100u << 10);
+  EXPECT_LT(most_held, 4 * most_pending + (256u << 10));
+  while (received < kMessages) {
+    const auto message = there_->Receive();
+    ASSERT_TRUE(message.ok() && here_->Flush().ok()) << message.status();
+    if (message->has_value()) ++received;
+  }
+  EXPECT_LE(here_->buffer_bytes(), 256u << 10);
+  EXPECT_LE(there_->buffer_bytes(), 256u << 10);
+}
+
+TEST_F(EngineChannelTest, ReadsTheSocketOnceForAllMessagesThatCameTogether) {
+  for (uint64_t i = 1; i <= 3; ++i) ASSERT_TRUE(here_->Send(Submit(i, 10)).ok());
+  EXPECT_FALSE(there_->Buffered());
+  for (uint64_t i = 1; i <= 3; ++i) {
+    const auto message = there_->Receive();
+    ASSERT_TRUE(message.ok() && message->has_value()) << message.status();
+    EXPECT_EQ((*message)->submit().request(), i);
+    EXPECT_EQ(there_->Buffered(), i < 3);
+  }
+}
+
 TEST_F(EngineChannelTest, DeliversWhatWasSentBeforeThePeerWentAway) {
   ASSERT_TRUE(there_->Send(Submit(1, 10)).ok());  // stays unread by the peer
   ASSERT_TRUE(here_->Send(Submit(2, 10)).ok());

@@ -1,0 +1,30 @@
+#include "tests/unit/coordinator/engine/instant_pipeline.h"
+
+#include <utility>
+
+namespace stagecoach {
+
+absl::Status InstantPipeline::Submit(const MicroBatch& batch) {
+  ++submitted_;
+  StepResult result;
+  result.number = batch.number;
+  for (const SequenceSlice& slice : batch.slices) {
+    if (!slice.sample) continue;
+    const int32_t position = slice.start + slice.count;
+    SampledToken token = {slice.sequence, position, position % 100, -1, {}};
+    for (int i = 0; i < top_; ++i) token.top.push_back({i, static_cast<float>(-i)});
+    result.sampled.push_back(std::move(token));
+  }
+  result.times.push_back({.stage = 0});
+  results_.push_back(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<StepResult>> InstantPipeline::Poll() {
+  if (results_.empty()) return std::optional<StepResult>();
+  std::optional<StepResult> result = std::move(results_.front());
+  results_.pop_front();
+  return result;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,34 @@
+#ifndef STAGECOACH_TESTS_UNIT_COORDINATOR_ENGINE_INSTANT_PIPELINE_H_
+#define STAGECOACH_TESTS_UNIT_COORDINATOR_ENGINE_INSTANT_PIPELINE_H_
+
+// Stages that cost nothing: every micro-batch gives its result at the next Poll. The token of a position is the
+// position modulo 100, with as many log-probabilities as `top`.
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/pipeline/pipeline.h"
+
+namespace stagecoach {
+
+class InstantPipeline : public Pipeline {
+ public:
+  explicit InstantPipeline(int top) : top_(top) {}
+  int stages() const override { return 1; }
+  absl::Status Submit(const MicroBatch& batch) override;
+  absl::StatusOr<std::optional<StepResult>> Poll() override;
+
+  uint64_t submitted() const { return submitted_; }
+
+ private:
+  const int top_;
+  uint64_t submitted_ = 0;
+  std::deque<StepResult> results_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_TESTS_UNIT_COORDINATOR_ENGINE_INSTANT_PIPELINE_H_
