@@ -17,13 +17,12 @@ std::string Expected(NumberRange range) {
 }
 
 absl::Status CheckInteger(int64_t value, IntegerRange range) {
-  if (value >= range.min && value <= range.max) return absl::OkStatus();
+  if (Contains(range, value)) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
 }
 
 absl::Status CheckNumber(double value, NumberRange range) {
-  const bool above = range.open_min ? value > range.min : value >= range.min;
-  if (above && value <= range.max) return absl::OkStatus();
+  if (Contains(range, value)) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
 }
 

@@ -20,6 +20,12 @@ struct NumberRange {
   bool open_min = false;  // `min` itself is not in the range
 };
 
+// NaN is in no range.
+constexpr bool Contains(IntegerRange range, int64_t value) { return value >= range.min && value <= range.max; }
+constexpr bool Contains(NumberRange range, double value) {
+  return (range.open_min ? value > range.min : value >= range.min) && value <= range.max;
+}
+
 // "expected 1 to 64", "expected 1 or more", "expected more than 0 and up to 1".
 std::string Expected(IntegerRange range);
 std::string Expected(NumberRange range);

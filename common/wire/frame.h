@@ -59,7 +59,6 @@ struct FrameLimits {
 };
 inline constexpr size_t kMaxSetupFrameBytes = 1 << 20;       // Hello, StageAssignment
 inline constexpr size_t kMaxTelemetryFrameBytes = 16 << 10;  // StageReady, StageFailure, Heartbeat
-inline constexpr int kMaxLogitBias = 1024;                   // entries of one sequence
 
 // A step between two ranks. With a payload: hidden states [rows, hidden] in `wire_type`.
 struct StepFrame {
@@ -82,9 +81,6 @@ absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const
 absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, FrameBuffer* buffer);
 absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                         uint64_t expected_number);
-
-// What a step's frame would be refused for; so that a request can be refused on its own, before it is in one.
-absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab);
 
 // Set-up and telemetry frames; their sequence number is 0. run_id 0 while no job is agreed on (Hello, StageAssignment);
 // otherwise checked. The fields' own values are left to the receiver.

@@ -1,12 +1,11 @@
 #include "common/wire/frame_check.h"
 
-#include <cmath>
-#include <limits>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/step/step_check.h"
 #include "common/wire/frame_layout.h"
 
 namespace stagecoach::internal {
@@ -34,12 +33,6 @@ absl::Status CheckAtMost(absl::string_view at, absl::string_view field, size_t e
                     absl::StrCat("at most ", most, " entries"));
 }
 
-absl::Status CheckFloat(absl::string_view at, absl::string_view field, float value, bool valid,
-                        absl::string_view expected) {
-  if (std::isfinite(value) && valid) return absl::OkStatus();
-  return FieldError(absl::StrCat(at, field), value, expected);
-}
-
 // Refuses a sequence that was seen before in the same list.
 class Once {
  public:
@@ -53,32 +46,6 @@ class Once {
   absl::flat_hash_set<SequenceId> seen_;
 };
 
-absl::Status CheckSampling(int64_t vocab, const std::string& at, const SamplingParams& sampling) {
-  RETURN_IF_ERROR(
-      CheckFloat(at, ".temperature", sampling.temperature, sampling.temperature >= 0, "finite and at least 0"));
-  RETURN_IF_ERROR(CheckRange(at, ".top_k", sampling.top_k, 0, INT32_MAX));
-  RETURN_IF_ERROR(
-      CheckFloat(at, ".top_p", sampling.top_p, sampling.top_p > 0 && sampling.top_p <= 1, "above 0, at most 1"));
-  RETURN_IF_ERROR(CheckFloat(at, ".min_p", sampling.min_p, sampling.min_p >= 0 && sampling.min_p <= 1, "0 to 1"));
-  RETURN_IF_ERROR(
-      CheckFloat(at, ".repeat_penalty", sampling.repeat_penalty, sampling.repeat_penalty > 0, "finite and above 0"));
-  RETURN_IF_ERROR(CheckFloat(at, ".presence_penalty", sampling.presence_penalty, true, "finite"));
-  RETURN_IF_ERROR(CheckFloat(at, ".frequency_penalty", sampling.frequency_penalty, true, "finite"));
-  RETURN_IF_ERROR(CheckRange(at, ".repeat_last_n", sampling.repeat_last_n, -1, INT32_MAX));
-  RETURN_IF_ERROR(CheckRange(at, ".logprobs", sampling.logprobs, -1, kMaxLogprobs));
-  RETURN_IF_ERROR(CheckAtMost(at, ".logit_bias", sampling.logit_bias.size(), kMaxLogitBias));
-  for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
-    const std::string entry = absl::StrCat(at, ".logit_bias[", i, "]");
-    RETURN_IF_ERROR(CheckRange(entry, ".token", sampling.logit_bias[i].first, 0, vocab - 1));
-    // -inf forbids a token; anything else that is not a number has no meaning.
-    const float bias = sampling.logit_bias[i].second;
-    if (bias != -std::numeric_limits<float>::infinity()) {
-      RETURN_IF_ERROR(CheckFloat(entry, ".bias", bias, true, "finite or -inf"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckOpens(const FrameLimits& limits, const std::vector<OpenSequence>& opens) {
   RETURN_IF_ERROR(CheckAtMost("", "step.open", opens.size(), limits.max_slices));
   Once once;
@@ -88,13 +55,12 @@ absl::Status CheckOpens(const FrameLimits& limits, const std::vector<OpenSequenc
     const std::string at = absl::StrCat("step.open[", i, "]");
     RETURN_IF_ERROR(once.Add(at, ".sequence", open.sequence));
     const int64_t sequence_tokens = static_cast<int64_t>(open.prompt.size() + open.output.size());
-    if (open.prompt.empty()) return FieldError(absl::StrCat(at, ".prompt"), "empty", "at least one token");
+    if (absl::Status status = CheckOpenSequence(open, limits.vocab); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("frame field '", at, "': ", status.message()));
+    }
     RETURN_IF_ERROR(CheckRange(at, " prompt and output tokens", sequence_tokens, 1, limits.context));
     tokens += sequence_tokens;
     RETURN_IF_ERROR(CheckRange("", "step.open tokens in all", tokens, 0, limits.max_open_tokens));
-    RETURN_IF_ERROR(CheckEntries(at, ".prompt", open.prompt, 0, limits.vocab - 1));
-    RETURN_IF_ERROR(CheckEntries(at, ".output", open.output, 0, limits.vocab - 1));
-    RETURN_IF_ERROR(CheckSampling(limits.vocab, at + ".sampling", open.sampling));
   }
   return absl::OkStatus();
 }
@@ -196,11 +162,3 @@ absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size
 }
 
 }  // namespace stagecoach::internal
-
-namespace stagecoach {
-
-absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab) {
-  return internal::CheckSampling(vocab, "sampling", sampling);
-}
-
-}  // namespace stagecoach

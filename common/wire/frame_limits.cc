@@ -2,6 +2,7 @@
 // every value that passes the decoder's checks.
 
 #include "common/base/check.h"
+#include "common/step/sampling_limits.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
 

@@ -65,7 +65,10 @@ absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range) {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number, ", Expected(range)));
   }
   if (absl::Status status = CheckNumber(value, range); !status.ok()) return status;
-  return static_cast<float>(value);
+  const auto number = static_cast<float>(value);
+  if (absl::Status status = CheckNumber(number, range); !status.ok())
+    return status;  // 1e-60 is above 0, not as a float
+  return number;
 }
 
 absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {

@@ -28,11 +28,9 @@ std::optional<T> FromFile(const GgufMetadata& metadata, const char* name, Range 
     value = static_cast<double>(*integer);
     usable = true;
   }
-  if (usable && value >= static_cast<double>(range.min) && value <= static_cast<double>(range.max)) {
-    bool excluded = false;
-    if constexpr (std::is_same_v<Range, NumberRange>) excluded = range.open_min && value == range.min;
-    if (!excluded) return static_cast<T>(value);
-  }
+  // An integer in a double first: a cast of what is beyond it would be undefined.
+  const NumberRange numbers = {static_cast<double>(range.min), static_cast<double>(range.max)};
+  if (usable && Contains(numbers, value) && Contains(range, static_cast<T>(value))) return static_cast<T>(value);
   LogInfo(
       absl::StrCat("the file's ", key, " is not in its range (", range.min, " to ", range.max, ") and is left out"));
   return std::nullopt;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/step/step_check.h"
 #include "common/wire/frame.h"
 #include "common/wire/step_messages.h"
 
@@ -38,16 +39,6 @@ SequenceSpec SpecOf(const pb::SubmitRequest& request, SequenceId id) {
   spec.stop_tokens.assign(request.stop_tokens().begin(), request.stop_tokens().end());
   spec.score_from = request.score_prompt() ? request.score_from() : -1;
   return spec;
-}
-
-absl::Status CheckTokens(const google::protobuf::RepeatedField<int32_t>& tokens, int64_t vocab) {
-  for (const int32_t token : tokens) {
-    if (token < 0 || token >= vocab) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token ", token, " is outside of the vocabulary of ", vocab, " tokens"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -98,8 +89,8 @@ absl::Status Engine::TakeRequest(const pb::SubmitRequest& request) {
     return absl::InvalidArgumentError(absl::StrCat("the front submitted request ", request.request(), " twice"));
   }
   const SequenceId id = next_sequence_++;
-  absl::Status status = CheckTokens(request.prompt(), vocab_);
-  if (status.ok()) status = CheckTokens(request.output(), vocab_);
+  absl::Status status = CheckTokenIds("prompt", request.prompt(), vocab_);
+  if (status.ok()) status = CheckTokenIds("output", request.output(), vocab_);
   SequenceSpec spec = SpecOf(request, id);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
   if (status.ok()) status = scheduler_.Add(std::move(spec));

@@ -17,7 +17,6 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kMaxStops = 64;
-constexpr size_t kMaxLogitBias = 1024;
 
 absl::Status Wrong(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("'", field, "': ", what));
@@ -48,6 +47,8 @@ absl::Status ReadNumber(const std::string& field, const Json& value, NumberRange
   const double number = value.get<double>();
   if (absl::Status status = CheckNumber(number, range); !status.ok()) return Wrong(field, status.message());
   *out = static_cast<float>(number);
+  // What is in the range may leave it when it is rounded: 1e-60 is above 0, but 0 as a float.
+  if (absl::Status status = CheckNumber(*out, range); !status.ok()) return Wrong(field, status.message());
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/step/step_check.h"
 #include "stage_worker/model/embedding.h"
 #include "stage_worker/model/stage_model_impl.h"
 #include "stage_worker/model/step_context.h"
@@ -143,10 +144,8 @@ absl::Status StageModelImpl::CheckTokens(const MicroBatch& batch) const {
       return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
                                                      slice.tokens.size(), " tokens, expected ", slice.count));
     }
-    for (const TokenId token : slice.tokens) {
-      if (token >= 0 && token < hyper_.vocab) continue;
-      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has token ", token,
-                                                     ", the vocabulary has 0 to ", hyper_.vocab - 1));
+    if (absl::Status status = CheckTokenIds("tokens", slice.tokens, hyper_.vocab); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, ": ", status.message()));
     }
   }
   return absl::OkStatus();
@@ -155,7 +154,9 @@ absl::Status StageModelImpl::CheckTokens(const MicroBatch& batch) const {
 absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
   absl::flat_hash_map<SequenceId, int64_t> opened;  // to prompt and output tokens
   for (const OpenSequence& open : batch.open) {
-    RETURN_IF_ERROR(ValidateOpenSequence(open, hyper_.vocab));
+    if (absl::Status status = CheckOpenSequence(open, hyper_.vocab); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("sequence ", open.sequence, ": ", status.message()));
+    }
     opened[open.sequence] = static_cast<int64_t>(open.prompt.size() + open.output.size());
   }
   for (const SequenceSlice& slice : batch.slices) {

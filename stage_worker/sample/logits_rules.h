@@ -13,7 +13,7 @@ namespace stagecoach {
 //   a logit above 0 is
 //      divided by r, another multiplied by r.
 //   3. presence and frequency, over the output only: logit -= presence + count * frequency.
-// The rules of llama.cpp's penalties sampler. Tokens are in [0, vocab), see ValidateOpenSequence.
+// The rules of llama.cpp's penalties sampler. Tokens are in [0, vocab), see CheckOpenSequence.
 void ApplyLogitsRules(const TokenHistory& history, float* logits);
 
 }  // namespace stagecoach

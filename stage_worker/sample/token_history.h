@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
@@ -34,11 +33,6 @@ class TokenHistory {
   std::vector<TokenId> tokens_;
   absl::flat_hash_map<TokenId, int32_t> output_counts_;
 };
-
-// What a sequence opened on the stage with the head must satisfy: a prompt, every token and every biased token in [0,
-// vocab), and sampling parameters within the ranges of SamplingParams. kInvalidArgument names the field, the value and
-// the range.
-absl::Status ValidateOpenSequence(const OpenSequence& open, int64_t vocab);
 
 }  // namespace stagecoach
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "common/step/sampling_limits.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
 #include "gmock/gmock.h"
@@ -67,7 +68,7 @@ TEST(FrameLimits, HoldForFreesAndOpens) {
              for (uint64_t i = 10; i < 14; ++i) b->open.push_back({i, {1}, {}, {}});
            },
            "step.open' is 5 entries long", "at most 4 entries"},
-          {[](MicroBatch* b) { b->open[0].prompt.clear(); }, "step.open[0].prompt' is empty", "at least one token"},
+          {[](MicroBatch* b) { b->open[0].prompt.clear(); }, "step.open[0]': prompt is empty", "at least one token"},
           {[](MicroBatch* b) { b->open[0].prompt.assign(64, 1); }, "step.open[0] prompt and output tokens' is 65",
            "1 to 64"},
           {[](MicroBatch* b) {
@@ -75,46 +76,22 @@ TEST(FrameLimits, HoldForFreesAndOpens) {
              b->open.push_back({3, std::vector<TokenId>(50, 1), {}, {}});
            },
            "step.open tokens in all' is 101", "0 to 96"},
-          {[](MicroBatch* b) { b->open[0].prompt[1] = 100; }, "step.open[0].prompt[1]' is 100", "0 to 99"},
-          {[](MicroBatch* b) { b->open[0].output[0] = -1; }, "step.open[0].output[0]' is -1", "0 to 99"},
+          {[](MicroBatch* b) { b->open[0].prompt[1] = 100; }, "step.open[0]': prompt[1] is 100", "0 to 99"},
+          {[](MicroBatch* b) { b->open[0].output[0] = -1; }, "step.open[0]': output[0] is -1", "0 to 99"},
           {[](MicroBatch* b) { b->shutdown = true; }, "step.shutdown", "set on a frame without opens and slices"},
       },
       false);
 }
 
-TEST(FrameLimits, HoldForSamplingParameters) {
-  const auto sampling = [](std::function<void(SamplingParams*)> change) {
-    return [change](MicroBatch* b) { change(&b->open[0].sampling); };
-  };
-  const std::string at = "step.open[0].sampling.";
+TEST(FrameLimits, HoldForSamplingParameters) {  // step_check_test.cc has all of them
   ExpectEachRefused(
       {
-          {sampling([](SamplingParams* s) { s->temperature = -1; }), at + "temperature' is -1",
-           "finite and at least 0"},
-          {sampling([](SamplingParams* s) { s->temperature = kNan; }), at + "temperature' is nan", "finite"},
-          {sampling([](SamplingParams* s) { s->temperature = kInfinity; }), at + "temperature' is inf", "finite"},
-          {sampling([](SamplingParams* s) { s->top_k = -1; }), at + "top_k' is -1", "0 to 2147483647"},
-          {sampling([](SamplingParams* s) { s->top_p = 0; }), at + "top_p' is 0", "above 0, at most 1"},
-          {sampling([](SamplingParams* s) { s->top_p = 1.5f; }), at + "top_p' is 1.5", "above 0, at most 1"},
-          {sampling([](SamplingParams* s) { s->min_p = -0.5f; }), at + "min_p' is -0.5", "0 to 1"},
-          {sampling([](SamplingParams* s) { s->min_p = kNan; }), at + "min_p' is nan", "0 to 1"},
-          {sampling([](SamplingParams* s) { s->repeat_penalty = 0; }), at + "repeat_penalty' is 0",
-           "finite and above 0"},
-          {sampling([](SamplingParams* s) { s->presence_penalty = kInfinity; }), at + "presence_penalty' is inf",
-           "finite"},
-          {sampling([](SamplingParams* s) { s->frequency_penalty = kNan; }), at + "frequency_penalty' is nan",
-           "finite"},
-          {sampling([](SamplingParams* s) { s->repeat_last_n = -2; }), at + "repeat_last_n' is -2", "-1 to"},
-          {sampling([](SamplingParams* s) { s->logprobs = kMaxLogprobs + 1; }), at + "logprobs' is 129", "-1 to 128"},
-          {sampling([](SamplingParams* s) { s->logprobs = -2; }), at + "logprobs' is -2", "-1 to 128"},
-          {sampling([](SamplingParams* s) {
-             s->logit_bias.assign(kMaxLogitBias + 1, {1, 1.f});
-           }),
-           at + "logit_bias' is 1025", "at most 1024 entries"},
-          {sampling([](SamplingParams* s) { s->logit_bias[0].first = 100; }), at + "logit_bias[0].token' is 100",
-           "0 to 99"},
-          {sampling([](SamplingParams* s) { s->logit_bias[0].second = kInfinity; }), at + "logit_bias[0].bias' is inf",
-           "finite or -inf"},
+          {[](MicroBatch* b) { b->open[0].sampling.temperature = kNan; }, "step.open[0]': sampling.temperature is nan",
+           "0 to 100"},
+          {[](MicroBatch* b) { b->open[0].sampling.logprobs = kMaxLogprobs + 1; },
+           "step.open[0]': sampling.logprobs is 129", "-1 to 128"},
+          {[](MicroBatch* b) { b->open[0].sampling.logit_bias[0].second = kInfinity; },
+           "step.open[0]': sampling.logit_bias[0].bias is inf", "-1e+06 to 1e+06 or -inf"},
       },
       false);
 }

@@ -45,6 +45,7 @@ TEST(OptionValues, ReadNumbersInTheirRangeOnly) {
   EXPECT_FLOAT_EQ(*ParseNumber("0.7", {0, 1}), 0.7f);
   EXPECT_FLOAT_EQ(*ParseNumber("1", {0, 1}), 1);
   EXPECT_FALSE(ParseNumber("0", {0, 1, true}).ok());
+  EXPECT_FALSE(ParseNumber("1e-60", {0, 1, true}).ok()) << "0 as a float";
   EXPECT_THAT(std::string(ParseNumber("-1", {0, 100}).status().message()), HasSubstr("expected 0 to 100"));
   for (const char* bad : {"nan", "inf", "-inf", "", "1,5", "abc"}) EXPECT_FALSE(ParseNumber(bad, {0, 100}).ok()) << bad;
 }

@@ -135,7 +135,7 @@ TEST_F(EngineTest, RefusesSamplingOutOfRangeForThatRequestAlone) {
   const auto run = testing::RunCluster(2, job_, {bad, forbids});
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_REJECTED);
-  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("top_p' is 1.5"));
+  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("top_p is 1.5"));
   EXPECT_EQ(run->answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
 }
 

@@ -109,6 +109,8 @@ TEST(BatchLine, RefusesWhatItCannotHonour) {
            {R"("temperature":"hot")", "'temperature': expected a number, found string"},
            {R"("temperature":1e999)", ""},
            {R"("top_p":0)", "'top_p': 0 is out of range"},
+           {R"("top_p":1e-60)", "'top_p': 0 is out of range"},
+           {R"("logit_bias":{"1":1e39})", "'logit_bias': 1e+39 is out of range"},
            {R"("top_p":1.5)", "'top_p': 1.5 is out of range"},
            {R"("top_k":-1)", "'top_k': -1 is out of range"},
            {R"("top_k":1.5)", "'top_k': expected an integer, found number"},

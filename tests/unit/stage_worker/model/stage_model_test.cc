@@ -172,9 +172,9 @@ TEST_F(StageBeginTest, RefusesTokensThatAreMissingOrOutsideTheVocabulary) {
   batch.slices[0].tokens = {5, 6};
   ExpectRefused(batch, "has 2 tokens, expected 3");
   batch.slices[0].tokens = {5, 6, 320};
-  ExpectRefused(batch, "has token 320, the vocabulary has 0 to 319");
+  ExpectRefused(batch, "tokens[2] is 320, expected 0 to 319");
   batch.slices[0].tokens = {5, -1, 7};
-  ExpectRefused(batch, "has token -1");
+  ExpectRefused(batch, "tokens[1] is -1");
 }
 
 TEST_F(StageBeginTest, RefusesTargetsThatDoNotFit) {
@@ -204,9 +204,9 @@ TEST_F(StageBeginTest, RefusesWhatTheSequenceTableRefuses) {
 TEST_F(StageBeginTest, RefusesSequencesThatCannotBeSampled) {
   MicroBatch batch;
   batch.open.push_back({.sequence = 2, .prompt = {}});
-  ExpectRefused(batch, "sequence 2 has an empty prompt");
+  ExpectRefused(batch, "sequence 2: prompt is empty");
   batch.open[0].prompt = {320};
-  ExpectRefused(batch, "the prompt has token 320");
+  ExpectRefused(batch, "sequence 2: prompt[0] is 320");
   batch.open[0].prompt = {1};
   batch.open[0].sampling.temperature = -1;
   ExpectRefused(batch, "temperature is -1");

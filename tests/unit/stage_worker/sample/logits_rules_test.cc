@@ -11,7 +11,6 @@ namespace stagecoach {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 OpenSequence Open(std::vector<TokenId> prompt, std::vector<TokenId> output) {
   OpenSequence open;
@@ -77,55 +76,6 @@ TEST(LogitsRules, AreTheSameWhetherOutputWasAppendedOrReplayed) {
   EXPECT_EQ(a, b);
   EXPECT_EQ(appended.size(), 5);
   EXPECT_EQ(appended.output_counts().at(1), 2);
-}
-
-TEST(OpenSequenceCheck, AcceptsDefaultsAndTheEndsOfTheRanges) {
-  OpenSequence open = Open({0, 9}, {9});
-  EXPECT_TRUE(ValidateOpenSequence(open, 10).ok());
-  open.sampling.min_p = 1;
-  open.sampling.logprobs = kMaxLogprobs;
-  open.sampling.repeat_last_n = -1;
-  open.sampling.logit_bias = {{9, -std::numeric_limits<float>::infinity()}};
-  EXPECT_TRUE(ValidateOpenSequence(open, 10).ok());
-}
-
-TEST(OpenSequenceCheck, NamesTheFieldTheValueAndTheRange) {
-  struct Case {
-    void (*spoil)(OpenSequence*);
-    const char* message;
-  };
-  const Case cases[] = {
-      {[](OpenSequence* o) { o->prompt.clear(); }, "empty prompt"},
-      {[](OpenSequence* o) { o->prompt = {10}; }, "the prompt has token 10, the vocabulary has 0 to 9"},
-      {[](OpenSequence* o) { o->output = {-1}; }, "the output has token -1"},
-      {[](OpenSequence* o) { o->sampling.temperature = -0.5f; }, "temperature is -0.5, expected 0 to"},
-      {[](OpenSequence* o) { o->sampling.temperature = std::numeric_limits<float>::quiet_NaN(); },
-       "temperature is nan"},
-      {[](OpenSequence* o) { o->sampling.top_k = -1; }, "top_k is -1"},
-      {[](OpenSequence* o) { o->sampling.top_p = 0; }, "top_p is 0"},
-      {[](OpenSequence* o) { o->sampling.top_p = 1.5f; }, "top_p is 1.5"},
-      {[](OpenSequence* o) { o->sampling.min_p = 2; }, "min_p is 2, expected 0 to 1"},
-      {[](OpenSequence* o) { o->sampling.repeat_penalty = 0; }, "repeat_penalty is 0"},
-      {[](OpenSequence* o) { o->sampling.presence_penalty = std::numeric_limits<float>::infinity(); },
-       "presence_penalty is inf"},
-      {[](OpenSequence* o) { o->sampling.repeat_last_n = -2; }, "repeat_last_n is -2"},
-      {[](OpenSequence* o) { o->sampling.logprobs = 129; }, "logprobs is 129, expected -1 to 128"},
-      {[](OpenSequence* o) {
-         o->sampling.logit_bias = {{10, 1.0f}};
-       },
-       "logit_bias has token 10"},
-      {[](OpenSequence* o) {
-         o->sampling.logit_bias = {{1, std::numeric_limits<float>::quiet_NaN()}};
-       },
-       "logit bias of token 1 is not a number"},
-  };
-  for (const Case& c : cases) {
-    OpenSequence open = Open({0}, {});
-    c.spoil(&open);
-    const absl::Status status = ValidateOpenSequence(open, 10);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
-  }
 }
 
 }  // namespace

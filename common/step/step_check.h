@@ -1,0 +1,29 @@
+#ifndef STAGECOACH_COMMON_STEP_STEP_CHECK_H_
+#define STAGECOACH_COMMON_STEP_STEP_CHECK_H_
+
+// What makes a sequence valid for a vocabulary, whoever asks: the engine when a request comes in, a frame when it is
+// encoded or decoded, the stage that samples. kInvalidArgument names the field, what it is and what was expected:
+// "sampling.top_p is 2, expected more than 0 and up to 1". Ranges: sampling_limits.h. Thread-safe.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+#include "common/step/step.h"
+
+namespace stagecoach {
+
+// Every token is in [0, vocab); `field` names the list.
+absl::Status CheckTokenIds(absl::string_view field, absl::Span<const TokenId> tokens, int64_t vocab);
+
+// A bias is in its range, or -inf, which forbids the token.
+absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab);
+
+// There is a prompt, every token is in [0, vocab), and the sampling parameters are valid.
+absl::Status CheckOpenSequence(const OpenSequence& open, int64_t vocab);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_STEP_STEP_CHECK_H_

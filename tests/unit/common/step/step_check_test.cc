@@ -1,0 +1,104 @@
+#include "common/step/step_check.h"
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/step/sampling_limits.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kVocab = 10;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+OpenSequence Open() { return {.sequence = 3, .prompt = {0, 9}, .output = {9}, .sampling = {}}; }
+
+TEST(StepCheck, AcceptsDefaultsAndTheEndsOfTheRanges) {
+  OpenSequence open = Open();
+  EXPECT_TRUE(CheckOpenSequence(open, kVocab).ok());
+  SamplingParams& s = open.sampling;
+  s.temperature = 100;
+  s.top_k = std::numeric_limits<int32_t>::max();
+  s.top_p = 1;
+  s.min_p = 1;
+  s.repeat_penalty = 100;
+  s.presence_penalty = -100;
+  s.frequency_penalty = 100;
+  s.repeat_last_n = -1;
+  s.logprobs = kMaxLogprobs;
+  s.logit_bias.assign(kMaxLogitBias, {9, -1e6f});
+  EXPECT_TRUE(CheckOpenSequence(open, kVocab).ok()) << CheckOpenSequence(open, kVocab);
+  s.top_p = s.repeat_penalty = std::numeric_limits<float>::denorm_min();
+  EXPECT_TRUE(CheckOpenSequence(open, kVocab).ok());
+}
+
+TEST(StepCheck, ABiasMayForbidATokenButNotForceIt) {
+  SamplingParams sampling;
+  sampling.logit_bias = {{1, 2.0f}, {9, -kInfinity}};
+  EXPECT_TRUE(CheckSamplingParams(sampling, kVocab).ok());
+  sampling.logit_bias[1].second = kInfinity;
+  EXPECT_EQ(CheckSamplingParams(sampling, kVocab).message(),
+            "sampling.logit_bias[1].bias is inf, expected -1e+06 to 1e+06 or -inf");
+}
+
+TEST(StepCheck, NamesTheFieldTheValueAndTheRange) {
+  struct Case {
+    std::function<void(OpenSequence*)> spoil;
+    const char* message;
+  };
+  const auto sampling = [](std::function<void(SamplingParams*)> change) {
+    return [change](OpenSequence* open) { change(&open->sampling); };
+  };
+  const std::vector<Case> cases = {
+      {[](OpenSequence* o) { o->prompt.clear(); }, "prompt is empty, expected at least one token"},
+      {[](OpenSequence* o) { o->prompt[1] = 10; }, "prompt[1] is 10, expected 0 to 9"},
+      {[](OpenSequence* o) { o->output = {-1}; }, "output[0] is -1, expected 0 to 9"},
+      {sampling([](SamplingParams* s) { s->temperature = -0.5f; }), "temperature is -0.5, expected 0 to 100"},
+      {sampling([](SamplingParams* s) { s->temperature = kNan; }), "temperature is nan"},
+      {sampling([](SamplingParams* s) { s->temperature = kInfinity; }), "temperature is inf"},
+      {sampling([](SamplingParams* s) { s->top_k = -1; }), "top_k is -1, expected 0 to"},
+      {sampling([](SamplingParams* s) { s->top_p = 0; }), "top_p is 0, expected more than 0 and up to 1"},
+      {sampling([](SamplingParams* s) { s->top_p = 1.5f; }), "top_p is 1.5"},
+      {sampling([](SamplingParams* s) { s->min_p = 2; }), "min_p is 2, expected 0 to 1"},
+      {sampling([](SamplingParams* s) { s->min_p = kNan; }), "min_p is nan"},
+      {sampling([](SamplingParams* s) { s->repeat_penalty = 0; }), "repeat_penalty is 0, expected more than 0"},
+      {sampling([](SamplingParams* s) { s->presence_penalty = kInfinity; }), "presence_penalty is inf"},
+      {sampling([](SamplingParams* s) { s->frequency_penalty = -101; }), "frequency_penalty is -101, expected -100 to"},
+      {sampling([](SamplingParams* s) { s->repeat_last_n = -2; }), "repeat_last_n is -2, expected -1 to"},
+      {sampling([](SamplingParams* s) { s->logprobs = 129; }), "logprobs is 129, expected -1 to 128"},
+      {sampling([](SamplingParams* s) { s->logprobs = -2; }), "logprobs is -2"},
+      {sampling([](SamplingParams* s) {
+         s->logit_bias.assign(1025, {1, 1.0f});
+       }),
+       "logit_bias entries is 1025, expected 0 to 1024"},
+      {sampling([](SamplingParams* s) {
+         s->logit_bias = {{10, 1.0f}};
+       }),
+       "logit_bias[0].token is 10, expected 0 to 9"},
+      {sampling([](SamplingParams* s) {
+         s->logit_bias = {{1, kNan}};
+       }),
+       "logit_bias[0].bias is nan"},
+      {sampling([](SamplingParams* s) {
+         s->logit_bias = {{1, 2e6f}};
+       }),
+       "logit_bias[0].bias is 2e+06"},
+  };
+  for (const Case& c : cases) {
+    OpenSequence open = Open();
+    c.spoil(&open);
+    const absl::Status status = CheckOpenSequence(open, kVocab);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
