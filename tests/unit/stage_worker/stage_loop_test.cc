@@ -1,0 +1,427 @@
+// One real stage with a tiny model on the loopback transport; the test is all the other ranks.
+
+#include "stage_worker/stage_loop.h"
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/model/model_description.h"
+#include "common/transport/loopback.h"
+#include "common/transport/wait_ladder.h"
+#include "common/wire/handshake.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "stage_worker/serve_stage.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kRunId = 77;
+constexpr int64_t kLayers = 4;
+constexpr int kBlockTokens = 16;
+constexpr int kRows = 3;  // of the first sequence's first step
+constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kHangUs = 60 * kSecond;  // what never comes is a failure, not a hang
+
+// What the coordinator has heard of the stage.
+struct Heard {
+  std::vector<pb::Heartbeat> heartbeats;
+  std::optional<pb::StageReady> ready;
+  std::optional<pb::StageFailure> failure;
+};
+
+class StageLoopTest : public ::testing::Test {
+ protected:
+  StageLoopTest() : path_(testing::WriteTinyModel(dir_.File("tiny.gguf"), {.layers = kLayers})) {}
+  ~StageLoopTest() override {
+    if (!stage_thread_.joinable()) return;
+    world_->Abort();
+    stage_thread_.join();
+  }
+
+  pb::StageAssignment Assignment(int stage, int stages) const {
+    pb::StageAssignment assignment;
+    assignment.set_run_id(kRunId);
+    assignment.set_model_path(path_);
+    const auto model = OpenModel(path_, {});
+    EXPECT_TRUE(model.ok()) << model.status();
+    for (const FileFingerprint& print : (*model)->file->fingerprints()) {
+      pb::FileFingerprint* out = assignment.add_fingerprints();
+      out->set_size_bytes(print.size_bytes);
+      out->set_modified_ns(print.modified_ns);
+      out->set_header_hash(print.header_hash);
+    }
+    assignment.set_stage(stage);
+    assignment.set_stages(stages);
+    assignment.set_first_layer(kLayers * stage / stages);
+    assignment.set_last_layer(kLayers * (stage + 1) / stages);
+    assignment.set_owns_embedding(stage == 0);
+    assignment.set_owns_head(stage + 1 == stages);
+    assignment.set_block_tokens(kBlockTokens);
+    assignment.set_blocks(32);
+    assignment.set_kv_type("f16");
+    assignment.set_wire_type("f32");
+    assignment.set_threads(1);
+    assignment.set_context(256);
+    assignment.set_max_rows(64);
+    assignment.set_max_slices(8);
+    assignment.set_max_open_tokens(512);
+    assignment.set_in_flight(4);
+    assignment.set_isa("auto");
+    assignment.set_q2_layout("auto");
+    return assignment;
+  }
+
+  // Starts the stage on a thread of its own; this test is the others. The stage's clock stands still.
+  void Start(int stage, int stages, FaultHook faults = nullptr) {
+    assignment_ = Assignment(stage, stages);
+    Connect(std::move(faults));
+    stage_thread_ = std::thread([this] {
+      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.stage() + 1);
+      status_ = StageLoop(endpoint.get(), assignment_, [this] { return now_us_.load(); }).Run();
+    });
+  }
+
+  void Connect(FaultHook faults = nullptr) {
+    const int rank = assignment_.stage() + 1;
+    limits_ = LimitsOf(assignment_, /*hidden=*/64, /*vocab=*/320);
+    world_ = std::make_unique<LoopbackWorld>(assignment_.stages() + 1, std::move(faults));
+    coordinator_ = world_->Connect(0);
+    ASSERT_TRUE(coordinator_->OpenReceive(Channel::kTelemetry, rank, kMaxTelemetryFrameBytes, 4).ok());
+    if (assignment_.owns_head()) {
+      ASSERT_TRUE(coordinator_->OpenReceive(Channel::kResult, rank, limits_.MaxResultFrameBytes(), 8).ok());
+    } else {
+      next_ = world_->Connect(rank + 1);
+      ASSERT_TRUE(next_->OpenReceive(Channel::kStep, rank, limits_.MaxStepFrameBytes(), 8).ok());
+    }
+    if (!assignment_.owns_embedding()) previous_ = world_->Connect(rank - 1);
+  }
+
+  // The steps of one sequence: its prompt, then a row each.
+  static MicroBatch Step(uint64_t number) {
+    MicroBatch batch;
+    batch.number = number;
+    SequenceSlice slice{.sequence = 1, .sample = true};
+    if (number == 0) {
+      OpenSequence open;
+      open.sequence = 1;
+      open.prompt = {5, 6, 7};
+      batch.open.push_back(open);
+      slice.count = kRows;
+      slice.tokens = open.prompt;
+      slice.new_blocks = {3};
+    } else {
+      slice.start = kRows + static_cast<int32_t>(number) - 1;
+      slice.count = 1;
+      slice.tokens = {static_cast<TokenId>(8 + number)};
+      if (slice.start % kBlockTokens == 0) slice.new_blocks = {3 + slice.start / kBlockTokens};
+    }
+    batch.slices.push_back(slice);
+    return batch;
+  }
+  static MicroBatch Shutdown(uint64_t number) { return {.number = number, .shutdown = true}; }
+
+  // The frame as the rank before the stage sends it.
+  void Send(const MicroBatch& batch) {
+    auto buffer = std::make_shared<FrameBuffer>(limits_.MaxStepHeaderBytes(), limits_.MaxStepPayloadBytes());
+    StepFrame frame{.batch = batch, .has_hidden = previous_ != nullptr};
+    for (int stage = 0; stage < assignment_.stage(); ++stage) frame.times.push_back({.stage = stage});
+    if (frame.has_hidden) {
+      for (SequenceSlice& slice : frame.batch.slices) slice.tokens.clear();
+      const std::vector<float> hidden(static_cast<size_t>(batch.rows()) * limits_.hidden,
+                                      0.25f + static_cast<float>(batch.number));
+      EncodeHidden(limits_.wire_type, hidden.data(), hidden.size(), buffer->payload());
+    }
+    const absl::Status encoded = EncodeStep(limits_, frame, buffer.get());
+    ASSERT_TRUE(encoded.ok()) << encoded;
+    ASSERT_TRUE(Before()->Send(Channel::kStep, assignment_.stage() + 1, std::move(buffer)).ok());
+  }
+  Endpoint* Before() { return previous_ != nullptr ? previous_.get() : coordinator_.get(); }
+
+  // Polls until `done`, or until it takes too long.
+  template <typename Done>
+  bool Poll(Done done) {
+    const int64_t deadline_us = MonotonicUs() + kHangUs;
+    WaitLadder ladder;
+    while (MonotonicUs() < deadline_us) {
+      Collect();
+      if (done()) return true;
+      if (heard_.failure.has_value()) {
+        ADD_FAILURE() << heard_.failure->message();
+        return false;
+      }
+      ladder.Wait();
+    }
+    return false;
+  }
+
+  // Takes what has arrived for the test's ranks.
+  void Collect() {
+    while (std::optional<ReceivedFrame> frame = TakeFrom(coordinator_.get())) {
+      if (frame->channel() == Channel::kTelemetry) {
+        Hear(*frame);
+      } else {
+        const auto result = DecodeResult(limits_, frame->bytes(), results_.size());
+        ASSERT_TRUE(result.ok()) << result.status();
+        results_.push_back(*result);
+      }
+    }
+    while (next_ != nullptr) {
+      const std::optional<ReceivedFrame> frame = TakeFrom(next_.get());
+      if (!frame.has_value()) break;
+      auto step = DecodeStep(limits_, frame->bytes(), passed_on_.size(), /*expect_hidden=*/true);
+      ASSERT_TRUE(step.ok()) << step.status();
+      passed_on_.push_back({step->batch, step->times});
+    }
+    if (previous_ != nullptr) TakeFrom(previous_.get());  // finishes its sends
+  }
+  static std::optional<ReceivedFrame> TakeFrom(Endpoint* endpoint) {
+    auto frame = endpoint->Poll();
+    return frame.ok() ? *std::move(frame) : std::nullopt;  // after an abort there is nothing
+  }
+  void Hear(const ReceivedFrame& frame) {
+    const auto body = DecodeControl(kRunId, frame.bytes());
+    ASSERT_TRUE(body.ok()) << body.status();
+    if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&*body)) heard_.heartbeats.push_back(*heartbeat);
+    if (const auto* ready = std::get_if<pb::StageReady>(&*body)) heard_.ready = *ready;
+    if (const auto* failure = std::get_if<pb::StageFailure>(&*body)) heard_.failure = *failure;
+  }
+
+  bool AwaitReady() {
+    return Poll([this] { return heard_.ready.has_value(); });
+  }
+  // Waits for the stage's end and gives what Run returned.
+  absl::Status Join() {
+    stage_thread_.join();
+    Collect();
+    return status_;
+  }
+  // The end of a stage that reports a failure: it waits until the report has been taken.
+  absl::Status JoinAfterFailure() {
+    EXPECT_TRUE(Poll([this] { return heard_.failure.has_value(); }));
+    return Join();
+  }
+
+  struct PassedOn {
+    MicroBatch batch;
+    std::vector<StageTimes> times;
+  };
+
+  testing::TempDir dir_;
+  std::string path_;
+  pb::StageAssignment assignment_;
+  FrameLimits limits_;
+  std::unique_ptr<LoopbackWorld> world_;
+  std::unique_ptr<Endpoint> coordinator_, previous_, next_;
+  std::atomic<int64_t> now_us_{5 * kSecond};
+  std::thread stage_thread_;
+  absl::Status status_ = absl::UnknownError("still running");  // written by the stage's thread
+
+  Heard heard_;
+  std::vector<StepResult> results_;
+  std::vector<PassedOn> passed_on_;
+};
+
+TEST_F(StageLoopTest, AMiddleStagePassesFramesOnInTheirOrderWithItsTimesAdded) {
+  constexpr uint64_t kSteps = 20;
+  Start(1, 3);
+  for (uint64_t number = 0; number < kSteps; ++number) Send(Step(number));  // more than its window, before it is ready
+  Send(Shutdown(kSteps));
+  ASSERT_TRUE(Poll([this] { return passed_on_.size() == kSteps + 1; })) << passed_on_.size();
+  EXPECT_TRUE(Join().ok()) << status_;
+  for (uint64_t number = 0; number < kSteps; ++number) {  // that numbers follow each other was checked at decoding
+    const PassedOn& step = passed_on_[number];
+    MicroBatch expected = Step(number);
+    for (SequenceSlice& slice : expected.slices) slice.tokens.clear();
+    EXPECT_EQ(step.batch, expected);
+    ASSERT_EQ(step.times.size(), 2u);
+    EXPECT_EQ(step.times[0].stage, 0);
+    EXPECT_EQ(step.times[1].stage, 1);
+    EXPECT_LE(step.times[1].received_us, step.times[1].start_us);
+    EXPECT_LE(step.times[1].start_us, step.times[1].end_us);
+  }
+  EXPECT_TRUE(passed_on_.back().batch.shutdown);
+  EXPECT_FALSE(heard_.failure.has_value());
+}
+
+TEST_F(StageLoopTest, TheLastStageSendsEveryResultStraightToTheCoordinator) {
+  constexpr uint64_t kSteps = 6;
+  Start(0, 1);
+  ASSERT_TRUE(AwaitReady());
+  for (uint64_t number = 0; number < kSteps; ++number) Send(Step(number));
+  Send(Shutdown(kSteps));
+  ASSERT_TRUE(Poll([this] { return results_.size() == kSteps + 1; })) << results_.size();
+  EXPECT_TRUE(Join().ok()) << status_;
+  for (uint64_t number = 0; number < kSteps; ++number) {
+    ASSERT_EQ(results_[number].sampled.size(), 1u);
+    EXPECT_EQ(results_[number].sampled[0].sequence, 1u);
+    EXPECT_EQ(results_[number].sampled[0].position, kRows + static_cast<int32_t>(number));
+    EXPECT_EQ(results_[number].times.size(), 1u);
+  }
+  EXPECT_TRUE(results_.back().sampled.empty());
+}
+
+TEST_F(StageLoopTest, NothingBehindTheShutdownFrameIsComputed) {
+  Start(0, 1);
+  Send(Step(0));
+  Send(Shutdown(1));
+  Send({.number = 2});
+  ASSERT_TRUE(Poll([this] { return results_.size() == 2; }));
+  EXPECT_TRUE(Join().ok()) << status_;
+  EXPECT_EQ(results_.size(), 2u);
+}
+
+TEST_F(StageLoopTest, HeartbeatsGoByTheClockAndCountWhatWasDone) {
+  Start(0, 1);
+  ASSERT_TRUE(AwaitReady());
+  Send(Step(0));
+  Send(Step(1));
+  ASSERT_TRUE(Poll([this] { return results_.size() == 2; }));
+  EXPECT_EQ(heard_.heartbeats.size(), 1u) << "at the start, and no other while the clock stands still";
+  for (size_t beat = 2; beat <= 4; ++beat) {
+    now_us_ += kSecond;
+    ASSERT_TRUE(Poll([&] { return heard_.heartbeats.size() == beat; }));
+  }
+  now_us_ += kSecond - 1;
+  Send(Shutdown(2));
+  ASSERT_TRUE(Poll([this] { return results_.size() == 3; }));
+  EXPECT_TRUE(Join().ok()) << status_;
+  EXPECT_EQ(heard_.heartbeats.size(), 4u);
+
+  const pb::Heartbeat& first = heard_.heartbeats.front();
+  EXPECT_EQ(first.steps_done(), 0u);
+  const pb::Heartbeat& last = heard_.heartbeats.back();
+  EXPECT_EQ(last.stage(), 0);
+  EXPECT_EQ(last.steps_done(), 2u);
+  EXPECT_EQ(last.layers_done(), 2u * kLayers);
+  EXPECT_GT(last.bytes_to_load(), 0u);
+  EXPECT_EQ(last.bytes_loaded(), last.bytes_to_load());
+  EXPECT_GT(last.resident_bytes(), 0u);
+  EXPECT_LE(heard_.ready->tensor_bytes_read(), std::filesystem::file_size(path_));
+  EXPECT_GT(heard_.ready->weight_bytes(), 0u);
+}
+
+TEST_F(StageLoopTest, AFrameThatOnlyWakesTheStageUpIsNoWork) {
+  assignment_ = Assignment(0, 1);
+  Connect();
+  stage_thread_ = std::thread([this] {
+    const std::unique_ptr<Endpoint> endpoint = world_->Connect(1);
+    status_ = ServeStage(endpoint.get());
+  });
+  FramePool pool(kMaxSetupFrameBytes, 0);
+  const auto send = [&](uint64_t run_id, const ControlBody& body) {
+    std::shared_ptr<FrameBuffer> buffer = pool.Acquire();
+    ASSERT_TRUE(EncodeControl(run_id, body, buffer.get()).ok());
+    ASSERT_TRUE(coordinator_->Send(Channel::kSetup, 1, std::move(buffer)).ok());
+  };
+  send(0, assignment_);
+  ASSERT_TRUE(AwaitReady());
+  send(kRunId, pb::Heartbeat());
+  Send(Step(0));
+  send(kRunId, pb::Heartbeat());
+  Send(Shutdown(1));
+  ASSERT_TRUE(Poll([this] { return results_.size() == 2; }));
+  EXPECT_TRUE(Join().ok()) << status_;
+}
+
+TEST_F(StageLoopTest, ADamagedFrameEndsTheStageWithAReportAfterTheFramesBeforeIt) {
+  for (const size_t offset : {0u, 6u, 20u, 40u}) {  // of the framing and of the header, which has a checksum
+    passed_on_.clear();
+    heard_ = {};
+    Start(1, 3, [offset](Channel channel, int source, int, uint64_t index) {
+      const bool hit = channel == Channel::kStep && source == 1 && index == 2;
+      return hit ? Fault{.kind = Fault::Kind::kCorrupt, .offset = offset} : Fault{};
+    });
+    for (uint64_t number = 0; number < 4; ++number) Send(Step(number));
+    const absl::Status status = JoinAfterFailure();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << "offset " << offset << ": " << status;
+    EXPECT_EQ(passed_on_.size(), 2u) << "offset " << offset;
+    EXPECT_EQ(heard_.failure->stage(), 1);
+    EXPECT_EQ(heard_.failure->code(), static_cast<int>(absl::StatusCode::kDataLoss));
+    EXPECT_THAT(heard_.failure->message(), HasSubstr("stage 1 on "));
+    EXPECT_THAT(heard_.failure->message(), HasSubstr("received a bad frame"));
+  }
+}
+
+TEST_F(StageLoopTest, FramesOutOfStepAreBadFrames) {
+  const MicroBatch skipped = Step(1);
+  MicroBatch unknown = Step(0);
+  unknown.open.clear();
+  MicroBatch gap = Step(0);
+  gap.slices[0].start = 1;
+  for (const MicroBatch& batch : {skipped, unknown, gap}) {
+    heard_ = {};
+    Start(0, 1);
+    Send(batch);
+    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
+  }
+  EXPECT_TRUE(results_.empty());
+}
+
+TEST_F(StageLoopTest, TheEndOfTheJobEndsTheStageInWhateverItIsDoing) {
+  for (const bool ready : {false, true}) {
+    heard_ = {};
+    Start(1, 3);
+    if (ready) {
+      ASSERT_TRUE(AwaitReady());
+      Send(Step(0));
+      ASSERT_TRUE(Poll([this] { return passed_on_.size() == 1; }));
+    }
+    world_->Abort();
+    EXPECT_EQ(Join().code(), absl::StatusCode::kAborted) << status_;
+    passed_on_.clear();
+  }
+}
+
+TEST_F(StageLoopTest, AFileThatIsNotTheCoordinatorsIsTheStagesOwnErrorAndItNeverGetsReady) {
+  assignment_ = Assignment(0, 1);
+  assignment_.mutable_fingerprints(0)->set_header_hash(1);
+  Connect();
+  stage_thread_ = std::thread([this] {
+    const std::unique_ptr<Endpoint> endpoint = world_->Connect(1);
+    status_ = StageLoop(endpoint.get(), assignment_).Run();
+  });
+  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(heard_.failure->message(), HasSubstr("is not the one the coordinator opened"));
+  EXPECT_FALSE(heard_.ready.has_value());
+}
+
+TEST_F(StageLoopTest, AnAssignmentForAnotherRankIsRefused) {
+  assignment_ = Assignment(1, 3);
+  Connect();
+  stage_thread_ = std::thread([this] {
+    const std::unique_ptr<Endpoint> endpoint = world_->Connect(2);
+    pb::StageAssignment other = assignment_;
+    other.set_stage(0);
+    status_ = StageLoop(endpoint.get(), other).Run();
+  });
+  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(heard_.failure->message(), HasSubstr("assigned to be stage 0 of 3, but this is rank 2 of 4"));
+}
+
+TEST_F(StageLoopTest, AFirstFrameThatIsNoAssignmentIsRefused) {
+  assignment_ = Assignment(0, 1);
+  Connect();
+  stage_thread_ = std::thread([this] {
+    const std::unique_ptr<Endpoint> endpoint = world_->Connect(1);
+    status_ = ServeStage(endpoint.get());
+  });
+  auto buffer = std::make_shared<FrameBuffer>(kMaxSetupFrameBytes, 0);
+  ASSERT_TRUE(EncodeControl(0, pb::Hello(), buffer.get()).ok());
+  ASSERT_TRUE(coordinator_->Send(Channel::kSetup, 1, std::move(buffer)).ok());
+  EXPECT_EQ(Join().code(), absl::StatusCode::kInternal) << status_;
+}
+
+}  // namespace
+}  // namespace stagecoach
