@@ -29,21 +29,28 @@ uint64_t PeakReadAvx512(const uint8_t* data, size_t bytes) {
   return sum;
 }
 
-// Bytes to 16-bit pairs, to 32-bit fours, to the sums.
+// Products of bytes to 16-bit pairs, eight of these to one, to 32-bit fours, to the sums: codes of up to four bits
+// allow it, and no format needs fewer instructions. The empty asm at the inputs keeps the products within the loop.
 double PeakInt8Avx512(int64_t rounds) {
-  __m512i sums[kChains] = {};
-  const __m512i weights = _mm512_set1_epi8(3), inputs = _mm512_set1_epi8(-2);
-  const __m512i ones = _mm512_set1_epi16(1);
+  constexpr int kSums = 4, kSteps = 8;
+  __m512i sums[kSums] = {};
+  const __m512i weights = _mm512_set1_epi8(3), ones = _mm512_set1_epi16(1);
+  __m512i inputs = _mm512_set1_epi8(-2);
   for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
+#pragma GCC unroll 4
     for (__m512i& sum : sums) {
       __m512i pairs = _mm512_maddubs_epi16(weights, inputs);
-      asm volatile("" : "+v"(pairs));
+#pragma GCC unroll 8
+      for (int step = 1; step < kSteps; ++step) {
+        asm volatile("" : "+v"(inputs));
+        pairs = _mm512_add_epi16(pairs, _mm512_maddubs_epi16(weights, inputs));
+      }
+      asm volatile("" : "+v"(inputs));
       sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, ones));
       asm volatile("" : "+v"(sum));
     }
   }
-  return static_cast<double>(rounds) * kChains * 128;
+  return static_cast<double>(rounds) * kSums * kSteps * 128;
 }
 
 double PeakF32Avx512(int64_t rounds) {
