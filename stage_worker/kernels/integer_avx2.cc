@@ -3,8 +3,10 @@
 // and only their sum is widened. Codes of 8 bits (Q8_0 and the IQ4 tables) do not even allow one: there |w| meets x
 // with the sign of w, at most 2 * 128 * 127.
 //
-// Up to four columns read the panel as it is packed; more of them share a decoded copy of a piece of it that stays in
-// the first-level cache.
+// A few columns read the panel as it is packed; more of them share a decoded copy of a piece of it. Either piece stays
+// in the first-level cache while all tiles of columns pass by.
+
+#include <climits>
 
 #include "stage_worker/kernels/avx2.h"
 #include "stage_worker/kernels/isa_tables.h"
@@ -15,7 +17,7 @@ namespace {
 
 constexpr int kGroups = kCodeBlock / 4;
 constexpr int kTileColumns = 4;
-constexpr int64_t kPieceBlocks = 16;  // of a decoded piece: 8 KiB of codes
+constexpr int64_t kPieceBlocks = 16;  // of a piece that stays in the first-level cache: 8 KiB of codes once decoded
 constexpr int64_t kPiecePanels = 2;   // decoded together, so that activations are read once for all of them
 
 // What a tile must know of a type once its codes are bytes.
@@ -58,6 +60,15 @@ struct PanelSource {
       const __m256i biased = _mm256_broadcastsi128_si256(Load128(kLayout.table));
       table = _mm256_sub_epi8(biased, _mm256_set1_epi8(static_cast<char>(128 - kShape.bias)));
     }
+  }
+
+  // The same, `blocks` blocks further on: a multiple of those that share a scale.
+  PanelSource From(int64_t blocks) const {
+    PanelSource later = *this;
+    later.scales = ScalesOf(blocks);
+    later.sub_scales += blocks * kLayout.sub_scale_bytes;
+    later.codes += blocks * kLayout.vectors * kVectorBytes;
+    return later;
   }
 
   // The four columns of group g of a block, in 8 lanes; with the shape's bias.
@@ -342,13 +353,31 @@ Columns From(const Activations& in, int64_t column, int64_t block, int64_t block
   return {in.q + at * kCodeBlock, in.scales + at, in.starts + at, in.half_starts + 2 * at, blocks};
 }
 
+// Calls body(first column, number of columns) for even tiles: five columns are three and two.
+template <typename Body>
+void ForEachTile(int columns, const Body& body) {
+  const int tiles = (columns + kTileColumns - 1) / kTileColumns;
+  for (int t = 0; t < tiles; ++t) {
+    const int column = static_cast<int>(static_cast<int64_t>(columns) * t / tiles);
+    body(column, static_cast<int>(static_cast<int64_t>(columns) * (t + 1) / tiles) - column);
+  }
+}
+
 template <TensorType kType>
 void MultiplyPacked(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   const PanelSections sections = SectionsOf(kType, weights.cols);
   const int64_t blocks = weights.cols / kCodeBlock;
+  const int64_t piece = columns <= kTileColumns ? blocks : kPieceBlocks;
   for (int64_t p = 0; p < weights.panels; ++p) {
-    const PanelSource<kType> source(weights.data + p * sections.bytes, sections);
-    RunTile(columns, source, From(in, 0, 0, blocks), blocks, out + p * kPanelRows, out_stride);
+    const PanelSource<kType> panel(weights.data + p * sections.bytes, sections);
+    for (int64_t b = 0; b < blocks; b += piece) {
+      const PanelSource<kType> source = panel.From(b);
+      const int64_t count = blocks - b < piece ? blocks - b : piece;
+      ForEachTile(columns, [&](int column, int width) {
+        float* tile = out + column * out_stride + p * kPanelRows;
+        RunTile(width, source, From(in, column, b, blocks), count, tile, out_stride);
+      });
+    }
   }
 }
 
@@ -356,7 +385,6 @@ template <TensorType kType>
 void MultiplyDecoded(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   const PanelSections sections = SectionsOf(kType, weights.cols);
   const int64_t blocks = weights.cols / kCodeBlock;
-  const int tiles = (columns + kTileColumns - 1) / kTileColumns;
   Piece pieces[kPiecePanels];
   for (int64_t first = 0; first < weights.panels; first += kPiecePanels) {
     const int64_t panels = weights.panels - first < kPiecePanels ? weights.panels - first : kPiecePanels;
@@ -366,17 +394,21 @@ void MultiplyDecoded(const PanelSpan& weights, const Activations& in, int column
         const PanelSource<kType> source(weights.data + (first + p) * sections.bytes, sections);
         Decode<kType>(source, b, count, &pieces[p]);
       }
-      for (int t = 0; t < tiles; ++t) {  // even ones: five columns are three and two
-        const int column = static_cast<int>(static_cast<int64_t>(columns) * t / tiles);
-        const int width = static_cast<int>(static_cast<int64_t>(columns) * (t + 1) / tiles) - column;
+      ForEachTile(columns, [&](int column, int width) {
         for (int64_t p = 0; p < panels; ++p) {
           const PieceSource<PanelSource<kType>::kShape> source{&pieces[p]};
           float* tile = out + column * out_stride + (first + p) * kPanelRows;
           RunTile(width, source, From(in, column, b, blocks), count, tile, out_stride);
         }
-      }
+      });
     }
   }
+}
+
+// Up to this number of columns the panel is read as it is packed, by each tile anew. Bytes need no decoding; codes of
+// few bits need the most.
+consteval int PackedColumns(const IntegerLayout& layout) {
+  return layout.codes == CodeFormat::kU8 ? INT_MAX : layout.vectors >= 4 ? 2 * kTileColumns : kTileColumns;
 }
 
 template <TensorType kType>
@@ -385,7 +417,7 @@ void Multiply(const PanelSpan& weights, const Activations& in, int columns, floa
   if constexpr (LayoutOf(kType).codes == CodeFormat::kTrits) {
     return MultiplyDecoded<kType>(weights, in, columns, out, out_stride);
   } else {
-    const auto body = columns <= kTileColumns ? MultiplyPacked<kType> : MultiplyDecoded<kType>;
+    const auto body = columns <= PackedColumns(LayoutOf(kType)) ? MultiplyPacked<kType> : MultiplyDecoded<kType>;
     body(weights, in, columns, out, out_stride);
   }
 }

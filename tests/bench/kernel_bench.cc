@@ -5,7 +5,7 @@
 //   kernel_bench [--benchmark_filter=matmul/avx512-vnni/Q4_K] ...
 //
 // matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by the read bandwidth
-// matmul/ISA/TYPE/batch:8, :32    as many input rows, weights from memory
+// matmul/ISA/TYPE/batch:4 ... :32   as many input rows, weights from memory
 // matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
 // attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
 // attend/ISA/KV/memory            four query heads over a context from memory
@@ -258,7 +258,8 @@ void RegisterAll(const std::vector<Subject>& subjects) {
     for (size_t bytes : {kMemoryBytes, kCacheBytes}) {
       for (const Subject& subject : subjects) {
         const bool scalar = std::strcmp(subject.kernels->isa, "scalar") == 0;
-        for (int columns : bytes == kMemoryBytes ? std::vector<int>{1, 8, 32} : std::vector<int>{kMaxColumns}) {
+        for (int columns :
+             bytes == kMemoryBytes ? std::vector<int>{1, 4, 6, 8, 16, 32} : std::vector<int>{kMaxColumns}) {
           if (scalar && columns > 8) continue;  // a matter of minutes
           const char* shape = columns == 1 ? "decode" : columns == kMaxColumns ? "prefill" : "batch";
           Register(
