@@ -9,16 +9,19 @@
 namespace stagecoach {
 namespace {
 
+// What an architecture means beyond its keys.
 struct Architecture {
   const char* name;
   RopePairs pairs;
-  LayerTraits traits;
+  bool qkv_bias = false;
+  bool qk_norm = false;
+  bool rope_factors = false;
 };
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", RopePairs::kAdjacent, {.qk_norm = false, .qkv_bias_required = false, .rope_factors = true}},
-    {"qwen2", RopePairs::kHalves, {.qk_norm = false, .qkv_bias_required = true, .rope_factors = false}},
-    {"qwen3", RopePairs::kHalves, {.qk_norm = true, .qkv_bias_required = false, .rope_factors = false}},
+    {.name = "llama", .pairs = RopePairs::kAdjacent, .rope_factors = true},
+    {.name = "qwen2", .pairs = RopePairs::kHalves, .qkv_bias = true},
+    {.name = "qwen3", .pairs = RopePairs::kHalves, .qk_norm = true},
 };
 
 // Bounds far above any model; they keep products of sizes far from overflow.
@@ -27,6 +30,7 @@ constexpr int64_t kMaxContext = int64_t{1} << 30;
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
 constexpr int64_t kMaxHeadDim = 1024;
+constexpr int64_t kMaxExperts = int64_t{1} << 16;
 
 // Reads keys below the architecture's prefix, with their ranges.
 class KeyReader {
@@ -60,21 +64,34 @@ class KeyReader {
     return value;
   }
 
-  // As Int; an array with one value a layer is accepted when all of them are equal.
-  absl::StatusOr<int64_t> UniformInt(absl::string_view name, int64_t layers, int64_t low, int64_t high,
-                                     std::optional<int64_t> fallback = {}) const {
+  // One value for every layer, from an integer for all of them or an array.
+  absl::StatusOr<std::vector<int64_t>> LayerInts(absl::string_view name, int64_t layers, int64_t low, int64_t high,
+                                                 std::optional<int64_t> fallback = {}) const {
     const GgufValue* value = metadata_.Find(Key(name));
-    if (value == nullptr || !std::holds_alternative<GgufArray>(*value)) return Int(name, low, high, fallback);
-    ASSIGN_OR_RETURN(const std::vector<int64_t> values, metadata_.GetInts(Key(name)));
+    if (value == nullptr || !std::holds_alternative<GgufArray>(*value)) {
+      ASSIGN_OR_RETURN(const int64_t all, Int(name, low, high, fallback));
+      return std::vector<int64_t>(static_cast<size_t>(layers), all);
+    }
+    ASSIGN_OR_RETURN(std::vector<int64_t> values, metadata_.GetInts(Key(name)));
     if (static_cast<int64_t>(values.size()) != layers) {
       return Invalid(name, "is an array of ", values.size(), " values, expected ", layers, ", one a layer");
     }
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] >= low && values[i] <= high) continue;
+      return Invalid(name, "is ", values[i], " in layer ", i, ", expected ", low, " to ", high);
+    }
+    return values;
+  }
+
+  // The value of all layers, where they may not differ.
+  absl::StatusOr<int64_t> UniformInt(absl::string_view name, int64_t layers, int64_t low, int64_t high,
+                                     std::optional<int64_t> fallback = {}) const {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> values, LayerInts(name, layers, low, high, fallback));
     for (size_t i = 1; i < values.size(); ++i) {
       if (values[i] == values[0]) continue;
       return Unsupported(name, "is ", values[0], " in layer 0 and ", values[i], " in layer ", i,
-                         "; only models whose layers are all alike are supported");
+                         "; only models whose layers have the same attention are supported");
     }
-    if (values[0] < low || values[0] > high) return Invalid(name, "is ", values[0], ", expected ", low, " to ", high);
     return values[0];
   }
 
@@ -122,19 +139,11 @@ absl::Status RefuseFoldedWeights(const GgufMetadata& metadata) {
   return absl::OkStatus();
 }
 
-// What would change the forward pass in a way we do not compute.
-absl::Status RefuseUnsupported(const KeyReader& keys, int64_t context) {
-  ASSIGN_OR_RETURN(const int64_t experts, keys.Int("expert_count", 0, kMaxHeads, 0));
-  if (experts > 0)
-    return keys.Unsupported("expert_count", "is ", experts, ", expected 0: mixture-of-experts is not supported");
+// What would change the forward pass in a way for which there is no field.
+absl::Status RefuseUnsupported(const KeyReader& keys) {
   ASSIGN_OR_RETURN(const bool causal, keys.metadata().GetBoolOr(keys.Key("attention.causal"), true));
   if (!causal)
     return keys.Unsupported("attention.causal", "is false, expected true: only causal attention is supported");
-  ASSIGN_OR_RETURN(const int64_t window, keys.Int("attention.sliding_window", 0, INT64_MAX, 0));
-  if (window > 0 && window < context) {
-    return keys.Unsupported("attention.sliding_window", "is ", window, ", expected 0 or at least the context of ",
-                            context, ": sliding-window attention is not supported");
-  }
   ASSIGN_OR_RETURN(const double scale, keys.metadata().GetFloatOr(keys.Key("attention.scale"), 0));
   if (scale != 0) {
     return keys.Unsupported("attention.scale", "is ", scale, ", expected 0: only 1/sqrt(head size) is supported");
@@ -142,26 +151,46 @@ absl::Status RefuseUnsupported(const KeyReader& keys, int64_t context) {
   return absl::OkStatus();
 }
 
-absl::Status ReadAttention(const KeyReader& keys, HyperParameters& hyper) {
-  ASSIGN_OR_RETURN(hyper.heads, keys.UniformInt("attention.head_count", hyper.layers, 1, kMaxHeads));
-  ASSIGN_OR_RETURN(hyper.kv_heads, keys.UniformInt("attention.head_count_kv", hyper.layers, 1, kMaxHeads, hyper.heads));
-  if (hyper.heads % hyper.kv_heads != 0) {
-    return keys.Invalid("attention.head_count_kv", "is ", hyper.kv_heads,
-                        ", expected a divisor of attention.head_count ", hyper.heads);
+// The kinds of layers that no code computes.
+absl::Status RefuseKinds(const KeyReader& keys, const HyperParameters& hyper) {
+  for (const LayerSpec& layer : hyper.layers) {
+    if (layer.attention.kind == AttentionKind::kWindowed) {
+      return keys.Unsupported("attention.sliding_window", "is ", layer.attention.window,
+                              ", expected 0 or at least the context of ", hyper.context,
+                              ": sliding-window attention is not supported");
+    }
+    if (layer.ffn.kind == FfnKind::kExperts) {
+      return keys.Unsupported("expert_count", "is ", layer.ffn.experts,
+                              ", expected 0: mixture-of-experts is not supported");
+    }
   }
-  if (!keys.Has("attention.key_length") && hyper.hidden % hyper.heads != 0) {
+  return absl::OkStatus();
+}
+
+absl::Status ReadHeads(const KeyReader& keys, const HyperParameters& hyper, AttentionSpec& attention) {
+  const int64_t layers = hyper.layer_count();
+  ASSIGN_OR_RETURN(attention.heads, keys.UniformInt("attention.head_count", layers, 1, kMaxHeads));
+  ASSIGN_OR_RETURN(attention.kv_heads,
+                   keys.UniformInt("attention.head_count_kv", layers, 1, kMaxHeads, attention.heads));
+  if (attention.heads % attention.kv_heads != 0) {
+    return keys.Invalid("attention.head_count_kv", "is ", attention.kv_heads,
+                        ", expected a divisor of attention.head_count ", attention.heads);
+  }
+  if (!keys.Has("attention.key_length") && hyper.hidden % attention.heads != 0) {
     return keys.Invalid("attention.key_length", "is missing, and embedding_length ", hyper.hidden,
-                        " is not a multiple of attention.head_count ", hyper.heads);
+                        " is not a multiple of attention.head_count ", attention.heads);
   }
-  ASSIGN_OR_RETURN(hyper.head_dim, keys.Int("attention.key_length", 2, kMaxHeadDim, hyper.hidden / hyper.heads));
-  if (hyper.head_dim < 2 || hyper.head_dim > kMaxHeadDim || hyper.head_dim % 2 != 0) {
-    return keys.Invalid("attention.key_length", "is ", hyper.head_dim, " (stored, or embedding_length ", hyper.hidden,
-                        " / attention.head_count ", hyper.heads, "), expected an even number from 2 to ", kMaxHeadDim);
+  ASSIGN_OR_RETURN(attention.head_dim,
+                   keys.Int("attention.key_length", 2, kMaxHeadDim, hyper.hidden / attention.heads));
+  if (attention.head_dim < 2 || attention.head_dim > kMaxHeadDim || attention.head_dim % 2 != 0) {
+    return keys.Invalid("attention.key_length", "is ", attention.head_dim, " (stored, or embedding_length ",
+                        hyper.hidden, " / attention.head_count ", attention.heads,
+                        "), expected an even number from 2 to ", kMaxHeadDim);
   }
   for (const char* name : {"attention.value_length", "rope.dimension_count"}) {
-    ASSIGN_OR_RETURN(const int64_t size, keys.Int(name, 1, kMaxHeadDim, hyper.head_dim));
-    if (size != hyper.head_dim) {
-      return keys.Unsupported(name, "is ", size, ", expected ", hyper.head_dim, ", the size of a head");
+    ASSIGN_OR_RETURN(const int64_t size, keys.Int(name, 1, kMaxHeadDim, attention.head_dim));
+    if (size != attention.head_dim) {
+      return keys.Unsupported(name, "is ", size, ", expected ", attention.head_dim, ", the size of a head");
     }
   }
   return absl::OkStatus();
@@ -205,6 +234,42 @@ absl::Status ReadRope(const KeyReader& keys, int64_t context, RopeParameters& ro
   return absl::OkStatus();
 }
 
+// The attention of every layer.
+absl::StatusOr<AttentionSpec> ReadAttention(const KeyReader& keys, const Architecture& architecture,
+                                            const HyperParameters& hyper) {
+  AttentionSpec attention;
+  attention.qkv_bias = architecture.qkv_bias;
+  attention.qk_norm = architecture.qk_norm;
+  attention.rope.pairs = architecture.pairs;
+  ASSIGN_OR_RETURN(const int64_t window, keys.Int("attention.sliding_window", 0, INT64_MAX, 0));
+  if (window > 0 && window < hyper.context) {
+    attention.kind = AttentionKind::kWindowed;
+    attention.window = window;
+  }
+  RETURN_IF_ERROR(ReadHeads(keys, hyper, attention));
+  RETURN_IF_ERROR(ReadRope(keys, hyper.context, attention.rope));
+  return attention;
+}
+
+// The FFN of every layer; their widths may differ.
+absl::Status ReadFfns(const KeyReader& keys, HyperParameters& hyper) {
+  ASSIGN_OR_RETURN(const int64_t experts, keys.Int("expert_count", 0, kMaxExperts, 0));
+  const char* expert_width = "expert_feed_forward_length";
+  const char* width_key = experts > 0 && keys.Has(expert_width) ? expert_width : "feed_forward_length";
+  ASSIGN_OR_RETURN(const std::vector<int64_t> widths, keys.LayerInts(width_key, hyper.layer_count(), 1, kMaxWidth));
+  FfnSpec ffn;
+  if (experts > 0) {
+    ffn.kind = FfnKind::kExperts;
+    ffn.experts = experts;
+    ASSIGN_OR_RETURN(ffn.experts_used, keys.Int("expert_used_count", 1, experts, 1));
+  }
+  for (size_t i = 0; i < widths.size(); ++i) {
+    ffn.width = widths[i];
+    hyper.layers[i].ffn = ffn;
+  }
+  return absl::OkStatus();
+}
+
 // The vocabulary is as large as the embedding; every other mention of its size must agree.
 absl::Status ReadVocabulary(const GgufFile& file, const KeyReader& keys, HyperParameters& hyper) {
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
@@ -232,22 +297,26 @@ absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file) {
   RETURN_IF_ERROR(RefuseFoldedWeights(file.metadata()));
   ASSIGN_OR_RETURN(const Architecture* architecture, ReadArchitecture(file.metadata()));
   hyper.architecture = architecture->name;
-  hyper.traits = architecture->traits;
-  hyper.rope.pairs = architecture->pairs;
+  hyper.rope_factors = architecture->rope_factors;
   ASSIGN_OR_RETURN(hyper.name, file.metadata().GetStringOr("general.name", ""));
   keys.set_prefix(hyper.architecture);
-  ASSIGN_OR_RETURN(hyper.layers, keys.Int("block_count", 1, kMaxLayers));
+  RETURN_IF_ERROR(RefuseUnsupported(keys));
+  ASSIGN_OR_RETURN(const int64_t layers, keys.Int("block_count", 1, kMaxLayers));
   ASSIGN_OR_RETURN(hyper.context, keys.Int("context_length", 1, kMaxContext));
-  RETURN_IF_ERROR(RefuseUnsupported(keys, hyper.context));
   ASSIGN_OR_RETURN(hyper.hidden, keys.Int("embedding_length", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(hyper.ffn, keys.UniformInt("feed_forward_length", hyper.layers, 1, kMaxWidth));
-  RETURN_IF_ERROR(ReadAttention(keys, hyper));
   ASSIGN_OR_RETURN(const double eps, keys.Float("attention.layer_norm_rms_epsilon", 0, true));
   if (eps < 1e-30 || eps > 1) {
     return keys.Invalid("attention.layer_norm_rms_epsilon", "is ", eps, ", expected a number from 1e-30 to 1");
   }
   hyper.rms_eps = static_cast<float>(eps);
-  RETURN_IF_ERROR(ReadRope(keys, hyper.context, hyper.rope));
+  hyper.layers.resize(static_cast<size_t>(layers));
+  ASSIGN_OR_RETURN(const AttentionSpec attention, ReadAttention(keys, *architecture, hyper));
+  RETURN_IF_ERROR(ReadFfns(keys, hyper));
+  for (LayerSpec& layer : hyper.layers) {
+    layer.attention = attention;
+    layer.norm_eps = hyper.rms_eps;
+  }
+  RETURN_IF_ERROR(RefuseKinds(keys, hyper));
   RETURN_IF_ERROR(ReadVocabulary(file, keys, hyper));
   return hyper;
 }

@@ -48,9 +48,9 @@ class Directory {
       const bool unused_by_design =
           absl::EndsWith(tensor.name, "rope_freqs.weight") || absl::EndsWith(tensor.name, "attn_rot_embd.weight");
       if (unused_by_design || used_.contains(&tensor)) continue;
-      return absl::UnimplementedError(absl::StrCat("'", file_.path(), "': tensor '", tensor.name,
-                                                   "' is not part of a supported ", hyper.architecture, " model of ",
-                                                   hyper.layers, " layers; computing without it would be wrong"));
+      return absl::UnimplementedError(absl::StrCat(
+          "'", file_.path(), "': tensor '", tensor.name, "' is not part of a supported ", hyper.architecture,
+          " model of ", hyper.layer_count(), " layers; computing without it would be wrong"));
     }
     return absl::OkStatus();
   }
@@ -83,35 +83,41 @@ class Directory {
   absl::flat_hash_set<const GgufTensor*> used_;
 };
 
-absl::Status FindQkv(Directory& find, const HyperParameters& hyper, const std::string& prefix, LayerTensors& layer) {
-  const int64_t q = hyper.q_width(), kv = hyper.kv_width(), hidden = hyper.hidden;
-  const bool bias = hyper.traits.qkv_bias_required;
+absl::Status FindQkv(Directory& find, const AttentionSpec& spec, int64_t hidden, const std::string& prefix,
+                     LayerTensors& layer) {
+  const int64_t q = spec.q_width(), kv = spec.kv_width();
   RETURN_IF_ERROR(find.Matrix(prefix + "attn_qkv.weight", q + 2 * kv, hidden, false, layer.attn_qkv));
-  if (layer.attn_qkv != nullptr) return find.Vector(prefix + "attn_qkv.bias", q + 2 * kv, bias, layer.attn_qkv_bias);
+  if (layer.attn_qkv != nullptr) {
+    return find.Vector(prefix + "attn_qkv.bias", q + 2 * kv, spec.qkv_bias, layer.attn_qkv_bias);
+  }
   RETURN_IF_ERROR(find.Matrix(prefix + "attn_q.weight", q, hidden, true, layer.attn_q));
   RETURN_IF_ERROR(find.Matrix(prefix + "attn_k.weight", kv, hidden, true, layer.attn_k));
   RETURN_IF_ERROR(find.Matrix(prefix + "attn_v.weight", kv, hidden, true, layer.attn_v));
-  RETURN_IF_ERROR(find.Vector(prefix + "attn_q.bias", q, bias, layer.attn_q_bias));
-  RETURN_IF_ERROR(find.Vector(prefix + "attn_k.bias", kv, bias, layer.attn_k_bias));
-  return find.Vector(prefix + "attn_v.bias", kv, bias, layer.attn_v_bias);
+  RETURN_IF_ERROR(find.Vector(prefix + "attn_q.bias", q, spec.qkv_bias, layer.attn_q_bias));
+  RETURN_IF_ERROR(find.Vector(prefix + "attn_k.bias", kv, spec.qkv_bias, layer.attn_k_bias));
+  return find.Vector(prefix + "attn_v.bias", kv, spec.qkv_bias, layer.attn_v_bias);
 }
 
-absl::Status FindLayer(Directory& find, const HyperParameters& hyper, const std::string& prefix, LayerTensors& layer) {
-  const int64_t hidden = hyper.hidden, ffn = hyper.ffn;
+absl::Status FindAttention(Directory& find, const AttentionSpec& spec, int64_t hidden, const std::string& prefix,
+                           LayerTensors& layer) {
   RETURN_IF_ERROR(find.Vector(prefix + "attn_norm.weight", hidden, true, layer.attn_norm));
-  RETURN_IF_ERROR(FindQkv(find, hyper, prefix, layer));
-  if (hyper.traits.qk_norm) {
-    RETURN_IF_ERROR(find.Vector(prefix + "attn_q_norm.weight", hyper.head_dim, true, layer.attn_q_norm));
-    RETURN_IF_ERROR(find.Vector(prefix + "attn_k_norm.weight", hyper.head_dim, true, layer.attn_k_norm));
+  RETURN_IF_ERROR(FindQkv(find, spec, hidden, prefix, layer));
+  if (spec.qk_norm) {
+    RETURN_IF_ERROR(find.Vector(prefix + "attn_q_norm.weight", spec.head_dim, true, layer.attn_q_norm));
+    RETURN_IF_ERROR(find.Vector(prefix + "attn_k_norm.weight", spec.head_dim, true, layer.attn_k_norm));
   }
-  RETURN_IF_ERROR(find.Matrix(prefix + "attn_output.weight", hidden, hyper.q_width(), true, layer.attn_output));
-  RETURN_IF_ERROR(find.Vector(prefix + "attn_output.bias", hidden, false, layer.attn_output_bias));
+  RETURN_IF_ERROR(find.Matrix(prefix + "attn_output.weight", hidden, spec.q_width(), true, layer.attn_output));
+  return find.Vector(prefix + "attn_output.bias", hidden, false, layer.attn_output_bias);
+}
+
+absl::Status FindFfn(Directory& find, const FfnSpec& spec, int64_t hidden, const std::string& prefix,
+                     LayerTensors& layer) {
   RETURN_IF_ERROR(find.Vector(prefix + "ffn_norm.weight", hidden, true, layer.ffn_norm));
-  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_gate.weight", ffn, hidden, true, layer.ffn_gate));
-  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_up.weight", ffn, hidden, true, layer.ffn_up));
-  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_down.weight", hidden, ffn, true, layer.ffn_down));
-  RETURN_IF_ERROR(find.Vector(prefix + "ffn_gate.bias", ffn, false, layer.ffn_gate_bias));
-  RETURN_IF_ERROR(find.Vector(prefix + "ffn_up.bias", ffn, false, layer.ffn_up_bias));
+  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_gate.weight", spec.width, hidden, true, layer.ffn_gate));
+  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_up.weight", spec.width, hidden, true, layer.ffn_up));
+  RETURN_IF_ERROR(find.Matrix(prefix + "ffn_down.weight", hidden, spec.width, true, layer.ffn_down));
+  RETURN_IF_ERROR(find.Vector(prefix + "ffn_gate.bias", spec.width, false, layer.ffn_gate_bias));
+  RETURN_IF_ERROR(find.Vector(prefix + "ffn_up.bias", spec.width, false, layer.ffn_up_bias));
   return find.Vector(prefix + "ffn_down.bias", hidden, false, layer.ffn_down_bias);
 }
 
@@ -149,7 +155,7 @@ std::vector<const GgufTensor*> LayerTensors::All() const {
 
 std::vector<const GgufTensor*> ModelDescription::StageTensors(int64_t first_layer, int64_t last_layer,
                                                               bool owns_embedding, bool owns_head) const {
-  CHECK(0 <= first_layer && first_layer <= last_layer && last_layer <= hyper.layers);
+  CHECK(0 <= first_layer && first_layer <= last_layer && last_layer <= hyper.layer_count());
   std::vector<const GgufTensor*> tensors;
   if (owns_embedding) tensors.push_back(token_embd);
   if (rope_freqs != nullptr && first_layer < last_layer) tensors.push_back(rope_freqs);
@@ -182,12 +188,14 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::share
   RETURN_IF_ERROR(find.Matrix("output.weight", hyper.vocab, hyper.hidden, false, model->output));
   if (model->output == nullptr) model->output = model->token_embd;
   RETURN_IF_ERROR(find.Vector("output.bias", hyper.vocab, false, model->output_bias));
-  if (hyper.traits.rope_factors) {
-    RETURN_IF_ERROR(find.Vector("rope_freqs.weight", hyper.head_dim / 2, false, model->rope_freqs));
+  if (hyper.rope_factors) {
+    RETURN_IF_ERROR(find.Vector("rope_freqs.weight", hyper.layers[0].attention.head_dim / 2, false, model->rope_freqs));
   }
-  model->layers.resize(static_cast<size_t>(hyper.layers));
-  for (int64_t i = 0; i < hyper.layers; ++i) {
-    RETURN_IF_ERROR(FindLayer(find, hyper, absl::StrCat("blk.", i, "."), model->layers[i]));
+  model->layers.resize(hyper.layers.size());
+  for (size_t i = 0; i < hyper.layers.size(); ++i) {
+    const std::string prefix = absl::StrCat("blk.", i, ".");
+    RETURN_IF_ERROR(FindAttention(find, hyper.layers[i].attention, hyper.hidden, prefix, model->layers[i]));
+    RETURN_IF_ERROR(FindFfn(find, hyper.layers[i].ffn, hyper.hidden, prefix, model->layers[i]));
   }
   RETURN_IF_ERROR(find.CheckAllKnown(hyper));
   model->file = std::move(file);
@@ -196,18 +204,18 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::share
 
 const char kKvTypeNames[] = "f32, f16, bf16, q8_0";
 
-absl::StatusOr<int64_t> KvBytesPerTokenLayer(const HyperParameters& hyper, absl::string_view kv_type) {
+absl::StatusOr<int64_t> KvBytesPerTokenLayer(const AttentionSpec& attention, absl::string_view kv_type) {
   constexpr int64_t kGroup = 32, kGroupBytes = 4 + 32;  // of q8_0
-  const int64_t elements = 2 * hyper.kv_width();
+  const int64_t elements = 2 * attention.kv_width();
   if (kv_type == "f32") return elements * 4;
   if (kv_type == "f16" || kv_type == "bf16") return elements * 2;
   if (kv_type != "q8_0") {
     return absl::InvalidArgumentError(absl::StrCat("`kv_type` is '", kv_type, "', expected one of: ", kKvTypeNames));
   }
-  if (hyper.head_dim % kGroup != 0) {
+  if (attention.head_dim % kGroup != 0) {
     return absl::InvalidArgumentError(absl::StrCat("`kv_type` is q8_0, which keeps one scale per ", kGroup,
                                                    " dimensions of a head, but this model's heads have ",
-                                                   hyper.head_dim, "; use f16, bf16 or f32"));
+                                                   attention.head_dim, "; use f16, bf16 or f32"));
   }
   return elements / kGroup * kGroupBytes;
 }

@@ -51,7 +51,7 @@ struct ModelDescription {
   const GgufTensor* output = nullptr;       // [V, D]; the same pointer as token_embd when tied
   const GgufTensor* output_bias = nullptr;  // [V]
   const GgufTensor* rope_freqs = nullptr;   // [H/2]
-  std::vector<LayerTensors> layers;
+  std::vector<LayerTensors> layers;         // of hyper.layers
 
   bool tied() const { return output == token_embd; }
 
@@ -71,9 +71,9 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::share
 // The types in which K and V can be stored: "f32, f16, bf16, q8_0".
 extern const char kKvTypeNames[];
 
-// Bytes of one token's K and V in one layer when they are stored as kv_type; q8_0 keeps a float scale for each 32 int8.
-// kInvalidArgument for an unknown type, and for q8_0 when the head size is no multiple of 32.
-absl::StatusOr<int64_t> KvBytesPerTokenLayer(const HyperParameters& hyper, absl::string_view kv_type);
+// Bytes of one token's K and V in a layer of this attention when they are stored as kv_type; q8_0 keeps a float scale
+// for each 32 int8. kInvalidArgument for an unknown type, and for q8_0 when the head size is no multiple of 32.
+absl::StatusOr<int64_t> KvBytesPerTokenLayer(const AttentionSpec& attention, absl::string_view kv_type);
 
 }  // namespace stagecoach
 

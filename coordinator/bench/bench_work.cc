@@ -57,7 +57,6 @@ ModelSummary SummarizeModel(const ModelDescription& model) {
 
 absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, const std::string& kv_type) {
   ModelWork work;
-  const HyperParameters& hyper = model.hyper;
   for (const LayerTensors& layer : model.layers) {
     for (const GgufTensor* tensor : layer.All()) {
       work.weight_bytes += static_cast<double>(tensor->bytes);
@@ -66,9 +65,11 @@ absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, const std::st
   }
   work.weight_bytes += static_cast<double>(model.output->bytes);
   AddMatrix(*model.output, &work.head_ops);
-  ASSIGN_OR_RETURN(const int64_t token_layer_bytes, KvBytesPerTokenLayer(hyper, kv_type));
-  work.kv_token_bytes = static_cast<double>(token_layer_bytes * hyper.layers);
-  work.attention_ops = 4.0 * static_cast<double>(hyper.q_width() * hyper.layers);  // q k and p v
+  for (const LayerSpec& layer : model.hyper.layers) {
+    ASSIGN_OR_RETURN(const int64_t token_bytes, KvBytesPerTokenLayer(layer.attention, kv_type));
+    work.kv_token_bytes += static_cast<double>(token_bytes);
+    work.attention_ops += 4.0 * static_cast<double>(layer.attention.q_width());  // q k and p v
+  }
   return work;
 }
 

@@ -99,15 +99,15 @@ std::string Absolute(const std::string& path) {
 }
 
 absl::Status CheckSplit(const ClusterOptions& o, const HyperParameters& model) {
-  if (o.stages > model.layers) {
-    return UsageError(absl::StrCat("--pp: ", o.stages, " stages, but the model has ", model.layers,
-                                   " layers and each stage needs one; use --pp ", model.layers, " or less"));
+  if (o.stages > model.layer_count()) {
+    return UsageError(absl::StrCat("--pp: ", o.stages, " stages, but the model has ", model.layer_count(),
+                                   " layers and each stage needs one; use --pp ", model.layer_count(), " or less"));
   }
   if (o.layer_split.empty()) return absl::OkStatus();
   const int64_t sum = std::accumulate(o.layer_split.begin(), o.layer_split.end(), int64_t{0});
-  if (sum != model.layers) {
+  if (sum != model.layer_count()) {
     return UsageError(absl::StrCat("--layer-split: ", absl::StrJoin(o.layer_split, ","), " adds up to ", sum,
-                                   ", the model has ", model.layers, " layers"));
+                                   ", the model has ", model.layer_count(), " layers"));
   }
   if (o.stages > 0 && static_cast<int64_t>(o.layer_split.size()) != o.stages) {
     return UsageError(

@@ -59,6 +59,17 @@ Json StringOrNull(const GgufMetadata& metadata, const char* key) {
   return value.ok() ? Json(*value) : Json(nullptr);
 }
 
+// The width of the FFN; one for every layer where they differ.
+Json FfnWidthsJson(const HyperParameters& hyper) {
+  Json widths = Json::array();
+  bool equal = true;
+  for (const LayerSpec& layer : hyper.layers) {
+    widths.push_back(layer.ffn.width);
+    equal = equal && layer.ffn == hyper.layers[0].ffn;
+  }
+  return equal ? widths[0] : widths;
+}
+
 Json TokenizerJson(const GgufFile& file) {
   const GgufMetadata& metadata = file.metadata();
   Json json;
@@ -153,17 +164,18 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
   const absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(file);
   if (model.ok()) {
     const HyperParameters& hyper = (*model)->hyper;
+    const AttentionSpec& attention = hyper.layers[0].attention;
     // As they are used: the keys may stand elsewhere, or hold a value for every layer.
-    json["layers"] = hyper.layers;
+    json["layers"] = hyper.layer_count();
     json["context"] = hyper.context;
     json["hidden"] = hyper.hidden;
-    json["ffn"] = hyper.ffn;
-    json["heads"] = hyper.heads;
-    json["kv_heads"] = hyper.kv_heads;
-    json["head_dim"] = hyper.head_dim;
+    json["ffn"] = FfnWidthsJson(hyper);
+    json["heads"] = attention.heads;
+    json["kv_heads"] = attention.kv_heads;
+    json["head_dim"] = attention.head_dim;
     json["vocabulary"] = hyper.vocab;
     json["tied_embedding"] = (*model)->tied();
-    json["kv_bytes_per_token_f16"] = hyper.layers * KvBytesPerTokenLayer(hyper, "f16").value();
+    json["kv_bytes_per_token_f16"] = hyper.layer_count() * KvBytesPerTokenLayer(attention, "f16").value();
   }
   json["types"] = TypesJson(*file);
   json["tokenizer"] = TokenizerJson(*file);

@@ -47,7 +47,7 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
 absl::StatusOr<std::vector<LayerRange>> SplitLayers(const pb::ConfigureJob& job, const ModelDescription& model,
                                                     int stages) {
   if (job.layer_split_size() > 0) {
-    return ParseLayerSplit(absl::StrJoin(job.layer_split(), ","), model.hyper.layers, stages);
+    return ParseLayerSplit(absl::StrJoin(job.layer_split(), ","), model.hyper.layer_count(), stages);
   }
   const ModelCosts costs = CostsOf(model);
   PartitionInput input;

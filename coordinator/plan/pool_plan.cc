@@ -41,8 +41,11 @@ uint64_t BufferBytes(const pb::ConfigureJob& job, const ModelDescription& model,
   const auto hidden = static_cast<uint64_t>(hyper.hidden), vocab = static_cast<uint64_t>(hyper.vocab);
   const auto threads = static_cast<uint64_t>(stage.threads());
   // RoPE's angles, q and what attention makes of it, k and v, and the inputs of matrices in two forms.
-  const auto values = static_cast<uint64_t>(hyper.head_dim + 2 * hyper.q_width() + 2 * hyper.kv_width() + hyper.hidden +
-                                            2 * std::max(hyper.hidden, hyper.q_width()) + 2 * hyper.ffn);
+  const AttentionSpec& attention = hyper.layers[0].attention;
+  int64_t ffn = 0;
+  for (const LayerSpec& layer : hyper.layers) ffn = std::max(ffn, layer.ffn.width);
+  const auto values = static_cast<uint64_t>(attention.head_dim + 2 * attention.q_width() + 2 * attention.kv_width() +
+                                            hyper.hidden + 2 * std::max(hyper.hidden, attention.q_width()) + 2 * ffn);
   const uint64_t frames = 2 * (static_cast<uint64_t>(in_flight) + 1) * rows * hidden * sizeof(float);
   uint64_t bytes = rows * values * sizeof(float) + frames;
   if (stage.owns_head()) {
@@ -99,7 +102,8 @@ absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& sta
 absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context) {
-  ASSIGN_OR_RETURN(const int64_t token_layer_bytes, KvBytesPerTokenLayer(model.hyper, job.kv_type()));
+  ASSIGN_OR_RETURN(const int64_t token_layer_bytes,
+                   KvBytesPerTokenLayer(model.hyper.layers[0].attention, job.kv_type()));
   const int32_t in_flight = job.micro_batches() > 0 ? job.micro_batches() : static_cast<int32_t>(stages.size());
   const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.

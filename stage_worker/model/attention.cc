@@ -24,12 +24,13 @@ void AskFor(const uint8_t* const* tiles, int begin, int end, size_t tile_bytes) 
 // One thread in the attention of one layer.
 class AttentionRun {
  public:
-  AttentionRun(int64_t layer, const StepContext& step, AttentionScratch* scratch)
-      : layer_(layer),
+  AttentionRun(const StageLayer& layer, const StepContext& step, int threads, AttentionScratch* scratch)
+      : layer_(layer.index),
         step_(step),
+        threads_(threads),
         scratch_(scratch),
-        group_(step.hyper.heads / step.hyper.kv_heads),
-        head_dim_(step.hyper.head_dim),
+        group_(layer.spec.attention.group()),
+        head_dim_(layer.spec.attention.head_dim),
         tile_bytes_(KvTileBytes(step.pool.shape().type, head_dim_)) {}
 
   void Run() {
@@ -44,10 +45,12 @@ class AttentionRun {
   }
 
  private:
-  // From the end, where the longest walks of a prefill chunk are; who takes what does not change a result.
+  // From the end, where the longest walks of a prefill chunk are; who takes what does not change a result. Every thread
+  // asks once when nothing is left; the last to do so sets the counter back for the next layer, behind the barrier.
   const AttentionWork* Take() {
     const int64_t count = static_cast<int64_t>(step_.plan.attention().size());
     const int64_t taken = step_.scratch.next_attention_work.fetch_add(1, std::memory_order_relaxed);
+    if (taken == count + threads_ - 1) step_.scratch.next_attention_work.store(0, std::memory_order_relaxed);
     return taken < count ? &step_.plan.attention()[static_cast<size_t>(count - 1 - taken)] : nullptr;
   }
 
@@ -172,6 +175,7 @@ class AttentionRun {
 
   const int64_t layer_;
   const StepContext& step_;
+  const int threads_;
   AttentionScratch* const scratch_;
   const int64_t group_, head_dim_;
   const size_t tile_bytes_;
@@ -180,8 +184,8 @@ class AttentionRun {
 
 }  // namespace
 
-void Attend(int64_t layer, const StepContext& step, const Worker& worker) {
-  AttentionRun(layer, step, &step.scratch.attention[static_cast<size_t>(worker.thread)]).Run();
+void Attend(const StageLayer& layer, const StepContext& step, const Worker& worker) {
+  AttentionRun(layer, step, worker.threads(), &step.scratch.attention[static_cast<size_t>(worker.thread)]).Run();
 }
 
 }  // namespace stagecoach

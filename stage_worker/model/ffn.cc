@@ -1,32 +1,43 @@
 #include "stage_worker/model/ffn.h"
 
-#include <algorithm>
-
 #include "stage_worker/model/projection.h"
 #include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
+namespace {
 
-void RunGatedUp(const LayerWeights& weights, const Activations& input, const StepContext& step, const Worker& worker) {
+// scratch.ffn_input [rows, F] = silu(Wgate m) * (Wup m), in the forms that the down projection wants. Shared by output
+// panels.
+void GateAndUp(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker) {
+  const LayerWeights& w = layer.weights;
   const int64_t rows = step.plan.row_count();
-  const InputForms forms = InputForms::Of(step.kernels, {&weights.down});
   float* const gate = step.scratch.workers[static_cast<size_t>(worker.thread)].block.as<float>();
   // The same panels of both matrices, so that the product needs no other thread's part.
-  const Gang::Part panels = SharePanelPairs(weights.gate, worker.thread, worker.threads());
+  const Gang::Part panels = SharePanelPairs(w.gate, worker.thread, worker.threads());
   ForEachBlock(panels, BlockPanels(rows), rows, [&](Gang::Part block, int64_t first, int64_t block_rows) {
     const int64_t stride = (block.end - block.begin) * kPanelRows;
     float* const up = gate + block_rows * stride;
-    const Activations in = RowsFrom(input, weights.gate.cols, first);
-    Project(step.kernels, weights.gate, weights.gate_bias, in, block_rows, block, gate, stride);
-    Project(step.kernels, weights.up, weights.up_bias, in, block_rows, block, up, stride);
-    const Gang::Part columns = OutputColumns(weights.gate, block);
+    const Activations in = RowsFrom(input, w.gate.cols, first);
+    Project(step.kernels, w.gate, w.gate_bias, in, block_rows, block, gate, stride);
+    Project(step.kernels, w.up, w.up_bias, in, block_rows, block, up, stride);
+    const Gang::Part columns = OutputColumns(w.gate, block);
     const int64_t count = columns.end - columns.begin;
     for (int64_t row = 0; row < block_rows; ++row) {
       float* const out = gate + row * stride;
       step.kernels.swiglu(out, up + row * stride, count, out);
-      step.scratch.ffn_input.Set(step.kernels, forms, first + row, weights.down.cols, columns.begin, out, count);
+      step.scratch.ffn_input.Set(step.kernels, layer.down_input, first + row, w.down.cols, columns.begin, out, count);
     }
   });
+}
+
+}  // namespace
+
+void AddFfn(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker,
+            float* x) {
+  GateAndUp(layer, input, step, worker);
+  worker.Barrier();
+  AddProjection(layer.weights.down, layer.weights.down_bias, step.scratch.ffn_input.View(layer.spec.ffn.width), step,
+                worker, x);
 }
 
 }  // namespace stagecoach

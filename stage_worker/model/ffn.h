@@ -1,14 +1,14 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_FFN_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_FFN_H_
 
+#include "stage_worker/model/stage_layer.h"
 #include "stage_worker/model/step_context.h"
-#include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
-// scratch.ffn_input [rows, F] = silu(Wgate m) * (Wup m) in the forms that the down projection wants, from the input
-// m [rows, D]. Runs on all threads of the gang, shared by output panels; the barrier after it is the caller's.
-void RunGatedUp(const LayerWeights& weights, const Activations& input, const StepContext& step, const Worker& worker);
+// x [rows, D] += Wdown (silu(Wgate m) * Wup m) with biases where the model has them, from the input m [rows, D]. Runs
+// on all threads of the gang with a barrier inside; the one after it is the caller's.
+void AddFfn(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker, float* x);
 
 }  // namespace stagecoach
 

@@ -7,6 +7,7 @@
 
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/model/step_context.h"
 #include "stage_worker/weights/packed_matrix.h"
 
 namespace stagecoach {
@@ -46,6 +47,11 @@ void ForEachBlock(Gang::Part panels, int64_t step, int64_t rows, const Use& use)
     }
   }
 }
+
+// x [rows, matrix rows] += matrix * input + bias, in blocks of panels whose outputs stay in the cache. Runs on all
+// threads of the gang, shared by panels; the barrier after it is the caller's.
+void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+                   const StepContext& step, const Worker& worker, float* x);
 
 }  // namespace stagecoach
 

@@ -9,17 +9,14 @@
 namespace stagecoach {
 namespace {
 
-void NormAndRotate(const std::vector<float>& norm, int64_t row, const StepContext& step, float* head) {
-  const HyperParameters& hyper = step.hyper;
-  if (!norm.empty()) step.kernels.rms_norm(head, norm.data(), hyper.head_dim, hyper.rms_eps, head);
-  const int64_t half = hyper.head_dim / 2;
+// What a head of q or k still needs once its matrix product is there. `row` of the step; `head` [H].
+void NormAndRotate(const StageLayer& layer, const std::vector<float>& norm, int64_t row, const StepContext& step,
+                   float* head) {
+  const AttentionSpec& spec = layer.spec.attention;
+  if (spec.qk_norm) step.kernels.rms_norm(head, norm.data(), spec.head_dim, layer.spec.norm_eps, head);
+  const int64_t half = spec.head_dim / 2;
   step.kernels.rope(head, step.scratch.cos.as<float>() + row * half, step.scratch.sin.as<float>() + row * half,
-                    static_cast<int>(hyper.head_dim), hyper.rope.pairs == RopePairs::kHalves);
-}
-
-// What a head of q, k or v still needs once its matrix product is there. `row` of the step; `head` [H].
-void FinishQ(const LayerWeights& weights, int64_t row, const StepContext& step, float* head) {
-  NormAndRotate(weights.q_norm, row, step, head);
+                    static_cast<int>(spec.head_dim), spec.rope.pairs == RopePairs::kHalves);
 }
 
 struct KvPlace {
@@ -35,25 +32,23 @@ KvPlace PlaceOf(int64_t row, const StepContext& step) {
   return {at.blocks[at.position / block_tokens], offset / kTilePositions, offset % kTilePositions};
 }
 
-void FinishK(const LayerWeights& weights, int64_t layer, int64_t kv_head, int64_t row, const StepContext& step,
-             float* head) {
-  NormAndRotate(weights.k_norm, row, step, head);
+void StoreK(const StageLayer& layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {
   const KvPlace place = PlaceOf(row, step);
-  step.kernels.store_k(step.pool.shape().type, head, static_cast<int>(step.hyper.head_dim), place.lane,
-                       step.pool.KTile(layer, place.block, kv_head, place.tile));
+  step.kernels.store_k(step.pool.shape().type, head, static_cast<int>(layer.spec.attention.head_dim), place.lane,
+                       step.pool.KTile(layer.index, place.block, kv_head, place.tile));
 }
 
-void FinishV(int64_t layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {
+void StoreV(const StageLayer& layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {
   const KvPlace place = PlaceOf(row, step);
-  step.kernels.store_v(step.pool.shape().type, head, static_cast<int>(step.hyper.head_dim), place.lane,
-                       step.pool.VTile(layer, place.block, kv_head, place.tile));
+  step.kernels.store_v(step.pool.shape().type, head, static_cast<int>(layer.spec.attention.head_dim), place.lane,
+                       step.pool.VTile(layer.index, place.block, kv_head, place.tile));
 }
 
 // One of the three matrices, its output in scratch and what to do with a finished head.
 template <typename Finish>
-void RunHeads(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+void RunHeads(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input, int64_t head_dim,
               const StepContext& step, Gang::Part heads, float* out, int64_t stride, const Finish& finish) {
-  const int64_t head_dim = step.hyper.head_dim, panels = head_dim / kPanelRows, rows = step.plan.row_count();
+  const int64_t panels = head_dim / kPanelRows, rows = step.plan.row_count();
   // Blocks of whole heads, which are finished while they are in the cache.
   const int64_t block_panels = std::max<int64_t>(1, BlockPanels(rows) / panels) * panels;
   const Gang::Part all = {heads.begin * panels, heads.end * panels};
@@ -76,37 +71,40 @@ void RunPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const
 
 }  // namespace
 
-void ProjectQkv(const LayerWeights& weights, int64_t layer, const Activations& input, const StepContext& step,
-                const Worker& worker) {
+void ProjectQkv(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker) {
+  const LayerWeights& w = layer.weights;
+  const AttentionSpec& spec = layer.spec.attention;
   StepScratch& scratch = step.scratch;
-  const HyperParameters& hyper = step.hyper;
   float* const q = scratch.q.as<float>();
   float* const k = scratch.k.as<float>();
   float* const v = scratch.v.as<float>();
-  const auto finish_q = [&](int64_t, int64_t row, float* head) { FinishQ(weights, row, step, head); };
-  const auto finish_k = [&](int64_t head, int64_t row, float* at) { FinishK(weights, layer, head, row, step, at); };
-  const auto finish_v = [&](int64_t head, int64_t row, float* at) { FinishV(layer, head, row, step, at); };
+  const auto finish_q = [&](int64_t, int64_t row, float* at) { NormAndRotate(layer, w.q_norm, row, step, at); };
+  const auto finish_k = [&](int64_t head, int64_t row, float* at) {
+    NormAndRotate(layer, w.k_norm, row, step, at);
+    StoreK(layer, head, row, step, at);
+  };
+  const auto finish_v = [&](int64_t head, int64_t row, float* at) { StoreV(layer, head, row, step, at); };
 
-  if (const QkvHeads shape = {hyper.heads, hyper.kv_heads, hyper.head_dim}; SharesWholeHeads(shape, worker.threads())) {
+  if (const QkvHeads shape = {spec.heads, spec.kv_heads, spec.head_dim}; SharesWholeHeads(shape, worker.threads())) {
     const QkvShare share = ShareHeads(shape, worker.thread, worker.threads());
-    RunHeads(weights.q, weights.q_bias, input, step, share.q, q, scratch.q_stride, finish_q);
-    RunHeads(weights.k, weights.k_bias, input, step, share.k, k, scratch.kv_stride, finish_k);
-    RunHeads(weights.v, weights.v_bias, input, step, share.v, v, scratch.kv_stride, finish_v);
+    RunHeads(w.q, w.q_bias, input, spec.head_dim, step, share.q, q, scratch.q_stride, finish_q);
+    RunHeads(w.k, w.k_bias, input, spec.head_dim, step, share.k, k, scratch.kv_stride, finish_k);
+    RunHeads(w.v, w.v_bias, input, spec.head_dim, step, share.v, v, scratch.kv_stride, finish_v);
     return;
   }
-  RunPanels(weights.q, weights.q_bias, input, step, worker, q, scratch.q_stride);
-  RunPanels(weights.k, weights.k_bias, input, step, worker, k, scratch.kv_stride);
-  RunPanels(weights.v, weights.v_bias, input, step, worker, v, scratch.kv_stride);
+  RunPanels(w.q, w.q_bias, input, step, worker, q, scratch.q_stride);
+  RunPanels(w.k, w.k_bias, input, step, worker, k, scratch.kv_stride);
+  RunPanels(w.v, w.v_bias, input, step, worker, v, scratch.kv_stride);
   worker.Barrier();
-  const int64_t heads_per_row = hyper.heads + hyper.kv_heads;
+  const int64_t heads_per_row = spec.heads + spec.kv_heads;
   const Gang::Part part = worker.Share(step.plan.row_count() * heads_per_row);
   for (int64_t i = part.begin; i < part.end; ++i) {
     const int64_t row = i / heads_per_row, head = i % heads_per_row;
-    if (head < hyper.heads) {
-      finish_q(head, row, q + row * scratch.q_stride + head * hyper.head_dim);
+    if (head < spec.heads) {
+      finish_q(head, row, q + row * scratch.q_stride + head * spec.head_dim);
       continue;
     }
-    const int64_t kv_head = head - hyper.heads, at = row * scratch.kv_stride + kv_head * hyper.head_dim;
+    const int64_t kv_head = head - spec.heads, at = row * scratch.kv_stride + kv_head * spec.head_dim;
     finish_k(kv_head, row, k + at);
     finish_v(kv_head, row, v + at);
   }

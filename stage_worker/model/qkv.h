@@ -1,10 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_QKV_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_QKV_H_
 
-#include <cstdint>
-
+#include "stage_worker/model/stage_layer.h"
 #include "stage_worker/model/step_context.h"
-#include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
@@ -12,8 +10,7 @@ namespace stagecoach {
 // their RMSNorm where the model has it, then with RoPE. Runs on all threads, shared by heads: whoever computes a head
 // finishes it. Leaves the barrier after it to the caller, and has one inside where heads are not shared
 // (SharesWholeHeads).
-void ProjectQkv(const LayerWeights& weights, int64_t layer, const Activations& input, const StepContext& step,
-                const Worker& worker);
+void ProjectQkv(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker);
 
 }  // namespace stagecoach
 

@@ -19,7 +19,7 @@ constexpr int32_t kMaxRows = 1 << 16;  // of a micro-batch; bounds the scratch m
 constexpr int32_t kMaxThreads = 1 << 10;
 
 absl::Status CheckConfig(const ModelDescription& model, const StageConfig& config) {
-  const int64_t layers = model.hyper.layers;
+  const int64_t layers = model.hyper.layer_count();
   if (config.first_layer < 0 || config.first_layer >= config.last_layer || config.last_layer > layers) {
     return absl::InvalidArgumentError(absl::StrCat("a stage with layers [", config.first_layer, ", ", config.last_layer,
                                                    "), expected at least one layer within [0, ", layers, ")"));
@@ -39,29 +39,31 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
   return absl::OkStatus();
 }
 
-// Of the inputs of all layers that are D or Nq*H wide.
-InputForms FormsOf(const StageWeights& weights, const Kernels& kernels) {
-  InputForms forms;
-  for (const LayerWeights& layer : weights.layers) {
-    forms.Add(InputForms::Of(kernels, {&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up}));
-  }
-  return forms;
+absl::Span<const LayerSpec> SpecsOf(const ModelDescription& model, const StageConfig& config) {
+  return absl::MakeConstSpan(model.hyper.layers)
+      .subspan(static_cast<size_t>(config.first_layer), static_cast<size_t>(config.last_layer - config.first_layer));
 }
 
-InputForms FfnFormsOf(const StageWeights& weights, const Kernels& kernels) {
-  InputForms forms;
-  for (const LayerWeights& layer : weights.layers) forms.Add(InputForms::Of(kernels, {&layer.down}));
-  return forms;
-}
-
-AttentionSizes AttentionSizesOf(const HyperParameters& hyper, const StageConfig& config) {
+AttentionSizes AttentionSizesOf(const AttentionSpec& spec, const StageConfig& config) {
   return {.max_rows = config.max_rows,
           .max_slices = config.max_slices,
           .context = std::min<int64_t>(config.context, int64_t{config.blocks} * config.block_tokens),
-          .kv_heads = hyper.kv_heads,
-          .group = hyper.heads / hyper.kv_heads,
-          .head_dim = hyper.head_dim,
+          .kv_heads = spec.kv_heads,
+          .group = spec.group(),
+          .head_dim = spec.head_dim,
           .threads = config.threads};
+}
+
+// For every one of the layers.
+StepScratch ScratchFor(int64_t hidden, const std::vector<StageLayer>& layers, const AttentionSizes& sizes) {
+  InputForms forms, ffn_forms;
+  int64_t ffn = 0;
+  for (const StageLayer& layer : layers) {
+    for (const InputForms* input : {&layer.qkv_input, &layer.output_input, &layer.ffn_input}) forms.Add(*input);
+    ffn_forms.Add(layer.down_input);
+    ffn = std::max(ffn, layer.spec.ffn.width);
+  }
+  return StepScratch(hidden, layers[0].spec.attention, ffn, forms, ffn_forms, sizes);
 }
 
 }  // namespace
@@ -76,12 +78,12 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
                                                                        StageCounters* counters) {
   RETURN_IF_ERROR(CheckConfig(*model, config));
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
-  const HyperParameters& hyper = model->hyper;
+  const AttentionSpec& attention = SpecsOf(*model, config)[0].attention;
   const KvPoolShape shape = {config.last_layer - config.first_layer,
                              config.blocks,
                              config.block_tokens,
-                             hyper.kv_heads,
-                             hyper.head_dim,
+                             attention.kv_heads,
+                             attention.head_dim,
                              config.kv_type};
   ASSIGN_OR_RETURN(KvPool pool, KvPool::Create(shape));
   auto gang = std::make_unique<Gang>(config.threads, config.cpus);
@@ -102,13 +104,14 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       counters_(counters),
       kernels_(kernels),
       weights_(std::move(weights)),
-      rope_(hyper_.rope, hyper_.head_dim, weights_.rope_freqs),
+      layers_(MakeLayers(SpecsOf(*model_, config), weights_.layers, kernels)),
+      attention_(layers_[0].spec.attention),
+      rope_(attention_.rope, attention_.head_dim, weights_.rope_freqs),
       pool_(std::move(pool)),
       table_(config.block_tokens, config.blocks, config.context),
       gang_(std::move(gang)),
-      plan_(AttentionSizesOf(hyper_, config)),
-      scratch_(hyper_, FormsOf(weights_, kernels_), FfnFormsOf(weights_, kernels_), config.max_rows, config.threads,
-               AttentionSizesOf(hyper_, config)) {
+      plan_(AttentionSizesOf(attention_, config)),
+      scratch_(ScratchFor(hyper_.hidden, layers_, AttentionSizesOf(attention_, config))) {
   if (!config_.owns_head) return;
   head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, config_.max_rows, gang_.get());
   samplers_.resize(static_cast<size_t>(config_.threads));
@@ -184,20 +187,19 @@ absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
 
 void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
   plan_.Build(batch, table_);
-  const StepContext step = {hyper_, kernels_, plan_, pool_, scratch_};
+  const StepContext step = {hyper_.hidden, kernels_, plan_, pool_, scratch_};
   gang_->Run([&](int thread) {
     const Worker worker{*gang_, thread};
     if (config_.owns_embedding) EmbedTokens(weights_.embedding, plan_, worker, hidden);
     const Gang::Part rows = worker.Share(plan_.row_count());
     for (int64_t row = rows.begin; row < rows.end; ++row) {
-      const int64_t at = row * (hyper_.head_dim / 2);
+      const int64_t at = row * (attention_.head_dim / 2);
       rope_.Angles(plan_.rows()[static_cast<size_t>(row)].position, scratch_.cos.as<float>() + at,
                    scratch_.sin.as<float>() + at);
     }
     worker.Barrier();
-    for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
-      RunTransformerLayer(weights_.layers[layer], static_cast<int64_t>(layer), step, worker, hidden);
-      worker.Barrier();
+    for (const StageLayer& layer : layers_) {
+      RunTransformerLayer(layer, step, worker, hidden);
       if (thread == 0) counters_->layers_done.fetch_add(1, std::memory_order_relaxed);
     }
   });

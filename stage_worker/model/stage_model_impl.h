@@ -11,6 +11,7 @@
 #include "stage_worker/kv/sequence_table.h"
 #include "stage_worker/model/output_head.h"
 #include "stage_worker/model/rope_table.h"
+#include "stage_worker/model/stage_layer.h"
 #include "stage_worker/model/stage_model.h"
 #include "stage_worker/model/step_plan.h"
 #include "stage_worker/model/step_scratch.h"
@@ -61,6 +62,8 @@ class StageModelImpl final : public StageModel {
   StageCounters* const counters_;
   const Kernels& kernels_;
   const StageWeights weights_;
+  const std::vector<StageLayer> layers_;
+  const AttentionSpec& attention_;  // of all layers
   const RopeTable rope_;
 
   KvPool pool_;

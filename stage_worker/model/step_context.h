@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "common/model/hyper_parameters.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kv/kv_pool.h"
@@ -16,7 +15,7 @@
 namespace stagecoach {
 
 struct StepContext {
-  const HyperParameters& hyper;
+  int64_t hidden;  // D
   const Kernels& kernels;
   const StepPlan& plan;
   KvPool& pool;

@@ -7,8 +7,6 @@
 namespace stagecoach {
 namespace {
 
-int64_t InputWidth(const HyperParameters& hyper) { return std::max(hyper.hidden, hyper.q_width()); }
-
 int64_t PanelStride(int64_t width) { return static_cast<int64_t>(RoundUp(static_cast<size_t>(width), kPanelRows)); }
 
 AlignedBuffer Floats(int64_t rows, int64_t cols) {
@@ -33,22 +31,23 @@ WorkerScratch::WorkerScratch(const InputForms& forms, int64_t width)
 
 size_t WorkerScratch::bytes() const { return row.size() + input.bytes() + block.size(); }
 
-StepScratch::StepScratch(const HyperParameters& hyper, const InputForms& forms, const InputForms& ffn_forms,
-                         int32_t max_rows, int threads, const AttentionSizes& attention_sizes)
-    : q_stride(PanelStride(hyper.q_width())),
-      kv_stride(PanelStride(hyper.kv_width())),
-      cos(Floats(max_rows, hyper.head_dim / 2)),
-      sin(Floats(max_rows, hyper.head_dim / 2)),
-      q(Floats(max_rows, q_stride)),
-      k(Floats(max_rows, kv_stride)),
-      v(Floats(max_rows, kv_stride)),
-      attended(Floats(max_rows, q_stride)),
-      input(forms, max_rows, InputWidth(hyper)),
-      ffn_input(ffn_forms, max_rows, hyper.ffn),
-      partials(attention_sizes) {
-  for (int thread = 0; thread < threads; ++thread) workers.emplace_back(forms, InputWidth(hyper));
-  for (int thread = 0; thread < threads; ++thread)
-    attention.emplace_back(attention_sizes.ColumnsPerWork(), hyper.head_dim);
+StepScratch::StepScratch(int64_t hidden, const AttentionSpec& spec, int64_t ffn, const InputForms& forms,
+                         const InputForms& ffn_forms, const AttentionSizes& sizes)
+    : q_stride(PanelStride(spec.q_width())),
+      kv_stride(PanelStride(spec.kv_width())),
+      cos(Floats(sizes.max_rows, spec.head_dim / 2)),
+      sin(Floats(sizes.max_rows, spec.head_dim / 2)),
+      q(Floats(sizes.max_rows, q_stride)),
+      k(Floats(sizes.max_rows, kv_stride)),
+      v(Floats(sizes.max_rows, kv_stride)),
+      attended(Floats(sizes.max_rows, q_stride)),
+      input(forms, sizes.max_rows, std::max(hidden, spec.q_width())),
+      ffn_input(ffn_forms, sizes.max_rows, ffn),
+      partials(sizes) {
+  for (int thread = 0; thread < sizes.threads; ++thread) {
+    workers.emplace_back(forms, std::max(hidden, spec.q_width()));
+    attention.emplace_back(sizes.ColumnsPerWork(), spec.head_dim);
+  }
 }
 
 size_t StepScratch::bytes() const {

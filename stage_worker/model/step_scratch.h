@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/aligned_buffer.h"
-#include "common/model/hyper_parameters.h"
+#include "common/model/layer_spec.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/model/matmul_input.h"
 #include "stage_worker/model/step_plan.h"
@@ -54,9 +54,10 @@ struct WorkerScratch {
 // The buffers of a step, made once for the largest one. A stride is a width rounded up to whole panels, because the
 // matrix kernel writes whole panels.
 struct StepScratch {
-  // The forms of the inputs of all layers: `forms` of those that are D or Nq*H wide, `ffn_forms` of F.
-  StepScratch(const HyperParameters& hyper, const InputForms& forms, const InputForms& ffn_forms, int32_t max_rows,
-              int threads, const AttentionSizes& attention_sizes);
+  // `hidden`: D; `ffn`: the largest F of the layers. The forms of the inputs of all layers: `forms` of those that are D
+  // or Nq*H wide, `ffn_forms` of F.
+  StepScratch(int64_t hidden, const AttentionSpec& attention, int64_t ffn, const InputForms& forms,
+              const InputForms& ffn_forms, const AttentionSizes& sizes);
   size_t bytes() const;
 
   const int64_t q_stride, kv_stride;
@@ -69,7 +70,7 @@ struct StepScratch {
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   AttentionPartials partials;
-  std::atomic<int64_t> next_attention_work{0};
+  std::atomic<int64_t> next_attention_work{0};  // 0 when no thread is in Attend
 };
 
 }  // namespace stagecoach

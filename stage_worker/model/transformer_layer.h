@@ -1,19 +1,15 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_TRANSFORMER_LAYER_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_TRANSFORMER_LAYER_H_
 
-#include <cstdint>
-
+#include "stage_worker/model/stage_layer.h"
 #include "stage_worker/model/step_context.h"
-#include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
 // One layer on the residual stream x [rows, D], in place, by all threads of the gang together:
-//   x += Wo attention(RMSNorm(x));  x += Wdown (silu(Wgate m) * Wup m), m = RMSNorm(x).
-// `layer` counts within this stage. x is complete when every thread has returned and met at a barrier, which is the
-// caller's.
-void RunTransformerLayer(const LayerWeights& weights, int64_t layer, const StepContext& step, const Worker& worker,
-                         float* x);
+//   x += Wo attention(RMSNorm(x));  x += ffn(RMSNorm(x)).
+// Ends with a barrier: x is complete when a thread has returned.
+void RunTransformerLayer(const StageLayer& layer, const StepContext& step, const Worker& worker, float* x);
 
 }  // namespace stagecoach
 

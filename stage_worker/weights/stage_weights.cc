@@ -69,23 +69,23 @@ class StageReader {
     return matrices_.Add(*tensor, 0, tensor->rows(), out);
   }
 
-  absl::Status Qkv(const LayerTensors& tensors, LayerWeights* layer) {
+  absl::Status Qkv(const AttentionSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
     if (tensors.attn_qkv == nullptr) {
       RETURN_IF_ERROR(Matrix(tensors.attn_q, &layer->q));
       RETURN_IF_ERROR(Matrix(tensors.attn_k, &layer->k));
       RETURN_IF_ERROR(Matrix(tensors.attn_v, &layer->v));
     } else {
-      const int64_t q = model_.hyper.q_width(), kv = model_.hyper.kv_width();
+      const int64_t q = spec.q_width(), kv = spec.kv_width();
       RETURN_IF_ERROR(matrices_.Add(*tensors.attn_qkv, 0, q, &layer->q));
       RETURN_IF_ERROR(matrices_.Add(*tensors.attn_qkv, q, kv, &layer->k));
       RETURN_IF_ERROR(matrices_.Add(*tensors.attn_qkv, q + kv, kv, &layer->v));
     }
-    return QkvBiases(tensors, layer);
+    return QkvBiases(spec, tensors, layer);
   }
 
-  absl::Status Layer(const LayerTensors& tensors, LayerWeights* layer) {
+  absl::Status Layer(const LayerSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
     RETURN_IF_ERROR(Vector(tensors.attn_norm, &layer->attn_norm));
-    RETURN_IF_ERROR(Qkv(tensors, layer));
+    RETURN_IF_ERROR(Qkv(spec.attention, tensors, layer));
     RETURN_IF_ERROR(Vector(tensors.attn_q_norm, &layer->q_norm));
     RETURN_IF_ERROR(Vector(tensors.attn_k_norm, &layer->k_norm));
     RETURN_IF_ERROR(Matrix(tensors.attn_output, &layer->attn_output));
@@ -102,7 +102,8 @@ class StageReader {
   // Panels and vectors into `weights`.
   absl::Status Finish(Gang* gang, StageWeights* weights) {
     ASSIGN_OR_RETURN(weights->panels, matrices_.Allocate());
-    const QkvHeads shape = {model_.hyper.heads, model_.hyper.kv_heads, model_.hyper.head_dim};
+    const AttentionSpec& attention = model_.hyper.layers[0].attention;  // every layer's
+    const QkvHeads shape = {attention.heads, attention.kv_heads, attention.head_dim};
     const int threads = gang->threads();
     if (threads > 1) {
       gang->Run([&](int thread) { TouchShare(*weights, shape, thread, threads, &weights->panels); });
@@ -114,7 +115,7 @@ class StageReader {
   }
 
  private:
-  absl::Status QkvBiases(const LayerTensors& tensors, LayerWeights* layer) {
+  absl::Status QkvBiases(const AttentionSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
     if (tensors.attn_qkv_bias == nullptr) {
       RETURN_IF_ERROR(Vector(tensors.attn_q_bias, &layer->q_bias));
       RETURN_IF_ERROR(Vector(tensors.attn_k_bias, &layer->k_bias));
@@ -122,7 +123,7 @@ class StageReader {
     }
     std::vector<float> fused;
     RETURN_IF_ERROR(Vector(tensors.attn_qkv_bias, &fused));
-    const auto k = fused.begin() + model_.hyper.q_width(), v = k + model_.hyper.kv_width();
+    const auto k = fused.begin() + spec.q_width(), v = k + spec.kv_width();
     layer->q_bias.assign(fused.begin(), k);
     layer->k_bias.assign(k, v);
     layer->v_bias.assign(v, fused.end());
@@ -150,7 +151,7 @@ absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, con
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
                                               std::atomic<uint64_t>* bytes_loaded) {
   CHECK(0 <= request.first_layer && request.first_layer < request.last_layer &&
-        request.last_layer <= model.hyper.layers);
+        request.last_layer <= model.hyper.layer_count());
   uint64_t total = 0;
   for (const GgufTensor* tensor :
        model.StageTensors(request.first_layer, request.last_layer, request.owns_embedding, request.owns_head)) {
@@ -166,7 +167,8 @@ absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, con
   RETURN_IF_ERROR(CheckRopeFreqs(model, weights.rope_freqs));
   if (request.owns_embedding) RETURN_IF_ERROR(reader.Matrix(model.token_embd, &weights.embedding));
   for (size_t i = 0; i < weights.layers.size(); ++i) {
-    RETURN_IF_ERROR(reader.Layer(model.layers[static_cast<size_t>(request.first_layer) + i], &weights.layers[i]));
+    const size_t layer = static_cast<size_t>(request.first_layer) + i;
+    RETURN_IF_ERROR(reader.Layer(model.hyper.layers[layer], model.layers[layer], &weights.layers[i]));
   }
   const bool shares_matrix = request.owns_embedding && model.tied();
   if (request.owns_head) {

@@ -36,7 +36,7 @@ class WindowModel {
   static absl::StatusOr<std::unique_ptr<WindowModel>> Open(const std::string& path) {
     ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description, OpenModel(path));
     StageConfig config;
-    config.last_layer = description->hyper.layers;
+    config.last_layer = description->hyper.layer_count();
     config.owns_embedding = true;
     config.owns_head = true;
     config.block_tokens = kBlockTokens;

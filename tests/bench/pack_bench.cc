@@ -115,7 +115,7 @@ const ModelDescription& ModelOf(TensorType type) {
 uint64_t LoadAll(const ModelDescription& model, const Kernels& kernels) {
   Gang gang(1, {});
   const StageWeightsRequest request = {
-      .first_layer = 0, .last_layer = model.hyper.layers, .owns_embedding = true, .owns_head = true, .gang = &gang};
+      .first_layer = 0, .last_layer = model.hyper.layer_count(), .owns_embedding = true, .owns_head = true, .gang = &gang};
   std::atomic<uint64_t> to_load{0}, loaded{0};
   LoadStageWeights(model, request, kernels, &to_load, &loaded).value();
   return loaded;

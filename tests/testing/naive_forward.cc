@@ -49,9 +49,9 @@ Vector Norm(const double* x, const Vector& weight, double eps) {
 }
 
 // The angle of pair i at a position, and the factor of cos and sin.
-double Angle(const HyperParameters& hyper, const Vector& freqs, int64_t position, int64_t i, double* magnitude) {
-  const RopeParameters& rope = hyper.rope;
-  const double dims = static_cast<double>(hyper.head_dim);
+double Angle(const AttentionSpec& spec, const Vector& freqs, int64_t position, int64_t i, double* magnitude) {
+  const RopeParameters& rope = spec.rope;
+  const double dims = static_cast<double>(spec.head_dim);
   double theta = static_cast<double>(position) * std::pow(rope.freq_base, -2.0 * static_cast<double>(i) / dims);
   if (!freqs.empty()) theta /= freqs[static_cast<size_t>(i)];
   *magnitude = 1;
@@ -68,14 +68,14 @@ double Angle(const HyperParameters& hyper, const Vector& freqs, int64_t position
   return theta / rope.factor * (1 - ramp * rope.ext_factor) + theta * ramp * rope.ext_factor;
 }
 
-void Rotate(const HyperParameters& hyper, const Vector& freqs, int64_t position, double* head) {
-  const int64_t half = hyper.head_dim / 2;
+void Rotate(const AttentionSpec& spec, const Vector& freqs, int64_t position, double* head) {
+  const int64_t half = spec.head_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const bool halves = hyper.rope.pairs == RopePairs::kHalves;
+    const bool halves = spec.rope.pairs == RopePairs::kHalves;
     double& a = head[halves ? i : 2 * i];
     double& b = head[halves ? i + half : 2 * i + 1];
     double magnitude;
-    const double angle = Angle(hyper, freqs, position, i, &magnitude);
+    const double angle = Angle(spec, freqs, position, i, &magnitude);
     const double c = std::cos(angle) * magnitude, s = std::sin(angle) * magnitude;
     const double x = a, y = b;
     a = x * c - y * s;
@@ -85,8 +85,8 @@ void Rotate(const HyperParameters& hyper, const Vector& freqs, int64_t position,
 
 class Layer {
  public:
-  Layer(const ModelDescription& model, const LayerTensors& t)
-      : hyper_(model.hyper),
+  Layer(const ModelDescription& model, const LayerSpec& spec, const LayerTensors& t)
+      : spec_(spec),
         freqs_(ReadTensor(model, model.rope_freqs)),
         attn_norm_(ReadTensor(model, t.attn_norm)),
         qkv_(ReadTensor(model, t.attn_qkv)),
@@ -109,9 +109,9 @@ class Layer {
 
   // Takes in the next position.
   void Run(Vector* x) {
-    const Vector attended = Multiply(out_, out_bias_, Attend(Norm(x->data(), attn_norm_, hyper_.rms_eps)));
+    const Vector attended = Multiply(out_, out_bias_, Attend(Norm(x->data(), attn_norm_, spec_.norm_eps)));
     for (size_t i = 0; i < x->size(); ++i) (*x)[i] += attended[i];
-    const Vector m = Norm(x->data(), ffn_norm_, hyper_.rms_eps);
+    const Vector m = Norm(x->data(), ffn_norm_, spec_.norm_eps);
     Vector gate = Multiply(gate_, gate_bias_, m);
     const Vector up = Multiply(up_, up_bias_, m);
     for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
@@ -124,15 +124,16 @@ class Layer {
 
   void PlaceHead(const Vector& norm, double* head) const {
     if (!norm.empty()) {
-      const Vector normed = Norm(head, norm, hyper_.rms_eps);
+      const Vector normed = Norm(head, norm, spec_.norm_eps);
       std::copy(normed.begin(), normed.end(), head);
     }
-    Rotate(hyper_, freqs_, static_cast<int64_t>(keys_.size()), head);
+    Rotate(spec_.attention, freqs_, static_cast<int64_t>(keys_.size()), head);
   }
 
   Vector Attend(const Vector& a) {
     Vector q = Multiply(qkv_, qkv_bias_, a);
-    const int64_t width = hyper_.head_dim, heads = hyper_.heads, kv_heads = hyper_.kv_heads;
+    const int64_t width = spec_.attention.head_dim, heads = spec_.attention.heads;
+    const int64_t kv_heads = spec_.attention.kv_heads;
     for (int64_t h = 0; h < heads; ++h) PlaceHead(q_norm_, q.data() + h * width);
     for (int64_t h = 0; h < kv_heads; ++h) PlaceHead(k_norm_, q.data() + (heads + h) * width);
     keys_.emplace_back(q.begin() + heads * width, q.begin() + (heads + kv_heads) * width);
@@ -155,7 +156,7 @@ class Layer {
     return out;
   }
 
-  const HyperParameters& hyper_;
+  const LayerSpec& spec_;
   Vector freqs_, attn_norm_, qkv_, qkv_bias_, q_norm_, k_norm_, out_, out_bias_, ffn_norm_, gate_, up_, down_,
       gate_bias_, up_bias_, down_bias_;
   std::vector<Vector> keys_, values_;  // [positions][Nk*H]
@@ -167,7 +168,7 @@ std::vector<std::vector<double>> NaiveLogits(const ModelDescription& model, cons
   const Vector embedding = ReadTensor(model, model.token_embd), head = ReadTensor(model, model.output);
   const Vector output_norm = ReadTensor(model, model.output_norm), output_bias = ReadTensor(model, model.output_bias);
   std::vector<Layer> layers;
-  for (const LayerTensors& tensors : model.layers) layers.emplace_back(model, tensors);
+  for (size_t i = 0; i < model.layers.size(); ++i) layers.emplace_back(model, model.hyper.layers[i], model.layers[i]);
   std::vector<Vector> logits;
   for (const TokenId token : tokens) {
     const auto row = embedding.begin() + token * model.hyper.hidden;

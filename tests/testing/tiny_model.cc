@@ -39,7 +39,10 @@ class Builder {
     SetHyperParameters();
     SetVocabulary();
     AddMatrix("token_embd.weight", o_.vocab, o_.hidden);
-    for (int64_t layer = 0; layer < o_.layers; ++layer) AddLayer(absl::StrCat("blk.", layer, "."));
+    for (int64_t layer = 0; layer < o_.layers; ++layer) {
+      AddLayer(absl::StrCat("blk.", layer, "."),
+               o_.ffn_of_layers.empty() ? o_.ffn : o_.ffn_of_layers[static_cast<size_t>(layer)]);
+    }
     AddNorm("output_norm.weight", o_.hidden);
     if (!o_.tied) AddMatrix("output.weight", o_.vocab, o_.hidden);
     if (o_.rope_factors) AddRopeFactors();
@@ -59,7 +62,11 @@ class Builder {
     u32("block_count", o_.layers);
     u32("context_length", o_.context);
     u32("embedding_length", o_.hidden);
-    u32("feed_forward_length", o_.ffn);
+    if (o_.ffn_of_layers.empty()) {
+      u32("feed_forward_length", o_.ffn);
+    } else {
+      writer_.Set(absl::StrCat(o_.architecture, ".feed_forward_length"), o_.ffn_of_layers);
+    }
     u32("attention.head_count", o_.heads);
     u32("attention.head_count_kv", o_.kv_heads);
     u32("attention.key_length", o_.head_dim);
@@ -112,7 +119,7 @@ class Builder {
     return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
   }
 
-  void AddLayer(const std::string& prefix) {
+  void AddLayer(const std::string& prefix, int64_t ffn) {
     const int64_t q_width = o_.heads * o_.head_dim, kv_width = o_.kv_heads * o_.head_dim;
     const bool qkv_biases = o_.biases || o_.architecture == "qwen2";
     const bool other_biases = o_.biases && o_.architecture == "llama";
@@ -130,9 +137,9 @@ class Builder {
     }
     AddLinear(prefix + "attn_output", o_.hidden, q_width, other_biases);
     AddNorm(prefix + "ffn_norm.weight", o_.hidden);
-    AddLinear(prefix + "ffn_gate", o_.ffn, o_.hidden, other_biases);
-    AddLinear(prefix + "ffn_up", o_.ffn, o_.hidden, other_biases);
-    AddLinear(prefix + "ffn_down", o_.hidden, o_.ffn, other_biases);
+    AddLinear(prefix + "ffn_gate", ffn, o_.hidden, other_biases);
+    AddLinear(prefix + "ffn_up", ffn, o_.hidden, other_biases);
+    AddLinear(prefix + "ffn_down", o_.hidden, ffn, other_biases);
   }
 
   void AddFused(const std::string& prefix, int64_t q_width, int64_t kv_width, bool biases) {

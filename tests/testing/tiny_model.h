@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/gguf/gguf_writer.h"
 #include "common/quant/tensor_type.h"
@@ -21,6 +22,7 @@ struct TinyModelOptions {
   int64_t kv_heads = 2;
   int64_t head_dim = 32;  // deliberately not hidden / heads; written as key_length
   int64_t ffn = 96;
+  std::vector<int64_t> ffn_of_layers;  // instead of ffn: one for every layer
   int64_t vocab =
       320;  // 256 bytes, pairs and triples of letters with their merges, and one end-of-text token (the last id)
   int64_t context = 512;

@@ -42,33 +42,41 @@ TEST(HyperParameters, OfTheDemoModel) {
   ASSERT_TRUE(hyper.ok()) << hyper.status();
   EXPECT_EQ(hyper->architecture, "qwen3");
   EXPECT_EQ(hyper->name, "Scripture Demo 7M");
-  EXPECT_EQ(hyper->layers, 8);
+  EXPECT_EQ(hyper->layer_count(), 8);
   EXPECT_EQ(hyper->context, 1024);
   EXPECT_EQ(hyper->hidden, 256);
-  EXPECT_EQ(hyper->ffn, 512);
-  EXPECT_EQ(hyper->heads, 8);
-  EXPECT_EQ(hyper->kv_heads, 2);
-  EXPECT_EQ(hyper->head_dim, 64);
-  EXPECT_EQ(hyper->q_width(), 512);
-  EXPECT_EQ(hyper->kv_width(), 128);
+  EXPECT_EQ(hyper->layers[7].ffn.width, 512);
+  EXPECT_EQ(hyper->layers[7].attention.heads, 8);
+  EXPECT_EQ(hyper->layers[7].attention.kv_heads, 2);
+  EXPECT_EQ(hyper->layers[7].attention.head_dim, 64);
+  EXPECT_EQ(hyper->layers[7].attention.q_width(), 512);
+  EXPECT_EQ(hyper->layers[7].attention.kv_width(), 128);
   EXPECT_EQ(hyper->vocab, 4096);
   EXPECT_EQ(hyper->rms_eps, 1e-6f);
-  EXPECT_EQ(hyper->rope.freq_base, 1e6);
-  EXPECT_EQ(hyper->rope.pairs, RopePairs::kHalves);
-  EXPECT_EQ(hyper->rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(hyper->layers[7].norm_eps, 1e-6f);
+  EXPECT_EQ(hyper->layers[7].attention.rope.freq_base, 1e6);
+  EXPECT_EQ(hyper->layers[7].attention.rope.pairs, RopePairs::kHalves);
+  EXPECT_EQ(hyper->layers[7].attention.rope.scaling, RopeScaling::kNone);
 }
 
-TEST(HyperParameters, ArchitecturesDifferInTheirTraits) {
+TEST(HyperParameters, ArchitecturesDifferInTheirLayers) {
   const HyperParameters qwen3 = ReadOrDie(TinyModel({.architecture = "qwen3"}));
-  EXPECT_TRUE(qwen3.traits.qk_norm);
-  EXPECT_FALSE(qwen3.traits.qkv_bias_required);
   const HyperParameters qwen2 = ReadOrDie(TinyModel({.architecture = "qwen2"}));
-  EXPECT_FALSE(qwen2.traits.qk_norm);
-  EXPECT_TRUE(qwen2.traits.qkv_bias_required);
-  EXPECT_EQ(qwen2.rope.pairs, RopePairs::kHalves);
   const HyperParameters llama = ReadOrDie(TinyModel({.architecture = "llama"}));
-  EXPECT_TRUE(llama.traits.rope_factors);
-  EXPECT_EQ(llama.rope.pairs, RopePairs::kAdjacent);
+  for (size_t layer = 0; layer < 4; ++layer) {
+    EXPECT_TRUE(qwen3.layers[layer].attention.qk_norm);
+    EXPECT_FALSE(qwen3.layers[layer].attention.qkv_bias);
+    EXPECT_FALSE(qwen2.layers[layer].attention.qk_norm);
+    EXPECT_TRUE(qwen2.layers[layer].attention.qkv_bias);
+    EXPECT_EQ(qwen2.layers[layer].attention.rope.pairs, RopePairs::kHalves);
+    EXPECT_EQ(llama.layers[layer].attention.rope.pairs, RopePairs::kAdjacent);
+    for (const HyperParameters* hyper : {&qwen3, &qwen2, &llama}) {
+      EXPECT_EQ(hyper->layers[layer].attention.kind, AttentionKind::kFull);
+      EXPECT_EQ(hyper->layers[layer].ffn, (FfnSpec{.kind = FfnKind::kDense, .width = 96}));
+    }
+  }
+  EXPECT_FALSE(qwen3.rope_factors);
+  EXPECT_TRUE(llama.rope_factors);
   EXPECT_EQ(SupportedArchitectures(), "llama, qwen2, qwen3");
 }
 
@@ -77,11 +85,8 @@ TEST(HyperParameters, MayStandBelowThePrefixThatOxiBonsaiWrites) {
   writer.Set("general.architecture", "qwen3");
   const HyperParameters found = ReadOrDie(writer), expected = ReadOrDie(TinyModel({.architecture = "qwen3"}));
   EXPECT_EQ(found.architecture, "qwen3");
-  EXPECT_TRUE(found.traits.qk_norm);
   EXPECT_EQ(found.layers, expected.layers);
   EXPECT_EQ(found.hidden, expected.hidden);
-  EXPECT_EQ(found.kv_heads, expected.kv_heads);
-  EXPECT_EQ(found.rope.freq_base, expected.rope.freq_base);
   writer.Remove("llm.embedding_length");
   EXPECT_THAT(Read(writer).status().message(), HasSubstr("key 'llm.embedding_length' is missing"));
   writer.Remove("llm.block_count");
@@ -95,11 +100,11 @@ TEST(HyperParameters, OptionalKeysHaveTheirDefaults) {
     writer.Remove(absl::StrCat("llama.", name));
   }
   const HyperParameters hyper = ReadOrDie(writer);
-  EXPECT_EQ(hyper.kv_heads, 4);
-  EXPECT_EQ(hyper.head_dim, 16);
-  EXPECT_EQ(hyper.rope.freq_base, 10000);
-  EXPECT_EQ(hyper.rope.factor, 1);
-  EXPECT_EQ(hyper.rope.original_context, 512);
+  EXPECT_EQ(hyper.layers[3].attention.kv_heads, 4);
+  EXPECT_EQ(hyper.layers[3].attention.head_dim, 16);
+  EXPECT_EQ(hyper.layers[3].attention.rope.freq_base, 10000);
+  EXPECT_EQ(hyper.layers[3].attention.rope.factor, 1);
+  EXPECT_EQ(hyper.layers[3].attention.rope.original_context, 512);
   EXPECT_EQ(hyper.vocab, 320);
 }
 
@@ -107,42 +112,44 @@ TEST(HyperParameters, IntegersOfAnyWidthAreAccepted) {
   GgufWriter writer = TinyModel({});
   writer.Set("qwen3.block_count", int64_t{4});
   writer.Set("qwen3.attention.head_count", uint8_t{4});
-  EXPECT_EQ(ReadOrDie(writer).layers, 4);
+  EXPECT_EQ(ReadOrDie(writer).layer_count(), 4);
 }
 
-TEST(HyperParameters, ArraysWithOneValueALayerAreAcceptedWhenUniform) {
+TEST(HyperParameters, MayHaveOneValueForEveryLayer) {
   GgufWriter writer = TinyModel({});
   writer.Set("qwen3.attention.head_count", std::vector<int32_t>(4, 4));
   writer.Set("qwen3.attention.head_count_kv", std::vector<uint32_t>(4, 2));
-  writer.Set("qwen3.feed_forward_length", std::vector<uint32_t>(4, 96));
+  writer.Set("qwen3.feed_forward_length", std::vector<uint32_t>{96, 96, 64, 32});
   const HyperParameters hyper = ReadOrDie(writer);
-  EXPECT_EQ(hyper.heads, 4);
-  EXPECT_EQ(hyper.kv_heads, 2);
-  EXPECT_EQ(hyper.ffn, 96);
+  EXPECT_EQ(hyper.layers[3].attention.heads, 4);
+  EXPECT_EQ(hyper.layers[3].attention.kv_heads, 2);
+  EXPECT_EQ(hyper.layers[1].ffn.width, 96);
+  EXPECT_EQ(hyper.layers[2].ffn.width, 64);
+  EXPECT_EQ(hyper.layers[3].ffn.width, 32);
 }
 
 TEST(Rope, LinearScalingUnderItsNewAndItsOldName) {
   const HyperParameters linear = ReadOrDie(TinyModel({.rope_scaling = "linear", .rope_factor = 4}));
-  EXPECT_EQ(linear.rope.scaling, RopeScaling::kLinear);
-  EXPECT_EQ(linear.rope.factor, 4);
+  EXPECT_EQ(linear.layers[0].attention.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(linear.layers[0].attention.rope.factor, 4);
   GgufWriter old = TinyModel({});
   old.Set("qwen3.rope.scale_linear", 2.0f);
   const HyperParameters scaled = ReadOrDie(old);
-  EXPECT_EQ(scaled.rope.scaling, RopeScaling::kLinear);
-  EXPECT_EQ(scaled.rope.factor, 2);
+  EXPECT_EQ(scaled.layers[0].attention.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(scaled.layers[0].attention.rope.factor, 2);
 }
 
 TEST(Rope, AFactorOfZeroOrOneOrTypeNoneMeansNoScaling) {
   for (const auto& [type, factor] : {std::pair("linear", 0.0), std::pair("linear", 1.0), std::pair("none", 4.0)}) {
     const HyperParameters hyper = ReadOrDie(TinyModel({.rope_scaling = type, .rope_factor = factor}));
-    EXPECT_EQ(hyper.rope.scaling, RopeScaling::kNone);
-    EXPECT_EQ(hyper.rope.factor, 1);
+    EXPECT_EQ(hyper.layers[3].attention.rope.scaling, RopeScaling::kNone);
+    EXPECT_EQ(hyper.layers[3].attention.rope.factor, 1);
   }
 }
 
 TEST(Rope, YarnReadsAllItsKeys) {
   GgufWriter writer = TinyModel({.rope_scaling = "yarn", .rope_factor = 4, .rope_original_context = 128});
-  const RopeParameters plain = ReadOrDie(writer).rope;
+  const RopeParameters plain = ReadOrDie(writer).layers[0].attention.rope;
   EXPECT_EQ(plain.scaling, RopeScaling::kYarn);
   EXPECT_EQ(plain.factor, 4);
   EXPECT_EQ(plain.original_context, 128);
@@ -155,7 +162,7 @@ TEST(Rope, YarnReadsAllItsKeys) {
   writer.Set("qwen3.rope.scaling.yarn_ext_factor", 0.25f);
   writer.Set("qwen3.rope.scaling.yarn_beta_fast", 16.0f);
   writer.Set("qwen3.rope.scaling.yarn_beta_slow", 2.0f);
-  const RopeParameters set = ReadOrDie(writer).rope;
+  const RopeParameters set = ReadOrDie(writer).layers[0].attention.rope;
   EXPECT_EQ(set.attn_factor, 1.5);
   EXPECT_EQ(set.ext_factor, 0.25);
   EXPECT_EQ(set.beta_fast, 16);
@@ -220,6 +227,9 @@ std::vector<BadKey> RangeCases() {
        Set("qwen3.attention.head_count", std::vector<uint32_t>(3, 4)),
        {"array of 3", "expected 4"}},
       {"ArrayOfZeros", Set("qwen3.attention.head_count", std::vector<uint32_t>(4, 0)), {"head_count' is 0", "1 to"}},
+      {"ZeroInAnArray",
+       Set("qwen3.feed_forward_length", std::vector<uint32_t>{96, 0, 96, 96}),
+       {"feed_forward_length' is 0 in layer 1", "1 to"}},
       {"ArrayOfText",
        Set("qwen3.attention.head_count", std::vector<std::string>(4, "4")),
        {"array of string", "integer"}},
@@ -263,9 +273,9 @@ std::vector<BadKey> UnsupportedCases() {
        Set("qwen3.attention.value_length", uint32_t{16}),
        {"value_length' is 16", "expected 32"},
        kUnimplemented},
-      {"UnequalLayers",
-       Set("qwen3.feed_forward_length", std::vector<uint32_t>{96, 96, 64, 96}),
-       {"96 in layer 0 and 64 in layer 2"},
+      {"UnequalAttention",
+       Set("qwen3.attention.head_count_kv", std::vector<uint32_t>{2, 2, 1, 2}),
+       {"2 in layer 0 and 1 in layer 2", "the same attention"},
        kUnimplemented},
   };
 }

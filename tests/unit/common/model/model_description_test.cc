@@ -60,25 +60,25 @@ TEST(ModelDescription, DescribesAModelWithoutWeightsOfEveryShape) {
     if (shape.experts > 0) continue;
     const auto model = OpenModel(DummyModelPath(shape.name, "q8_0"));
     ASSERT_TRUE(model.ok()) << model.status();
-    EXPECT_EQ((*model)->hyper.layers, shape.layers);
+    EXPECT_EQ((*model)->hyper.layer_count(), shape.layers);
     EXPECT_EQ((*model)->hyper.vocab, shape.vocab);
-    EXPECT_EQ((*model)->hyper.q_width(), shape.heads * shape.head_dim);
+    EXPECT_EQ((*model)->hyper.layers[0].attention.q_width(), shape.heads * shape.head_dim);
     EXPECT_EQ((*model)->tied(), shape.tied);
   }
 }
 
 TEST(ModelDescription, KvBytesOfATokenFollowTheStoredType) {
-  HyperParameters hyper;
-  hyper.kv_heads = 2;
-  hyper.head_dim = 64;
-  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "f32").value(), 2 * 2 * 64 * 4);
-  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "f16").value(), 2 * 2 * 64 * 2);
-  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "bf16").value(), 2 * 2 * 64 * 2);
-  EXPECT_EQ(KvBytesPerTokenLayer(hyper, "q8_0").value(), 2 * 2 * 2 * 36);
-  EXPECT_THAT(std::string(KvBytesPerTokenLayer(hyper, "q3").status().message()),
+  AttentionSpec attention;
+  attention.kv_heads = 2;
+  attention.head_dim = 64;
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, "f32").value(), 2 * 2 * 64 * 4);
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, "f16").value(), 2 * 2 * 64 * 2);
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, "bf16").value(), 2 * 2 * 64 * 2);
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, "q8_0").value(), 2 * 2 * 2 * 36);
+  EXPECT_THAT(std::string(KvBytesPerTokenLayer(attention, "q3").status().message()),
               HasSubstr("expected one of: f32, f16, bf16, q8_0"));
-  hyper.head_dim = 80;
-  EXPECT_THAT(std::string(KvBytesPerTokenLayer(hyper, "q8_0").status().message()), HasSubstr("heads have 80"));
+  attention.head_dim = 80;
+  EXPECT_THAT(std::string(KvBytesPerTokenLayer(attention, "q8_0").status().message()), HasSubstr("heads have 80"));
 }
 
 TEST(ModelDescription, FindsEveryTensorOfEveryForm) {
@@ -274,8 +274,8 @@ TEST(HostileModel, FlippedHeaderBytesNeverYieldAnInconsistentModel) {
       const HyperParameters& hyper = (*model)->hyper;
       ASSERT_EQ((*model)->token_embd->bytes,
                 RowBytes(TensorType::kF32, hyper.hidden) * static_cast<size_t>(hyper.vocab));
-      ASSERT_EQ((*model)->layers.size(), static_cast<size_t>(hyper.layers));
-      ASSERT_EQ(hyper.heads % hyper.kv_heads, 0);
+      ASSERT_EQ((*model)->layers.size(), static_cast<size_t>(hyper.layer_count()));
+      for (const LayerSpec& layer : hyper.layers) ASSERT_EQ(layer.attention.heads % layer.attention.kv_heads, 0);
     }
     put(whole[at]);
   }

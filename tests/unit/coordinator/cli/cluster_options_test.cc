@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 HyperParameters EightLayers() {
   HyperParameters model;
-  model.layers = 8;
+  model.layers.resize(8);
   model.context = 1024;
   return model;
 }

@@ -56,7 +56,7 @@ uint64_t WeightsOf(const ModelDescription& model, const pb::StageAssignment& sta
 }
 
 uint64_t AllWeights(const ModelDescription& model) {
-  return StageWeightBytes(model, 0, model.hyper.layers, true, true);
+  return StageWeightBytes(model, 0, model.hyper.layer_count(), true, true);
 }
 
 // What the pools of the stages take, for a model like Model().

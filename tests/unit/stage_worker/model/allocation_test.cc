@@ -57,7 +57,7 @@ class StepMemory : public ::testing::TestWithParam<Case> {
     auto model = OpenModel(testing::WriteTinyModel(dir_.File("tiny.gguf"), options));
     EXPECT_TRUE(model.ok()) << model.status();
     StageConfig config;
-    config.last_layer = (*model)->hyper.layers;
+    config.last_layer = (*model)->hyper.layer_count();
     config.owns_embedding = true;
     config.owns_head = true;
     config.blocks = 64;

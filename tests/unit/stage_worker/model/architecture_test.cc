@@ -74,6 +74,11 @@ TEST(Architecture, Qwen2HasBiasesOfQKV) { ExpectMatchesNaive({.architecture = "q
 
 TEST(Architecture, LlamaRotatesAdjacentPairs) { ExpectMatchesNaive({.architecture = "llama", .tied = false}); }
 
+TEST(Architecture, LayersMayDifferInTheWidthOfTheirFfn) {
+  ExpectMatchesNaive({.ffn_of_layers = {96, 32, 160, 64}});
+  ExpectMatchesNaive({.architecture = "llama", .layers = 2, .ffn_of_layers = {32, 224}, .biases = true});
+}
+
 TEST(Architecture, LlamaMayHaveBiasesEverywhere) {
   ExpectMatchesNaive({.architecture = "llama", .vector_type = TensorType::kF16, .biases = true});
 }

@@ -29,14 +29,15 @@ float Random(uint64_t stream, int64_t index) {
   return static_cast<float>(2 * UniformAt(stream, static_cast<uint64_t>(index)) - 1);
 }
 
-HyperParameters Hyper() {
-  HyperParameters hyper;
-  hyper.hidden = 64;
-  hyper.ffn = 64;
-  hyper.heads = kKvHeads * kGroup;
-  hyper.kv_heads = kKvHeads;
-  hyper.head_dim = kHeadDim;
-  return hyper;
+constexpr int64_t kHidden = 64;
+
+LayerSpec Spec() {
+  LayerSpec spec;
+  spec.attention.heads = kKvHeads * kGroup;
+  spec.attention.kv_heads = kKvHeads;
+  spec.attention.head_dim = kHeadDim;
+  spec.ffn.width = 64;
+  return spec;
 }
 
 MicroBatch NextBatch(const std::vector<Slice>& slices, bool rows) {
@@ -74,28 +75,29 @@ class Rig {
         pool_(KvPool::Create({1, kBlocks, kBlockTokens, kKvHeads, kHeadDim, type}).value()),
         table_(kBlockTokens, kBlocks, sizes_.context),
         plan_(sizes_),
-        scratch_(hyper_, {}, {}, sizes_.max_rows, threads, sizes_),
+        scratch_(kHidden, spec_.attention, spec_.ffn.width, {}, {}, sizes_),
         gang_(threads, {}) {
     EXPECT_TRUE(table_.Apply(NextBatch(slices, false)).ok());
     const MicroBatch batch = NextBatch(slices, true);
     EXPECT_TRUE(table_.Apply(batch).ok());
     plan_.Build(batch, table_);
     for (size_t i = 0; i < slices.size(); ++i) Fill(i + 1, slices[i].start + slices[i].rows);
+    constexpr int64_t kQWidth = kKvHeads * kGroup * kHeadDim;
     float* q = scratch_.q.as<float>();
     for (int64_t row = 0; row < plan_.row_count(); ++row) {
-      for (int64_t i = 0; i < hyper_.q_width(); ++i) {
-        q[row * scratch_.q_stride + i] = 3 * Random(9, row * hyper_.q_width() + i);
+      for (int64_t i = 0; i < kQWidth; ++i) {
+        q[row * scratch_.q_stride + i] = 3 * Random(9, row * kQWidth + i);
       }
     }
   }
 
   // `layers` times, as the layers of a step do. The bits of all rows.
   std::vector<uint32_t> Run(int layers) {
-    const StepContext step = {hyper_, kernels_, plan_, pool_, scratch_};
+    const StepContext step = {kHidden, kernels_, plan_, pool_, scratch_};
     std::fill_n(scratch_.attended.as<float>(), plan_.row_count() * scratch_.q_stride, -1.0f);
-    for (int layer = 0; layer < layers; ++layer) {
-      scratch_.next_attention_work.store(0);
-      gang_.Run([&](int thread) { Attend(0, step, {gang_, thread}); });
+    for (int i = 0; i < layers; ++i) {
+      gang_.Run([&](int thread) { Attend(layer_, step, {gang_, thread}); });
+      EXPECT_EQ(scratch_.next_attention_work.load(), 0);
     }
     std::vector<uint32_t> bits(plan_.row_count() * scratch_.q_stride);
     std::memcpy(bits.data(), scratch_.attended.data(), bits.size() * sizeof(float));
@@ -120,7 +122,9 @@ class Rig {
     }
   }
 
-  const HyperParameters hyper_ = Hyper();
+  const LayerSpec spec_ = Spec();
+  const LayerWeights no_weights_;
+  const StageLayer layer_ = {.spec = spec_, .weights = no_weights_};
   const Kernels& kernels_ = *SelectKernels("auto").value();
   const AttentionSizes sizes_;
   KvPool pool_;

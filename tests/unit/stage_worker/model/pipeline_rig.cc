@@ -21,8 +21,8 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
   const int32_t blocks = 4096 / options.block_tokens;
   for (int i = 0; i < options.stages; ++i) {
     StageConfig config;
-    config.first_layer = model_->hyper.layers * i / options.stages;
-    config.last_layer = model_->hyper.layers * (i + 1) / options.stages;
+    config.first_layer = model_->hyper.layer_count() * i / options.stages;
+    config.last_layer = model_->hyper.layer_count() * (i + 1) / options.stages;
     config.owns_embedding = i == 0;
     config.owns_head = i == options.stages - 1;
     config.block_tokens = options.block_tokens;

@@ -1,0 +1,37 @@
+#include "stage_worker/model/layer_input.h"
+
+namespace stagecoach {
+namespace {
+
+// Rows that `row_of` gives as floats [cols].
+template <typename RowOf>
+Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContext& step, const Worker& worker,
+                         const RowOf& row_of) {
+  const int64_t rows = step.plan.row_count();
+  const bool few = rows <= kFewRows;
+  MatmulInput& input = few ? step.scratch.workers[static_cast<size_t>(worker.thread)].input : step.scratch.input;
+  const Gang::Part part = few ? Gang::Part{0, rows} : worker.Share(rows);
+  for (int64_t row = part.begin; row < part.end; ++row) {
+    input.Set(step.kernels, forms, row, cols, 0, row_of(row), cols);
+  }
+  if (!few) worker.Barrier();
+  return input.View(cols);
+}
+
+}  // namespace
+
+Activations Normalized(const StageLayer& layer, const std::vector<float>& norm, const float* x, const InputForms& forms,
+                       const StepContext& step, const Worker& worker) {
+  float* const normed = step.scratch.workers[static_cast<size_t>(worker.thread)].row.as<float>();
+  return PrepareInput(forms, step.hidden, step, worker, [&](int64_t row) {
+    step.kernels.rms_norm(x + row * step.hidden, norm.data(), step.hidden, layer.spec.norm_eps, normed);
+    return normed;
+  });
+}
+
+Activations Attended(const StageLayer& layer, const StepContext& step, const Worker& worker) {
+  return PrepareInput(layer.output_input, layer.spec.attention.q_width(), step, worker,
+                      [&](int64_t row) { return step.scratch.attended.as<float>() + row * step.scratch.q_stride; });
+}
+
+}  // namespace stagecoach
