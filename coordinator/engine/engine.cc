@@ -58,7 +58,9 @@ absl::Status Engine::Step() {
     while (std::optional<MicroBatch> batch = scheduler_.Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
   }
   ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
-  if (result.has_value()) return Publish(*result);
+  if (result.has_value()) RETURN_IF_ERROR(TakeResult(*result));
+  if (events_.has_events()) return SayEvents();
+  if (result.has_value()) return absl::OkStatus();
   Rest();
   // A front that has something to read hears us.
   if (front_->WritePending() || MonotonicUs() - last_said_us_ < kAliveUs) return front_->Flush();
@@ -94,8 +96,14 @@ absl::Status Engine::TakeRequest(const pb::SubmitRequest& request) {
   SequenceSpec spec = SpecOf(request, id);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
   if (status.ok()) status = scheduler_.Add(std::move(spec));
-  if (absl::IsFailedPrecondition(status)) return Finish(request.request(), pb::RequestFinished::REASON_LENGTH, "");
-  if (!status.ok()) return Finish(request.request(), pb::RequestFinished::REASON_REJECTED, status.message());
+  if (absl::IsFailedPrecondition(status)) {
+    Finish(request.request(), pb::RequestFinished::REASON_LENGTH, "");
+    return absl::OkStatus();
+  }
+  if (!status.ok()) {
+    Finish(request.request(), pb::RequestFinished::REASON_REJECTED, status.message());
+    return absl::OkStatus();
+  }
   request_of_[id] = request.request();
   sequence_of_[request.request()] = id;
   return absl::OkStatus();
@@ -105,7 +113,8 @@ absl::Status Engine::CancelRequest(RequestId request) {
   const auto entry = sequence_of_.find(request);
   if (entry == sequence_of_.end()) return absl::OkStatus();  // it finished while the message was on its way
   RETURN_IF_ERROR(scheduler_.Cancel(entry->second));
-  return Finish(request, pb::RequestFinished::REASON_CANCELLED, "");
+  Finish(request, pb::RequestFinished::REASON_CANCELLED, "");
+  return absl::OkStatus();
 }
 
 absl::Status Engine::Submit(MicroBatch batch) {
@@ -117,31 +126,29 @@ absl::Status Engine::Submit(MicroBatch batch) {
   return absl::OkStatus();
 }
 
-absl::Status Engine::Publish(const StepResult& result) {
+absl::Status Engine::TakeResult(const StepResult& result) {
   ladder_.Progressed();
-  const int64_t arrived_us = MonotonicUs();  // the same for all that the result brings
+  const int64_t arrived_us = MonotonicUs();
   bubble_.Confirmed(result, arrived_us);
   if (in_flight_.empty())
     return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
   if (step_log_ != nullptr) step_log_->Write(in_flight_.front().batch, result, in_flight_.front().submit_us, TraceUs());
   in_flight_.pop_front();
   ASSIGN_OR_RETURN(const std::vector<SequenceEvent> events, scheduler_.Confirm(result));
-  for (const SequenceEvent& event : events) RETURN_IF_ERROR(PublishEvent(event, arrived_us));
+  for (const SequenceEvent& event : events) RETURN_IF_ERROR(TakeEvent(event));
+  if (events_.has_events()) events_.mutable_events()->set_at_us(arrived_us);
   return absl::OkStatus();
 }
 
-absl::Status Engine::PublishEvent(const SequenceEvent& event, int64_t arrived_us) {
+absl::Status Engine::TakeEvent(const SequenceEvent& event) {
   const auto entry = request_of_.find(event.sequence);
   if (entry == request_of_.end()) return absl::OkStatus();  // cancelled
   const RequestId request = entry->second;
   if (!event.tokens.empty() || !event.scores.empty()) {
-    pb::EngineMessage message;
-    pb::TokenDelta* delta = message.mutable_tokens();
+    pb::TokenDelta* delta = events_.mutable_events()->add_tokens();
     delta->set_request(request);
-    delta->set_at_us(arrived_us);
     for (const SampledToken& token : event.tokens) *delta->add_tokens() = ToProto(token);
     for (const TargetLogprobs& scores : event.scores) *delta->add_scores() = ToProto(scores);
-    RETURN_IF_ERROR(Say(message));
   }
   if (preempt_at_output_ > 0 && !event.tokens.empty() && !event.finished.has_value()) {
     const Sequence* sequence = scheduler_.Find(event.sequence);
@@ -150,20 +157,25 @@ absl::Status Engine::PublishEvent(const SequenceEvent& event, int64_t arrived_us
       if (!absl::IsFailedPrecondition(preempted)) RETURN_IF_ERROR(preempted);  // it may have been preempted just now
     }
   }
-  return event.finished.has_value() ? Finish(request, ReasonOf(*event.finished), "") : absl::OkStatus();
+  if (event.finished.has_value()) Finish(request, ReasonOf(*event.finished), "");
+  return absl::OkStatus();
 }
 
-absl::Status Engine::Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error) {
+void Engine::Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error) {
   if (const auto entry = sequence_of_.find(request); entry != sequence_of_.end()) {
     request_of_.erase(entry->second);
     sequence_of_.erase(entry);
   }
-  pb::EngineMessage message;
-  pb::RequestFinished* finished = message.mutable_finished();
+  pb::RequestFinished* finished = events_.mutable_events()->add_finished();
   finished->set_request(request);
   finished->set_reason(reason);
   finished->set_error(std::string(error));
-  return Say(message);
+}
+
+absl::Status Engine::SayEvents() {
+  const absl::Status said = Say(events_);
+  events_.clear_body();
+  return said;
 }
 
 absl::Status Engine::Say(const pb::EngineMessage& message) {

@@ -54,9 +54,10 @@ class Engine {
   absl::Status TakeRequest(const pb::SubmitRequest& request);
   absl::Status CancelRequest(RequestId request);
   absl::Status Submit(MicroBatch batch);
-  absl::Status Publish(const StepResult& result);
-  absl::Status PublishEvent(const SequenceEvent& event, int64_t arrived_us);
-  absl::Status Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error);
+  absl::Status TakeResult(const StepResult& result);
+  absl::Status TakeEvent(const SequenceEvent& event);
+  void Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error);
+  absl::Status SayEvents();
   absl::Status Say(const pb::EngineMessage& message);
   void Rest();  // nothing happened: wait a moment
 
@@ -73,6 +74,7 @@ class Engine {
   uint64_t next_number_ = 0;
   absl::flat_hash_map<SequenceId, RequestId> request_of_;
   absl::flat_hash_map<RequestId, SequenceId> sequence_of_;
+  pb::EngineMessage events_;  // of this turn, for all requests
   int64_t last_said_us_ = 0;
   bool shutting_down_ = false;
   uint32_t preempt_at_output_ = 0;

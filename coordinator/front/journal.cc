@@ -42,7 +42,6 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordTokens(const p
   if (entry == nullptr) return std::nullopt;
   SessionEvent event;
   event.request = delta.request();
-  event.at_us = delta.at_us();
   for (const pb::TargetLogprobs& scores : delta.scores()) {
     RETURN_IF_ERROR(TakeScores(delta.request(), scores, entry, &event));
   }

@@ -24,7 +24,8 @@ class RequestJournal {
   // Ids count from 1 in the order of addition.
   RequestId Add(GenerationRequest request);
 
-  // What is new in a report: positions seen before are dropped, and so is everything of a request that is finished.
+  // What is new in a report (its at_us is for the caller to set): positions seen before are dropped, and so is
+  // everything of a request that is finished.
   // kInternal when a position is missing in between, a token is not one, or the request was never made: the engine is
   // broken.
   absl::StatusOr<std::optional<SessionEvent>> RecordTokens(const pb::TokenDelta& delta);

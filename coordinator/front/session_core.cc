@@ -137,17 +137,7 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
       changed_ = true;
       return absl::OkStatus();
     case pb::EngineMessage::kReady: return HandleReady(message.ready());
-    case pb::EngineMessage::kTokens: {
-      ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordTokens(message.tokens()));
-      if (event.has_value()) events_.push_back(*std::move(event));
-      return absl::OkStatus();
-    }
-    case pb::EngineMessage::kFinished: {
-      RETURN_IF_ERROR(CheckStillHeld(message.finished()));
-      ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordFinished(message.finished()));
-      if (event.has_value()) events_.push_back(*std::move(event));
-      return absl::OkStatus();
-    }
+    case pb::EngineMessage::kEvents: return HandleEvents(message.events());
     case pb::EngineMessage::kStatistics:
       statistics_ = message.statistics();
       statistics_fresh_ = true;
@@ -158,6 +148,21 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
       return absl::InternalError(absl::StrCat("the engine sent a message of kind ",
                                               static_cast<int>(message.body_case()), ", which engines do not send"));
   }
+}
+
+absl::Status SessionCore::HandleEvents(const pb::RequestEvents& events) {
+  for (const pb::TokenDelta& delta : events.tokens()) {
+    ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordTokens(delta));
+    if (!event.has_value()) continue;
+    event->at_us = events.at_us();
+    events_.push_back(*std::move(event));
+  }
+  for (const pb::RequestFinished& finished : events.finished()) {
+    RETURN_IF_ERROR(CheckStillHeld(finished));
+    ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordFinished(finished));
+    if (event.has_value()) events_.push_back(*std::move(event));
+  }
+  return absl::OkStatus();
 }
 
 // Only a job that came up with a smaller pool rejects what an earlier one has begun to answer.

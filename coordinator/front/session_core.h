@@ -72,6 +72,7 @@ class SessionCore : public Session {
   absl::Status Pump();  // deals with what Wait found
   absl::Status ReceiveSome();
   absl::Status Handle(const pb::EngineMessage& message);
+  absl::Status HandleEvents(const pb::RequestEvents& events);
   absl::Status CheckStillHeld(const pb::RequestFinished& finished);
   absl::Status HandleReady(const pb::JobReady& ready);
   absl::Status HandleFailed(const pb::JobFailed& failed);

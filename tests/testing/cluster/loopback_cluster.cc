@@ -83,13 +83,13 @@ class Front {
       return absl::Status(static_cast<absl::StatusCode>(message.failed().code()), message.failed().message());
     }
     if (message.has_ready()) run_.ready = message.ready();
-    if (message.has_tokens()) return TakeTokens(message.tokens());
-    if (message.has_finished()) {
-      run_.answers[message.finished().request()].finished = message.finished();
+    for (const pb::TokenDelta& delta : message.events().tokens()) RETURN_IF_ERROR(TakeTokens(delta));
+    for (const pb::RequestFinished& finished : message.events().finished()) {
+      run_.answers[finished.request()].finished = finished;
       if (++finished_ == requests_.size()) {
         pb::EngineMessage shutdown;
         shutdown.mutable_shutdown();
-        return Send(shutdown);
+        RETURN_IF_ERROR(Send(shutdown));
       }
     }
     if (message.has_statistics()) {

@@ -80,15 +80,33 @@ TEST_F(EngineLoopTest, KeepsItsMemoryBoundedWhileTheFrontReadsNothingAndLosesNoT
       if (pending_when_it_went_on == 0 && pipeline_.submitted() > submitted) pending_when_it_went_on = pending;
       continue;
     }
-    if ((*message)->has_finished()) ++finished;
-    for (const pb::SampledToken& token : (*message)->tokens().tokens()) {
-      ASSERT_EQ(token.position(), 4 + tokens[(*message)->tokens().request()]++);
+    finished += (*message)->events().finished_size();
+    for (const pb::TokenDelta& delta : (*message)->events().tokens()) {
+      for (const pb::SampledToken& token : delta.tokens()) {
+        ASSERT_EQ(token.position(), 4 + tokens[delta.request()]++);
+      }
     }
   }
   for (const auto& [request, count] : tokens) EXPECT_EQ(count, kTokens) << request;
   EXPECT_GT(pending_when_it_went_on, 3u << 20);
   EXPECT_LT(pending_when_it_went_on, 5u << 20);
   EXPECT_LT(channel_->buffer_bytes(), 1u << 20);
+}
+
+TEST_F(EngineLoopTest, SaysWhatAResultBroughtForAllRequestsInOneMessage) {
+  for (uint64_t request = 1; request <= kSequences; ++request) ASSERT_TRUE(front_->Send(Submit(request)).ok());
+  int messages = 0, tokens = 0, ends = 0;
+  while (ends < kSequences) {
+    ASSERT_TRUE(engine_->Step().ok());
+    const auto message = front_->Receive();
+    ASSERT_TRUE(message.ok()) << message.status();
+    if (!message->has_value()) continue;
+    ++messages;
+    for (const pb::TokenDelta& delta : (*message)->events().tokens()) tokens += delta.tokens_size();
+    ends += (*message)->events().finished_size();
+  }
+  EXPECT_EQ(tokens, kSequences * kTokens);
+  EXPECT_EQ(messages, static_cast<int>(pipeline_.submitted()));
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ class FakeEngine {
     const pb::SubmitRequest& submit = request.submit;
     const int64_t rows = submit.prompt_size() - 1;
     pb::EngineMessage out;
-    pb::TokenDelta* delta = out.mutable_tokens();
+    pb::TokenDelta* delta = out.mutable_events()->add_tokens();
     delta->set_request(submit.request());
     if (submit.score_prompt() && rows > 0) {
       pb::TargetLogprobs* scores = delta->add_scores();
@@ -207,8 +207,9 @@ class FakeEngine {
 
   void SendFinished(uint64_t id, pb::RequestFinished::Reason reason) {
     pb::EngineMessage out;
-    out.mutable_finished()->set_request(id);
-    out.mutable_finished()->set_reason(reason);
+    pb::RequestFinished* finished = out.mutable_events()->add_finished();
+    finished->set_request(id);
+    finished->set_reason(reason);
     Send(out);
   }
 
@@ -231,8 +232,9 @@ class FakeEngine {
     } else {
       out.mutable_ready()->set_context(1000);
       Send(out);
-      out.mutable_tokens()->set_request(kind == "unknown_request" ? 77 : 1);
-      pb::SampledToken* token = out.mutable_tokens()->add_tokens();
+      pb::TokenDelta* delta = out.mutable_events()->add_tokens();
+      delta->set_request(kind == "unknown_request" ? 77 : 1);
+      pb::SampledToken* token = delta->add_tokens();
       token->set_position(kind == "negative_token" ? 2 : 0);
       token->set_token(kind == "negative_token" ? -5 : 5);
       Send(out);

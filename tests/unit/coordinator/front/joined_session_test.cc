@@ -1,13 +1,42 @@
 // Sessions with an engine that the test itself plays.
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/front/session.h"
+
+// How often this program called them; they take the place of libc's, also before main.
+static std::atomic<int> g_polls, g_recvs, g_sends, g_reads;
+
+template <typename Function>
+static Function* Real(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+extern "C" int poll(pollfd* descriptors, nfds_t count, int timeout) {
+  ++g_polls;
+  return Real<decltype(poll)>("poll")(descriptors, count, timeout);
+}
+extern "C" ssize_t recv(int descriptor, void* buffer, size_t size, int flags) {
+  ++g_recvs;
+  return Real<decltype(recv)>("recv")(descriptor, buffer, size, flags);
+}
+extern "C" ssize_t send(int descriptor, const void* buffer, size_t size, int flags) {
+  ++g_sends;
+  return Real<decltype(send)>("send")(descriptor, buffer, size, flags);
+}
+extern "C" ssize_t read(int descriptor, void* buffer, size_t size) {
+  ++g_reads;
+  return Real<decltype(read)>("read")(descriptor, buffer, size);
+}
 
 namespace stagecoach {
 namespace {
@@ -80,14 +109,46 @@ TEST(JoinedSession, SpeaksTheSameProtocolAndTakesALossAsFinal) {
   ASSERT_TRUE(engine->Send(message).ok());
   EXPECT_TRUE(session->Next(absl::Seconds(10)).ok());
   EXPECT_EQ(receive().submit().request(), id);
-  message.mutable_tokens()->set_request(id);
-  message.mutable_tokens()->add_tokens()->set_position(2);
+  pb::TokenDelta* delta = message.mutable_events()->add_tokens();
+  delta->set_request(id);
+  delta->add_tokens()->set_position(2);
   ASSERT_TRUE(engine->Send(message).ok());
   engine.reset();
   const auto event = session->Next(absl::Seconds(10));
   ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
   EXPECT_EQ((*event)->tokens.size(), 1u);
   EXPECT_EQ(session->Next(absl::Seconds(10)).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(JoinedSession, AWakeUpCostsOnePollAndOneReadHoweverManyEventsItBrings) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  std::unique_ptr<Session> session = Session::Join(ends[0], pb::ConfigureJob());
+  EngineChannel engine(ends[1]);
+  pb::EngineMessage message;
+  message.mutable_ready()->set_context(1000);
+  ASSERT_TRUE(engine.Send(message).ok());
+  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 50; ++i) ids.push_back(session->Submit(Request({1}, 100)));
+  for (int position = 1; position <= 20; ++position) {
+    message.clear_body();
+    for (const RequestId id : ids) {
+      pb::TokenDelta* delta = message.mutable_events()->add_tokens();
+      delta->set_request(id);
+      delta->add_tokens()->set_position(position);
+    }
+    ASSERT_TRUE(engine.Send(message).ok());
+    const int polls = g_polls, recvs = g_recvs, others = g_sends + g_reads;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto event = session->Next(absl::Seconds(10));
+      ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
+      ASSERT_EQ((*event)->request, ids[i]);
+    }
+    ASSERT_EQ(g_polls - polls, 1);
+    ASSERT_EQ(g_recvs - recvs, 1);
+    ASSERT_EQ(g_sends + g_reads - others, 0);
+  }
 }
 
 }  // namespace
