@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
@@ -30,6 +31,7 @@
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/cli/verbosity.h"
+#include "coordinator/front/batch_answer.h"
 #include "coordinator/front/batch_line.h"
 #include "coordinator/front/cluster_run.h"
 #include "coordinator/front/completion.h"
@@ -44,6 +46,7 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kMaxLineBytes = 16 << 20;
+constexpr int64_t kSyncUs = 5000000;  // a power cut costs at most the answers of so long
 
 class BatchVerb : public Verb {
  public:
@@ -73,6 +76,7 @@ class BatchVerb : public Verb {
   absl::Status Submit(BatchLine line);
   absl::Status Take(const SessionEvent& event);
   absl::Status WriteError(const BatchLine& line);
+  absl::Status Sync();
   void DrawProgress();
   absl::Status Report(absl::Status status);
   std::string NextId() { return absl::StrCat(run_id_, "-", ++ids_); }
@@ -93,10 +97,12 @@ class BatchVerb : public Verb {
   AnsweredLines answered_lines_;
   std::unique_ptr<BatchOutput> output_;
   int input_ = -1;
-  int64_t lines_of_input_ = 0;  // 0: not known
+  int64_t input_bytes_ = 0;  // 0: not known
+  int64_t taken_bytes_ = 0;  // of the input, up to the last line that was taken
   std::unique_ptr<ClusterRun> cluster_;
   std::unique_ptr<LineReader> reader_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Running>> running_;
+  int64_t synced_us_ = 0;  // when the output was last synced
   std::string run_id_;
   int64_t ids_ = 0, answered_ = 0, failed_ = 0, skipped_ = 0;
 };
@@ -154,10 +160,7 @@ absl::Status BatchVerb::OpenFiles() {
     return UsageError(absl::StrCat("-i and -o are the same file, '", output_path_, "'"));
   }
   ASSIGN_OR_RETURN(output_, BatchOutput::Open(output_path_, &answered_lines_));
-  if (S_ISREG(info.st_mode) && input_path_ != "-" && verbosity_.ShowProgress()) {
-    ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(input_path_));
-    lines_of_input_ = std::count(text.begin(), text.end(), '\n') + (text.empty() || text.back() == '\n' ? 0 : 1);
-  }
+  if (S_ISREG(info.st_mode) && input_path_ != "-") input_bytes_ = info.st_size;
   return absl::OkStatus();
 }
 
@@ -169,6 +172,7 @@ absl::Status BatchVerb::RunAll() {
     if ((running_.empty() && no_more) || cluster_->GiveUp()) break;
     ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, cluster_->Next());
     if (event.has_value()) RETURN_IF_ERROR(Take(*event));
+    if (MonotonicUs() - synced_us_ >= kSyncUs) RETURN_IF_ERROR(Sync());
     DrawProgress();
     if (cluster_->StopRequested() && !cancelled) {
       cancelled = true;
@@ -191,6 +195,7 @@ absl::Status BatchVerb::TakeLines() {
 
 absl::Status BatchVerb::TakeLine(LineReader::Line text) {
   BatchLine line;
+  taken_bytes_ = text.end;
   if (text.too_long) {
     line.number = text.number;
     line.error = BatchError{"line_too_long", absl::StrCat("has more than ", kMaxLineBytes, " bytes")};
@@ -241,15 +246,23 @@ absl::Status BatchVerb::Take(const SessionEvent& event) {
     return WriteError(done->line);
   }
   if (done->completion.finish_reason() == "cancelled") return absl::OkStatus();  // answered when the batch is run again
+  RETURN_IF_ERROR(
+      output_->Append(BatchAnswerJson(NextId(), done->line, model_.DisplayName(), absl::ToUnixSeconds(absl::Now()),
+                                      done->prompt_tokens, done->completion, *model_.tokenizer)));
   ++answered_;
-  return output_->Append(BatchAnswerJson(NextId(), done->line, model_.DisplayName(), absl::ToUnixSeconds(absl::Now()),
-                                         done->prompt_tokens, done->completion, *model_.tokenizer));
+  return absl::OkStatus();
 }
 
 absl::Status BatchVerb::WriteError(const BatchLine& line) {
-  ++failed_;
   LogVerbose(absl::StrCat("line ", line.number, ": ", line.error->message));
-  return output_->Append(BatchErrorJson(NextId(), line));
+  RETURN_IF_ERROR(output_->Append(BatchErrorJson(NextId(), line)));
+  ++failed_;
+  return absl::OkStatus();
+}
+
+absl::Status BatchVerb::Sync() {
+  synced_us_ = MonotonicUs();
+  return output_->Sync();
 }
 
 void BatchVerb::DrawProgress() {
@@ -259,13 +272,17 @@ void BatchVerb::DrawProgress() {
   const std::string detail =
       absl::StrFormat("%d answered, %d failed, %d running, %.1f tokens/s", answered_, failed_, running_.size(),
                       static_cast<double>(totals.decode_tokens) / cluster_->SecondsSinceReady());
+  // What was taken but still runs counts as not done: its share of the lines so far.
   const double done = static_cast<double>(answered_ + failed_ + skipped_);
-  progress.Draw(lines_of_input_ > 0 ? ProgressText("batch", done / static_cast<double>(lines_of_input_), detail)
-                                    : absl::StrCat("batch ", detail));
+  const double taken = done + static_cast<double>(running_.size());
+  const double bytes = taken > 0 ? static_cast<double>(taken_bytes_) * done / taken : 0;
+  progress.Draw(input_bytes_ > 0 ? ProgressText("batch", bytes / static_cast<double>(input_bytes_), detail)
+                                 : absl::StrCat("batch ", detail));
 }
 
 absl::Status BatchVerb::Report(absl::Status status) {
   reader_.reset();
+  if (absl::Status synced = Sync(); status.ok()) status = synced;
   const RunSummary summary = cluster_->Finish();
   LogInfo(absl::StrCat(answered_, " answered, ", failed_, " failed, ", skipped_, " were answered before"));
   PrintStatistics(summary);

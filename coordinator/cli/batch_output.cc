@@ -5,97 +5,57 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "common/base/counter_rng.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "coordinator/front/batch_answer.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/text/utf8.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-constexpr char kDuplicate[] = "duplicate_custom_id";
-constexpr char kLineStart[] = "{\"id\":";  // of every line we write
-
-bool IsValidUtf8(const std::string& text) {
-  for (size_t i = 0; i < text.size();) {
-    const DecodedChar c = DecodeUtf8(text, i);
-    if (c.code_point == kReplacementCharacter && c.bytes == 1) return false;
-    i += c.bytes;
-  }
-  return true;
-}
-
-Json LogprobsOf(const Completion& completion, const Tokenizer& tokenizer, int32_t wanted) {
-  if (wanted < 0) return nullptr;
-  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array();
-  for (const SampledToken& token : completion.tokens()) {
-    tokens.push_back(TokenText(tokenizer, token.token));
-    logprobs.push_back(FloatJson(token.logprob));
-    Json top = Json::object();
-    for (const TokenLogprob& entry : token.top) {
-      const std::string text = TokenText(tokenizer, entry.token);
-      if (!top.contains(text)) top[text] = FloatJson(entry.logprob);  // of tokens that look alike the most probable
-    }
-    tops.push_back(std::move(top));
-  }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", wanted > 0 ? std::move(tops) : Json(nullptr)},
-          {"text_offset", completion.text_offsets()}};
-}
+constexpr size_t kReadBytes = 256 << 10;
 
 absl::Status FileError(const std::string& path, const char* what) {
   return InputFileError(absl::StrCat("cannot ", what, " '", path, "': ", std::strerror(errno)));
 }
 
+absl::Status NotOurs(const std::string& path, int64_t line, absl::string_view what) {
+  return InputFileError(absl::StrCat("'", path, "' line ", line, " ", what, "; give another -o"));
+}
+
+absl::Status WriteFully(int descriptor, const std::string& path, absl::string_view text) {
+  while (!text.empty()) {  // more than one round only when the system takes less, as on a full disk
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return FileError(path, "write");
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-std::string TokenText(const Tokenizer& tokenizer, TokenId token) {
-  const std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
-  if (IsValidUtf8(bytes)) return bytes;
-  std::string text = "bytes:";
-  for (char byte : bytes) absl::StrAppendFormat(&text, "\\x%02x", static_cast<uint8_t>(byte));
-  return text;
-}
-
-Json BatchAnswerJson(const std::string& id, const BatchLine& line, const std::string& model, int64_t created,
-                     int64_t prompt_tokens, const Completion& completion, const Tokenizer& tokenizer) {
-  const int64_t completion_tokens = static_cast<int64_t>(completion.tokens().size());
-  const Json choice = {{"index", 0},
-                       {"text", completion.text()},
-                       {"finish_reason", completion.finish_reason()},
-                       {"logprobs", LogprobsOf(completion, tokenizer, line.request.sampling.logprobs)}};
-  const Json body = {{"id", absl::StrCat("cmpl-", id)},
-                     {"object", "text_completion"},
-                     {"created", created},
-                     {"model", line.request.model.empty() ? model : line.request.model},
-                     {"choices", Json::array({choice})},
-                     {"usage",
-                      {{"prompt_tokens", prompt_tokens},
-                       {"completion_tokens", completion_tokens},
-                       {"total_tokens", prompt_tokens + completion_tokens}}}};
-  return {{"id", absl::StrCat("batch_req_", id)},
-          {"custom_id", line.custom_id},
-          {"response", {{"status_code", 200}, {"request_id", absl::StrCat("req_", id)}, {"body", body}}},
-          {"error", nullptr}};
-}
-
-Json BatchErrorJson(const std::string& id, const BatchLine& line) {
-  return {{"id", absl::StrCat("batch_req_", id)},
-          {"custom_id", line.custom_id.empty() ? Json(nullptr) : Json(line.custom_id)},
-          {"response", nullptr},
-          {"error",
-           {{"code", line.error->code},
-            {"message", absl::StrCat("line ", line.number, ": ", line.error->message)},
-            {"line", line.number}}}};
+// Two words, each a chain of bijections of 64 bits over the bytes from another start.
+AnsweredLines::Fingerprint AnsweredLines::FingerprintOf(absl::string_view id) {
+  Fingerprint print = {id.size(), ~id.size()};
+  for (size_t i = 0; i < id.size(); i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, id.data() + i, std::min(sizeof(word), id.size() - i));
+    print.first = MixBits(print.first ^ word) + 1;
+    print.second = MixBits(print.second + word) ^ 1;
+  }
+  return print;
 }
 
 absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
@@ -105,10 +65,11 @@ absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
     return bad;
   const Json& id = json["custom_id"];
   const Json& error = json["error"];
-  const bool by_number = id.is_null() || (error.is_object() && error.contains("code") && error["code"] == kDuplicate);
+  const bool by_number =
+      id.is_null() || (error.is_object() && error.contains("code") && error["code"] == kDuplicateCustomId);
   if (!by_number) {
     if (!id.is_string()) return bad;
-    answered_ids_.insert(id.get<std::string>());
+    answered_ids_.insert(FingerprintOf(id.get<std::string>()));
     return absl::OkStatus();
   }
   if (!error.is_object() || !error.contains("line") || !error["line"].is_number_integer()) return bad;
@@ -118,9 +79,10 @@ absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
 
 bool AnsweredLines::CheckInputLine(BatchLine* line) {
   if (line->custom_id.empty()) return answered_numbers_.contains(line->number);
-  if (taken_ids_.insert(line->custom_id).second) return answered_ids_.contains(line->custom_id);
+  const Fingerprint print = FingerprintOf(line->custom_id);
+  if (taken_ids_.insert(print).second) return answered_ids_.contains(print);
   line->error =
-      BatchError{kDuplicate, absl::StrCat("the custom_id '", line->custom_id, "' was used by an earlier line")};
+      BatchError{kDuplicateCustomId, absl::StrCat("the custom_id '", line->custom_id, "' was used by an earlier line")};
   return answered_numbers_.contains(line->number);
 }
 
@@ -133,49 +95,90 @@ absl::StatusOr<std::unique_ptr<BatchOutput>> BatchOutput::Open(const std::string
   if (!S_ISREG(info.st_mode)) {
     return InputFileError(absl::StrCat("'", path, "' is no regular file, and a run could not be resumed from it"));
   }
-  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    return InputFileError(absl::StrCat("'", path, "' is in use by another run"));
+  RETURN_IF_ERROR(output->LockFile());
+  ASSIGN_OR_RETURN(const Contents contents, output->Read(answered, /*keep=*/-1));
+  if (contents.damaged_lines > 0) {
+    LogInfo(absl::StrCat("'", path, "': ", contents.damaged_lines, contents.damaged_lines == 1 ? " line" : " lines",
+                         " with zero bytes, as after a power cut; taken out, and answered again"));
+    RETURN_IF_ERROR(output->Repair());
+  } else if (contents.torn && ftruncate(descriptor, contents.whole_bytes) != 0) {
+    return FileError(path, "cut the torn last line of");
   }
-  RETURN_IF_ERROR(output->ReadAndCut(answered));
   return output;
 }
 
 BatchOutput::~BatchOutput() { close(descriptor_); }
 
-absl::Status BatchOutput::ReadAndCut(AnsweredLines* answered) {
+absl::Status BatchOutput::LockFile() const {
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
+  return InputFileError(absl::StrCat("'", path_, "' is in use by another run"));
+}
+
+// Reads the lines into `answered` (unless nullptr), and writes those that are whole to `keep` (unless -1).
+absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered, int keep) const {
+  Contents contents;
   std::ifstream in(path_, std::ios::binary);
+  std::vector<char> buffer(kReadBytes);
   std::string line;
-  int64_t whole_bytes = 0;
-  int64_t number = 0;
-  while (std::getline(in, line)) {
-    ++number;
-    if (in.eof()) {  // no newline: torn, if it is ours at all
-      const absl::string_view start(kLineStart);
-      if (!absl::StartsWith(line, start) && !absl::StartsWith(start, line)) {
-        return InputFileError(
-            absl::StrCat("'", path_, "' line ", number, " is no line of a batch's output; give another -o"));
+  bool damaged = false;
+  int64_t number = 1, offset = 0;
+  while (in.read(buffer.data(), kReadBytes), in.gcount() > 0) {
+    for (const char* at = buffer.data(); at < buffer.data() + in.gcount();) {
+      const size_t left = static_cast<size_t>(buffer.data() + in.gcount() - at);
+      const char* newline = static_cast<const char*>(std::memchr(at, '\n', left));
+      const size_t part = newline == nullptr ? left : static_cast<size_t>(newline - at);
+      damaged = damaged || std::memchr(at, '\0', part) != nullptr;
+      damaged ? line.clear() : void(line.append(at, part));
+      at += part + (newline == nullptr ? 0 : 1);
+      offset += static_cast<int64_t>(part + (newline == nullptr ? 0 : 1));
+      if (newline == nullptr) continue;
+      contents.whole_bytes = offset;
+      if (damaged) {
+        ++contents.damaged_lines;
+      } else {
+        const absl::Status status = answered == nullptr ? absl::OkStatus() : answered->AddOutputLine(line);
+        if (!status.ok()) return NotOurs(path_, number, status.message());
+        if (keep >= 0) RETURN_IF_ERROR(WriteFully(keep, path_, line + "\n"));
       }
-      if (ftruncate(descriptor_, whole_bytes) != 0) return FileError(path_, "cut the torn last line of");
-      return absl::OkStatus();
+      line.clear();
+      damaged = false;
+      ++number;
     }
-    if (absl::Status status = answered->AddOutputLine(line); !status.ok()) {
-      return InputFileError(absl::StrCat("'", path_, "' line ", number, " ", status.message(), "; give another -o"));
-    }
-    whole_bytes += static_cast<int64_t>(line.size()) + 1;
   }
-  return in.bad() ? FileError(path_, "read") : absl::OkStatus();
+  if (in.bad()) return FileError(path_, "read");
+  contents.torn = damaged || !line.empty();
+  const absl::string_view start(kBatchLineStart);
+  if (!damaged && !absl::StartsWith(line, start) && !absl::StartsWith(start, line)) {
+    return NotOurs(path_, number, "is no line of a batch's output");
+  }
+  if (damaged) ++contents.damaged_lines;
+  return contents;
+}
+
+absl::Status BatchOutput::Repair() {
+  const std::string fresh_path = path_ + ".repaired";
+  const int fresh = open(fresh_path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (fresh < 0) return FileError(fresh_path, "write");
+  absl::Status status = Read(/*answered=*/nullptr, fresh).status();
+  if (status.ok() && fsync(fresh) != 0) status = FileError(fresh_path, "write");
+  if (status.ok() && rename(fresh_path.c_str(), path_.c_str()) != 0) status = FileError(path_, "replace");
+  if (!status.ok()) {
+    close(fresh);
+    unlink(fresh_path.c_str());
+    return status;
+  }
+  close(std::exchange(descriptor_, fresh));
+  return LockFile();
 }
 
 absl::Status BatchOutput::Append(const Json& line) {
-  const std::string text = CompactJson(line) + "\n";
-  size_t done = 0;
-  while (done < text.size()) {  // more than one round only when the system takes less, as on a full disk
-    const ssize_t written = write(descriptor_, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return FileError(path_, "write");
-    done += static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
+  unsynced_ = true;
+  return WriteFully(descriptor_, path_, CompactJson(line) + "\n");
+}
+
+absl::Status BatchOutput::Sync() {
+  if (!std::exchange(unsynced_, false)) return absl::OkStatus();
+  return fdatasync(descriptor_) == 0 ? absl::OkStatus() : FileError(path_, "write");
 }
 
 }  // namespace stagecoach

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -47,12 +48,10 @@ class GenerateVerb : public Verb {
         : completion(tokenizer, std::move(stops)), prompt(std::move(prompt)) {}
     Completion completion;
     std::vector<TokenId> prompt;
-    RequestId request = 0;
-    bool submitted = false;
   };
 
   absl::Status Prepare();
-  void SubmitMore();
+  absl::Status SubmitMore();
   absl::Status RunAll();
   absl::Status Take(const SessionEvent& event);
   void CancelAll();
@@ -77,8 +76,9 @@ class GenerateVerb : public Verb {
   FrontModel model_;
   SamplingParams sampling_;
   std::deque<Answer> answers_;
-  size_t next_ = 0;     // the first answer that is not submitted
-  size_t printed_ = 0;  // whole answers on stdout, of several
+  absl::flat_hash_map<RequestId, size_t> running_;  // to the place in answers_
+  size_t next_ = 0;                                 // the first answer that is not submitted
+  size_t printed_ = 0;                              // whole answers on stdout, of several
   std::unique_ptr<ClusterRun> cluster_;
 };
 
@@ -134,30 +134,26 @@ absl::Status GenerateVerb::Run(const RunContext& context) {
 
 // Keeps enough requests with the engine that it never runs dry, and the rest here, where a drain can still hold it
 // back.
-void GenerateVerb::SubmitMore() {
-  size_t running = 0;
-  for (size_t i = 0; i < next_; ++i) running += answers_[i].completion.finished() ? 0 : 1;
+absl::Status GenerateVerb::SubmitMore() {
   const size_t window = 2 * static_cast<size_t>(cluster_options_.max_num_seqs);
-  for (; next_ < answers_.size() && running < window && !cluster_->DrainRequested(); ++next_, ++running) {
-    Answer& answer = answers_[next_];
+  for (; next_ < answers_.size() && running_.size() < window && !cluster_->DrainRequested(); ++next_) {
+    const Answer& answer = answers_[next_];
     GenerationRequest request;
     request.prompt = answer.prompt;
     request.sampling = sampling_;
     request.max_new_tokens = max_new_tokens_;
     const absl::Span<const TokenId> end = model_.tokenizer->end_of_generation();
     if (!sampling_options_.ignore_eos) request.stop_tokens.assign(end.begin(), end.end());
-    answer.request = cluster_->Submit(std::move(request));
-    answer.submitted = true;
+    running_[cluster_->Submit(std::move(request))] = next_;
   }
+  return absl::OkStatus();
 }
 
 absl::Status GenerateVerb::RunAll() {
   bool cancelled = false;
   while (true) {
-    if (!cancelled) SubmitMore();
-    bool running = false;
-    for (const Answer& answer : answers_) running = running || (answer.submitted && !answer.completion.finished());
-    if (!running || cluster_->GiveUp()) break;
+    if (!cancelled) RETURN_IF_ERROR(SubmitMore());
+    if (running_.empty() || cluster_->GiveUp()) break;
     ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, cluster_->Next());
     if (event.has_value()) RETURN_IF_ERROR(Take(*event));
     if (cluster_->StopRequested() && !cancelled) {
@@ -179,19 +175,17 @@ absl::Status GenerateVerb::RunAll() {
 }
 
 void GenerateVerb::CancelAll() {
-  for (const Answer& answer : answers_) {
-    if (answer.submitted && !answer.completion.finished()) cluster_->Cancel(answer.request);
-  }
+  for (const auto& [request, answer] : running_) cluster_->Cancel(request);
 }
 
 absl::Status GenerateVerb::Take(const SessionEvent& event) {
-  for (Answer& answer : answers_) {
-    if (!answer.submitted || answer.request != event.request || answer.completion.finished()) continue;
-    const std::string fresh = answer.completion.Take(event);
-    if (answer.completion.stopped_by_text()) cluster_->Cancel(answer.request);
-    return PrintText(answer, fresh);
-  }
-  return absl::OkStatus();  // of an answer that a stop string has ended
+  const auto found = running_.find(event.request);
+  if (found == running_.end()) return absl::OkStatus();  // of an answer that a stop string has ended
+  Answer& answer = answers_[found->second];
+  const std::string fresh = answer.completion.Take(event);
+  if (answer.completion.stopped_by_text()) cluster_->Cancel(event.request);
+  if (answer.completion.finished()) running_.erase(found);
+  return PrintText(answer, fresh);
 }
 
 // One answer streams; of several each is printed whole, in order.

@@ -14,6 +14,11 @@
 #include "common/base/check.h"
 
 namespace stagecoach {
+namespace {
+
+constexpr size_t kLongestLinesHeld = 4;
+
+}  // namespace
 
 LineReader::LineReader(int descriptor, size_t capacity, size_t max_line_bytes, std::function<void()> wake)
     : descriptor_(descriptor), capacity_(capacity), max_line_bytes_(max_line_bytes), wake_(std::move(wake)) {
@@ -38,6 +43,7 @@ std::optional<LineReader::Line> LineReader::TryNext() {
   if (lines_.empty()) return std::nullopt;
   Line line = std::move(lines_.front());
   lines_.pop_front();
+  held_bytes_ -= line.text.size();
   room_.notify_one();
   return line;
 }
@@ -45,6 +51,11 @@ std::optional<LineReader::Line> LineReader::TryNext() {
 bool LineReader::finished() const {
   std::lock_guard lock(mu_);
   return ended_ && lines_.empty();
+}
+
+size_t LineReader::held_bytes() const {
+  std::lock_guard lock(mu_);
+  return held_bytes_;
 }
 
 absl::Status LineReader::status() const {
@@ -82,6 +93,7 @@ bool LineReader::TakeBytes(const char* bytes, size_t count) {
     } else {
       current_.text.append(bytes, part);
     }
+    taken_bytes_ += static_cast<int64_t>(part + (newline == nullptr ? 0 : 1));
     if (newline == nullptr) return true;
     if (!EndLine()) return false;
     bytes += part + 1;
@@ -92,6 +104,7 @@ bool LineReader::TakeBytes(const char* bytes, size_t count) {
 
 bool LineReader::EndLine() {
   Line line = std::exchange(current_, Line());
+  line.end = taken_bytes_;
   current_.number = line.number + 1;
   current_started_ = false;
   const bool blank = !line.too_long && line.text.find_first_not_of(" \t\r") == std::string::npos;
@@ -101,8 +114,12 @@ bool LineReader::EndLine() {
 bool LineReader::Push(Line line) {
   {
     std::unique_lock lock(mu_);
-    room_.wait(lock, [this] { return stop_ || lines_.size() < capacity_; });
+    room_.wait(lock, [&] {
+      const bool room = held_bytes_ + line.text.size() <= kLongestLinesHeld * max_line_bytes_;
+      return stop_ || lines_.empty() || (lines_.size() < capacity_ && room);
+    });
     if (stop_) return false;
+    held_bytes_ += line.text.size();
     lines_.push_back(std::move(line));
   }
   wake_();

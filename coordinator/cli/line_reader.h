@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_LINE_READER_H_
 #define STAGECOACH_COORDINATOR_CLI_LINE_READER_H_
 
-// Reads lines on a thread of its own, so that a pipe may pause while work goes on. Holds a bounded number of them.
+// Reads lines on a thread of its own, so that a pipe may pause while work goes on. Holds a bounded number of lines and
+// of bytes.
 
 #include <condition_variable>
 #include <cstdint>
@@ -22,10 +23,12 @@ class LineReader {
     int64_t number = 0;     // from 1; blank lines count but are not given out
     std::string text;       // without its newline
     bool too_long = false;  // longer than max_line_bytes; `text` is empty
+    int64_t end = 0;        // bytes of the input up to its end
   };
 
   // `wake` is called on the reader's thread when there may be something new: a line, the end, an error. The descriptor
-  // is not closed.
+  // is not closed. `capacity`: most lines held; as many bytes as four lines of the greatest length are held, or one
+  // line.
   LineReader(int descriptor, size_t capacity, size_t max_line_bytes, std::function<void()> wake);
   ~LineReader();  // stops reading, also in the middle of a pause
 
@@ -33,6 +36,7 @@ class LineReader {
   std::optional<Line> TryNext();
   bool finished() const;        // the end was reached (or reading failed), and every line was taken
   absl::Status status() const;  // why reading failed
+  size_t held_bytes() const;    // of lines that wait
 
  private:
   void Run();
@@ -50,10 +54,12 @@ class LineReader {
   // Of the reader's thread.
   Line current_;
   bool current_started_ = false;
+  int64_t taken_bytes_ = 0;
 
   mutable std::mutex mu_;
   std::condition_variable room_;
   std::deque<Line> lines_;  // guarded by mu_
+  size_t held_bytes_ = 0;   // of lines_; guarded by mu_
   bool stop_ = false;       // guarded by mu_
   bool ended_ = false;      // guarded by mu_
   absl::Status status_;     // guarded by mu_

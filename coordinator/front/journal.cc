@@ -22,17 +22,21 @@ bool RequestJournal::Entry::stopped() const {
          std::find(request.stop_tokens.begin(), request.stop_tokens.end(), output.back()) != request.stop_tokens.end();
 }
 
-RequestId RequestJournal::Add(GenerationRequest request) {
-  const RequestId id = next_id_++;
+absl::Status RequestJournal::Add(RequestId id, GenerationRequest request) {
+  if (id <= last_id_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request id ", id, " does not follow ", last_id_, "; ids grow from request to request"));
+  }
+  last_id_ = id;
   Entry entry;
   entry.next_scored_row = std::max<int64_t>(0, request.score_from - 1);
   entry.request = std::move(request);
   entries_.emplace(id, std::move(entry));
-  return id;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RequestJournal::Entry*> RequestJournal::Find(RequestId request) {
-  if (request == 0 || request >= next_id_) return EngineError(request, "there is no such request");
+  if (request == 0 || request > last_id_) return EngineError(request, "there is no such request");
   const auto found = entries_.find(request);
   return found == entries_.end() ? nullptr : &found->second;
 }
@@ -174,6 +178,17 @@ std::vector<SessionEvent> RequestJournal::FinishComplete(int64_t context) {
 std::optional<SessionEvent> RequestJournal::FinishCancelled(RequestId request) {
   if (entries_.count(request) == 0) return std::nullopt;
   return Finish(request, pb::RequestFinished::REASON_CANCELLED);
+}
+
+int64_t RequestJournal::LargestNeed(int64_t context, int64_t most) const {
+  int64_t largest = 0;
+  for (const auto& [id, entry] : entries_) {
+    const int64_t prompt = static_cast<int64_t>(entry.request.prompt.size());
+    if (prompt > context) continue;
+    const int64_t need = prompt + std::min(std::max<int64_t>(entry.request.max_new_tokens, 0), context - prompt);
+    if (need <= most) largest = std::max(largest, need);
+  }
+  return largest;
 }
 
 std::vector<RequestId> RequestJournal::unfinished() const {

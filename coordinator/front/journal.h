@@ -21,8 +21,8 @@ namespace stagecoach {
 
 class RequestJournal {
  public:
-  // Ids count from 1 in the order of addition.
-  RequestId Add(GenerationRequest request);
+  // `id` is above every earlier one: kInvalidArgument otherwise.
+  absl::Status Add(RequestId id, GenerationRequest request);
 
   // What is new in a report (its at_us is for the caller to set): positions seen before are dropped, and so is
   // everything of a request that is finished.
@@ -46,6 +46,10 @@ class RequestJournal {
 
   // Ends one request as cancelled, here and now; nothing when it is not there.
   std::optional<SessionEvent> FinishCancelled(RequestId request);
+
+  // Tokens of KV that the largest unfinished request may come to need, where a sequence has at most `context`; of those
+  // that fit `most` tokens (what does not was never accepted).
+  int64_t LargestNeed(int64_t context, int64_t most) const;
 
   std::vector<RequestId> unfinished() const;  // in the order of addition
   bool empty() const { return entries_.empty(); }
@@ -76,7 +80,7 @@ class RequestJournal {
   SessionEvent Finish(RequestId request, pb::RequestFinished::Reason reason);
 
   std::map<RequestId, Entry> entries_;  // the unfinished
-  RequestId next_id_ = 1;
+  RequestId last_id_ = 0;
   uint64_t progress_ = 0;
 };
 

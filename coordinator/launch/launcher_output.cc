@@ -1,8 +1,11 @@
 #include "coordinator/launch/launcher_output.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -33,6 +36,19 @@ bool IsFromOpenMpi(absl::string_view line) {
 }
 
 }  // namespace
+
+bool IsCrashSignal(int signal) {
+  switch (signal) {
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS: return true;
+    default: return false;
+  }
+}
 
 std::string RankName(int rank) {
   return rank == 0 ? "rank 0 (the coordinator)" : absl::StrCat("rank ", rank, " (stage ", rank - 1, ")");
@@ -79,6 +95,7 @@ void LauncherOutput::ReadDeath(absl::string_view line) {
       std::sscanf(text.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
                   host, signal) == 3) {
     death_ = absl::StrCat(RankName(rank), " on ", host, " was ended by signal ", signal);
+    stage_crashed_ = rank > 0 && IsCrashSignal(std::atoi(signal));
   } else if (std::sscanf(text.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
     exiting_rank_ = rank;
   } else if (exiting_rank_ >= 0 && std::sscanf(text.c_str(), " Exit code: %d", &code) == 1) {

@@ -27,6 +27,8 @@ class LauncherOutput {
   // Who ended the job, when mpirun said so: "rank 2 (stage 1) on node7 was ended by signal 9 (Killed)", "rank 0 (the
   // coordinator) ended with exit code 1"; empty otherwise.
   const std::string& death() const { return death_; }
+  // Whether that was a stage which died by its own doing: a crash or an abort, not a signal from outside such as SIGKILL.
+  bool stage_crashed() const { return stage_crashed_; }
 
  private:
   bool TakeLine(const std::string& line);  // whether to show it
@@ -37,7 +39,11 @@ class LauncherOutput {
   bool in_block_ = false;
   int exiting_rank_ = -1;  // of the "Process name" line, until its "Exit code"
   std::string death_;
+  bool stage_crashed_ = false;
 };
+
+// Whether a process ends by this signal through its own doing (SIGSEGV, SIGABRT and the like).
+bool IsCrashSignal(int signal);
 
 // "rank 0 (the coordinator)", "rank 3 (stage 2)".
 std::string RankName(int rank);

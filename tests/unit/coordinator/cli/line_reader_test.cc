@@ -96,6 +96,25 @@ TEST(LineReader, DropsTheTextOfALineThatIsTooLongAndGoesOn) {
   EXPECT_FALSE(pipe.Next().has_value());
 }
 
+TEST(LineReader, SaysWhereInTheInputALineEnds) {
+  PipedReader pipe;
+  pipe.Write("a\n\nlonger line\nlast");
+  pipe.Close();
+  for (const int64_t end : {2, 15, 19}) EXPECT_EQ(pipe.Next()->end, end);
+}
+
+TEST(LineReader, HoldsNoMoreBytesThanFourLongestLines) {
+  PipedReader pipe(/*capacity=*/1000, /*max_line_bytes=*/100);
+  for (int i = 0; i < 100; ++i) pipe.Write(std::string(99, 'x') + "\n");
+  pipe.Close();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(pipe.Next()->text.size(), 99u);
+    EXPECT_LE(pipe.reader().held_bytes(), 400u);
+  }
+  EXPECT_FALSE(pipe.Next().has_value());
+  EXPECT_EQ(pipe.reader().held_bytes(), 0u);
+}
+
 TEST(LineReader, HoldsABoundedNumberOfLines) {
   PipedReader pipe(2);
   pipe.Write("1\n2\n3\n4\n");

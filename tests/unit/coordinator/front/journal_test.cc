@@ -57,9 +57,15 @@ std::vector<TokenId> NewTokens(const absl::StatusOr<std::optional<SessionEvent>>
   return tokens;
 }
 
+RequestId Add(RequestJournal* journal, GenerationRequest request) {
+  static RequestId last = 0;
+  EXPECT_TRUE(journal->Add(++last, std::move(request)).ok());
+  return last;
+}
+
 TEST(RequestJournal, PassesEachPositionOnOnce) {
   RequestJournal journal;
-  const RequestId id = journal.Add(Request({1, 2}, 10));
+  const RequestId id = Add(&journal, Request({1, 2}, 10));
   EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 2, {7, 8}))), ElementsAre(7, 8));
   const auto repeated = journal.RecordTokens(Tokens(id, 2, {7, 8}));
   ASSERT_TRUE(repeated.ok());
@@ -70,10 +76,10 @@ TEST(RequestJournal, PassesEachPositionOnOnce) {
 
 TEST(RequestJournal, RefusesWhatNoSoundEngineReports) {
   RequestJournal journal;
-  const RequestId id = journal.Add(Request({1, 2}, 2));
+  const RequestId id = Add(&journal, Request({1, 2}, 2));
   GenerationRequest scoring = Request({1, 2, 3, 4}, 0);
   scoring.score_from = 1;
-  const RequestId scored = journal.Add(scoring);
+  const RequestId scored = Add(&journal, scoring);
   const auto expect_internal = [](const absl::Status& status, const std::string& message) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
@@ -98,7 +104,7 @@ TEST(RequestJournal, RefusesWhatNoSoundEngineReports) {
 
 TEST(RequestJournal, IgnoresWhatComesAfterTheEnd) {
   RequestJournal journal;
-  const RequestId id = journal.Add(Request({1}, 5, {9}));
+  const RequestId id = Add(&journal, Request({1}, 5, {9}));
   EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 1, {9}))), ElementsAre(9));
   const auto end = journal.RecordFinished(End(id, Finished::REASON_STOP));
   ASSERT_TRUE(end.ok() && end->has_value());
@@ -113,7 +119,7 @@ TEST(RequestJournal, IgnoresWhatComesAfterTheEnd) {
 TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
   RequestJournal journal;
   const GenerationRequest request = Request({1, 2}, 10, {99});
-  const RequestId id = journal.Add(request);
+  const RequestId id = Add(&journal, request);
   ASSERT_TRUE(journal.RecordTokens(Tokens(id, 2, {7, 8})).ok());
   const pb::SubmitRequest submission = journal.Submission(id);
   EXPECT_EQ(submission.request(), id);
@@ -130,7 +136,7 @@ TEST(RequestJournal, AsksOnlyForTheScoresThatAreMissing) {
   RequestJournal journal;
   GenerationRequest request = Request({1, 2, 3, 4, 5, 6}, 0);
   request.score_from = 2;  // rows 1 to 4
-  const RequestId id = journal.Add(request);
+  const RequestId id = Add(&journal, request);
   EXPECT_TRUE(journal.Submission(id).score_prompt());
   EXPECT_EQ(journal.Submission(id).score_from(), 2);
 
@@ -154,12 +160,12 @@ TEST(RequestJournal, AsksOnlyForTheScoresThatAreMissing) {
 
 TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {
   RequestJournal journal;
-  const RequestId full = journal.Add(Request({1}, 2));
-  const RequestId stopped = journal.Add(Request({1}, 9, {5}));
-  const RequestId crowded = journal.Add(Request({1, 2, 3}, 9));
-  const RequestId cancelled = journal.Add(Request({1}, 9));
-  const RequestId running = journal.Add(Request({1}, 9));
-  const RequestId too_long = journal.Add(Request({1, 2, 3, 4, 5}, 9));
+  const RequestId full = Add(&journal, Request({1}, 2));
+  const RequestId stopped = Add(&journal, Request({1}, 9, {5}));
+  const RequestId crowded = Add(&journal, Request({1, 2, 3}, 9));
+  const RequestId cancelled = Add(&journal, Request({1}, 9));
+  const RequestId running = Add(&journal, Request({1}, 9));
+  const RequestId too_long = Add(&journal, Request({1, 2, 3, 4, 5}, 9));
   ASSERT_TRUE(journal.RecordTokens(Tokens(full, 1, {4, 4})).ok());
   ASSERT_TRUE(journal.RecordTokens(Tokens(stopped, 1, {4, 5})).ok());
   ASSERT_TRUE(journal.RecordTokens(Tokens(crowded, 3, {4, 4})).ok());

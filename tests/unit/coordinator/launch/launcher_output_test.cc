@@ -56,5 +56,21 @@ TEST(LauncherOutput, BelievesOnlyMpirunAboutADeath) {
   EXPECT_EQ(output.death(), "");
 }
 
+TEST(LauncherOutput, TellsAStageThatCrashedFromOneThatWasKilled) {
+  const auto crashed = [](int rank, const char* signal) {
+    LauncherOutput output;
+    output.Feed(absl::StrCat(kDashes, "mpirun noticed that process rank ", rank,
+                             " with PID 0 on node node7 exited on signal ", signal, ".\n", kDashes));
+    EXPECT_FALSE(output.death().empty());
+    return output.stage_crashed();
+  };
+  EXPECT_TRUE(crashed(1, "11 (Segmentation fault)"));
+  EXPECT_TRUE(crashed(3, "6 (Aborted)"));
+  EXPECT_TRUE(crashed(2, "7 (Bus error)"));
+  EXPECT_FALSE(crashed(1, "9 (Killed)"));
+  EXPECT_FALSE(crashed(1, "15 (Terminated)"));
+  EXPECT_FALSE(crashed(0, "11 (Segmentation fault)")) << "the coordinator's crash accuses no request";
+}
+
 }  // namespace
 }  // namespace stagecoach

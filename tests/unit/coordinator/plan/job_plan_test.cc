@@ -252,5 +252,22 @@ TEST(JobPlan, StagesThatComputeDifferentlyNeedOneInstructionSet) {
   for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), "avx2");
 }
 
+TEST(PlanJob, ARelaunchThatCannotHoldWhatWasAcceptedSaysWhatItNeeds) {
+  const auto model = Model();
+  pb::ConfigureJob job = Job();
+  job.set_context(2048);
+  job.set_kv_cache_bytes(uint64_t{28} * 4096 * 32 * 64);  // 64 blocks
+  job.set_min_kv_tokens(64 * 32);
+  const std::vector<pb::Hello> hosts = {StageOn("a", 8 * kGiB)};
+  const absl::StatusOr<JobPlan> enough = PlanJob(job, hosts, *model, kRunId);
+  ASSERT_TRUE(enough.ok()) << enough.status();
+  EXPECT_EQ(enough->blocks, 64);
+  job.set_min_kv_tokens(64 * 32 + 1);
+  const absl::Status status = PlanJob(job, hosts, *model, kRunId).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("room for 2048 tokens (64 blocks of 32)"),
+                                                   HasSubstr("needs 2049"), HasSubstr("`kv_cache_bytes`")));
+}
+
 }  // namespace
 }  // namespace stagecoach

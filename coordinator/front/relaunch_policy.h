@@ -1,0 +1,42 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_RELAUNCH_POLICY_H_
+#define STAGECOACH_COORDINATOR_FRONT_RELAUNCH_POLICY_H_
+
+// When a lost job is launched again, and when that is given up. Pure: it is told the time. Not thread-safe.
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
+
+namespace stagecoach {
+
+class RelaunchPolicy {
+ public:
+  // Given up are `max_losses` losses in a row without a token when, too, `timeout` has passed since the last progress:
+  // neither three quick failures nor one long one end a run. All times in microseconds of a monotonic clock.
+  RelaunchPolicy(int max_losses, absl::Duration timeout, int64_t now_us);
+
+  // A token or score came.
+  void Produced(int64_t now_us);
+  // The job has loaded so many bytes. Progress is only what goes beyond any job since the last token: a job that loads
+  // and dies, again and again, makes none.
+  void Loaded(uint64_t bytes, int64_t now_us);
+
+  // The job is lost. How long to wait before the next launch: nothing after the first loss, then 0.1 s, doubling up to
+  // 30 s. Absent: give up.
+  std::optional<absl::Duration> Lost(int64_t now_us);
+
+  int losses() const { return losses_; }  // in a row, without a token
+  absl::Duration SinceProgress(int64_t now_us) const { return absl::Microseconds(now_us - progress_us_); }
+
+ private:
+  const int max_losses_;
+  const absl::Duration timeout_;
+  int losses_ = 0;
+  uint64_t most_loaded_ = 0;  // since the last token
+  int64_t progress_us_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_RELAUNCH_POLICY_H_
