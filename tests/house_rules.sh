@@ -74,7 +74,7 @@ allow coordinator/pipeline 'common/(base|step|wire|transport)|proto|coordinator/
 allow coordinator/channel 'common/(base|step|wire)|proto'
 allow coordinator/engine 'common/(base|model|obs|step|wire|transport)|proto|coordinator/(channel|pipeline|plan|request|schedule)'
 allow coordinator/launch 'common/base|proto|coordinator/channel'
-allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|text)'
+allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|request|text)'
 allow coordinator/bench 'common/(base|gguf|model|quant|step)|proto|coordinator/(front|launch)'
 allow coordinator/cli 'common/.*|proto|coordinator/.*'
 allow coordinator 'common/(base|transport/mpi)|coordinator/(cli|front)'

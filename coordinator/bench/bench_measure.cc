@@ -51,16 +51,16 @@ absl::Status BenchRunner::AwaitReady() {
   return absl::OkStatus();
 }
 
-RequestId BenchRunner::Submit(const BenchTest& test) {
+absl::Status BenchRunner::Submit(const BenchTest& test) {
   GenerationRequest request;
   for (int64_t i = 0; i < test.prompt_tokens(); ++i) {
     const int64_t token = static_cast<int64_t>(UniformAt(kPromptSeed, drawn_++) * static_cast<double>(vocab_));
     request.prompt.push_back(static_cast<TokenId>(std::min(token, vocab_ - 1)));
   }
   request.max_new_tokens = MaxNewTokens(test, scheduling_);
-  const RequestId id = cluster_->Submit(std::move(request));
+  ASSIGN_OR_RETURN(const RequestId id, cluster_->Submit(std::move(request)));
   running_.insert(id);
-  return id;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SessionEvent> BenchRunner::NextEvent() {
@@ -70,6 +70,9 @@ absl::StatusOr<SessionEvent> BenchRunner::NextEvent() {
     if (!event.has_value() || !running_.contains(event->request)) continue;
     if (event->finished.has_value()) {
       running_.erase(event->request);
+      if (event->finished->reason() == pb::RequestFinished::REASON_FAILED) {
+        return absl::UnavailableError(std::string(event->finished->error()));
+      }
       if (event->finished->reason() == pb::RequestFinished::REASON_REJECTED) {
         return UsageError(absl::StrCat("rejected: ", event->finished->error()));
       }
@@ -105,7 +108,7 @@ absl::Status BenchRunner::WarmUp(const BenchTest& test) {
 
 absl::StatusOr<BenchSample> BenchRunner::RunPrefill(const BenchTest& test) {
   const int64_t begin_us = MonotonicUs();
-  Submit(test);
+  RETURN_IF_ERROR(Submit(test));
   BenchSample sample;
   while (!running_.empty()) {
     ASSIGN_OR_RETURN(const SessionEvent event, NextEvent());
@@ -117,7 +120,7 @@ absl::StatusOr<BenchSample> BenchRunner::RunPrefill(const BenchTest& test) {
 
 absl::StatusOr<BenchSample> BenchRunner::RunDecode(const BenchTest& test) {
   DecodeWindow window(test.sequences, test.tokens());
-  for (int64_t i = 0; i < test.sequences; ++i) Submit(test);
+  for (int64_t i = 0; i < test.sequences; ++i) RETURN_IF_ERROR(Submit(test));
   while (!window.done()) {
     ASSIGN_OR_RETURN(const SessionEvent event, NextEvent());
     if (!event.tokens.empty()) {

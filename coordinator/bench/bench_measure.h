@@ -70,7 +70,7 @@ class BenchRunner {
  private:
   absl::StatusOr<BenchSample> RunPrefill(const BenchTest& test);
   absl::StatusOr<BenchSample> RunDecode(const BenchTest& test);
-  RequestId Submit(const BenchTest& test);
+  absl::Status Submit(const BenchTest& test);
   absl::StatusOr<SessionEvent> NextEvent();
   absl::Status EndAll();
 

@@ -228,7 +228,13 @@ absl::Status BatchVerb::Submit(BatchLine line) {
   }
   auto running =
       std::make_unique<Running>(model_.tokenizer.get(), std::move(line), static_cast<int64_t>(request.prompt.size()));
-  running_[cluster_->Submit(std::move(request))] = std::move(running);
+  const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(request));
+  if (absl::IsOutOfRange(id.status())) {
+    running->line.error = BatchError{"rejected", std::string(id.status().message())};
+    return WriteError(running->line);
+  }
+  RETURN_IF_ERROR(id.status());
+  running_[*id] = std::move(running);
   return absl::OkStatus();
 }
 
@@ -242,7 +248,7 @@ absl::Status BatchVerb::Take(const SessionEvent& event) {
   const std::unique_ptr<Running> done = std::move(found->second);
   running_.erase(found);
   if (!done->completion.rejection().empty()) {
-    done->line.error = BatchError{"rejected", done->completion.rejection()};
+    done->line.error = BatchError{done->completion.failed() ? "failed" : "rejected", done->completion.rejection()};
     return WriteError(done->line);
   }
   if (done->completion.finish_reason() == "cancelled") return absl::OkStatus();  // answered when the batch is run again

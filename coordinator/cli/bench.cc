@@ -201,6 +201,7 @@ absl::StatusOr<LaunchOptions> BenchVerb::LaunchOf(const BenchJob& job, const Mod
   const BenchScheduling scheduling = SchedulingOf(job);
   for (const BenchTest& test : tests_) options.context = std::max(options.context, ContextOf(test, scheduling));
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model.hyper, context));
+  launch.relaunch_timeout = absl::ZeroDuration();
   launch.max_losses = 1;  // a measurement with a relaunch in it is none
   return launch;
 }

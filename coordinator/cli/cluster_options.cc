@@ -62,6 +62,10 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   AddNumber(app, "--startup-timeout", &o->startup_timeout_s, {0.1, 86400}, "seconds the launched job has to report",
             "60")
       ->group(group);
+  AddNumber(app, "--relaunch-timeout", &o->relaunch_timeout_s, {0, 604800},
+            "seconds without a token or loading progress after which a job that keeps being lost is given up",
+            absl::StrCat(o->relaunch_timeout_s))
+      ->group(group);
   app->add_flag("--dry-run", o->dry_run, "print the launch line and end")->group(group);
 }
 
@@ -205,6 +209,7 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
   launch.mpirun_args = o.mpirun_args;
   launch.coordinator_path = context.program;
   launch.startup_timeout = absl::Seconds(o.startup_timeout_s);
+  launch.relaunch_timeout = absl::Seconds(o.relaunch_timeout_s);
   if (!o.hostfile.empty()) {
     absl::StatusOr<std::string> path = ExistingFile("--hostfile", o.hostfile);
     if (!path.ok()) return path.status();

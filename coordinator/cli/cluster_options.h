@@ -39,6 +39,7 @@ struct ClusterOptions {
   std::string cpu_bind = "auto";
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
+  double relaunch_timeout_s = 600;
   std::string step_log;
   std::string hostfile;
   std::string mpirun_args;

@@ -54,6 +54,7 @@ class GenerateVerb : public Verb {
   absl::Status SubmitMore();
   absl::Status RunAll();
   absl::Status Take(const SessionEvent& event);
+  absl::Status Rejected(size_t answer, absl::string_view why) const;
   void CancelAll();
   absl::Status PrintText(const Answer& answer, const std::string& fresh);
   absl::Status PrintFinishedAnswers();
@@ -144,7 +145,10 @@ absl::Status GenerateVerb::SubmitMore() {
     request.max_new_tokens = max_new_tokens_;
     const absl::Span<const TokenId> end = model_.tokenizer->end_of_generation();
     if (!sampling_options_.ignore_eos) request.stop_tokens.assign(end.begin(), end.end());
-    running_[cluster_->Submit(std::move(request))] = next_;
+    const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(request));
+    if (absl::IsOutOfRange(id.status())) return Rejected(next_, id.status().message());
+    RETURN_IF_ERROR(id.status());
+    running_[*id] = next_;
   }
   return absl::OkStatus();
 }
@@ -162,9 +166,12 @@ absl::Status GenerateVerb::RunAll() {
     }
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
-    const std::string& rejection = answers_[i].completion.rejection();
-    if (!rejection.empty())
-      return UsageError(absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " was rejected: ", rejection));
+    const Completion& completion = answers_[i].completion;
+    if (completion.failed()) {
+      return absl::UnavailableError(
+          absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " failed: ", completion.rejection()));
+    }
+    if (!completion.rejection().empty()) return Rejected(i, completion.rejection());
   }
   for (const Answer& answer : answers_) {
     if (!answer.completion.finished() || answer.completion.finish_reason() == "cancelled") {
@@ -172,6 +179,10 @@ absl::Status GenerateVerb::RunAll() {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status GenerateVerb::Rejected(size_t answer, absl::string_view why) const {
+  return UsageError(absl::StrCat("prompt ", answer + 1, " of ", answers_.size(), " was rejected: ", why));
 }
 
 void GenerateVerb::CancelAll() {

@@ -108,7 +108,8 @@ void PerplexityVerb::SubmitMore() {
     request.prompt = windows_->Window(static_cast<int64_t>(scores_.size()));
     request.max_new_tokens = 0;
     request.score_from = windows_->first_scored();
-    running_[cluster_->Submit(std::move(request))] = static_cast<int64_t>(scores_.size());
+    ASSIGN_OR_RETURN(const RequestId id, cluster_->Submit(std::move(request)));
+    running_[id] = static_cast<int64_t>(scores_.size());
     scores_.emplace_back(windows_->first_scored(), cluster_options_.context);
   }
 }
@@ -141,6 +142,7 @@ absl::Status PerplexityVerb::Take(const SessionEvent& event) {
   const int64_t window = found->second;
   running_.erase(found);
   switch (event.finished->reason()) {
+    case pb::RequestFinished::REASON_FAILED: return absl::UnavailableError(std::string(event.finished->error()));
     case pb::RequestFinished::REASON_REJECTED: return UsageError(absl::StrCat("rejected: ", event.finished->error()));
     case pb::RequestFinished::REASON_CANCELLED: return absl::OkStatus();
     default:

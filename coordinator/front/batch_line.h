@@ -35,6 +35,7 @@ struct BatchRequest {
 
 struct BatchError {
   std::string code;     // "invalid_json", "invalid_request", "missing_custom_id", "duplicate_custom_id", "rejected",
+                        // "failed",
                         // "line_too_long"
   std::string message;  // without the line number
 };

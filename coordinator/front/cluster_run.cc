@@ -80,9 +80,10 @@ void ClusterRun::Cancel(RequestId request) {
   running_.erase(found);
 }
 
-RequestId ClusterRun::Submit(GenerationRequest request) {
+absl::StatusOr<RequestId> ClusterRun::Submit(GenerationRequest request) {
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const RequestId id = session_->Submit(std::move(request));
+  const RequestId id = ++last_id_;
+  if (absl::Status status = session_->Submit(id, std::move(request)); !status.ok()) return status;
   running_[id] = {MonotonicUs(), prompt_tokens};
   return id;
 }

@@ -26,7 +26,8 @@ class ClusterRun {
   static absl::StatusOr<std::unique_ptr<ClusterRun>> Open(LaunchOptions options, int engine_descriptor,
                                                           bool show_progress);
 
-  RequestId Submit(GenerationRequest request);
+  // As Session::Submit, under an id of its own. kOutOfRange: the job cannot hold it.
+  absl::StatusOr<RequestId> Submit(GenerationRequest request);
   void Cancel(RequestId request);
 
   // Waits for the next event: at most a second, and not beyond a signal or SignalWatch::Wake. Errors are final and
@@ -66,6 +67,7 @@ class ClusterRun {
   ProgressLine progress_;
   RunTotals totals_;
   absl::flat_hash_map<RequestId, Running> running_;
+  RequestId last_id_ = 0;
   bool failed_ = false;  // Next gave an error: there is no job to end in order
   const int64_t start_us_;
   int64_t ready_us_ = 0;        // 0: not yet

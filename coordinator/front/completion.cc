@@ -49,6 +49,8 @@ std::string Completion::Take(const SessionEvent& event) {
       case pb::RequestFinished::REASON_LENGTH:
       case pb::RequestFinished::REASON_SCORED: finish_reason_ = "length"; break;
       case pb::RequestFinished::REASON_REJECTED:
+      case pb::RequestFinished::REASON_FAILED:
+        failed_ = event.finished->reason() == pb::RequestFinished::REASON_FAILED;
         rejection_ = event.finished->error().empty() ? "the engine refused it" : event.finished->error();
         [[fallthrough]];
       default: finish_reason_ = "cancelled";

@@ -32,7 +32,8 @@ class Completion {
   const std::string& finish_reason() const {
     return finish_reason_;
   }                                                            // "stop", "length", "cancelled"; empty while running
-  const std::string& rejection() const { return rejection_; }  // why it never ran; empty otherwise
+  const std::string& rejection() const { return rejection_; }  // why it never ran, or failed; empty otherwise
+  bool failed() const { return failed_; }                      // it could not be computed to its end
 
   const std::string& text() const { return text_; }
   const std::vector<SampledToken>& tokens() const { return tokens_; }  // with the one that ended it
@@ -52,6 +53,7 @@ class Completion {
   std::vector<int64_t> text_offsets_;
   std::string finish_reason_;
   std::string rejection_;
+  bool failed_ = false;
 };
 
 }  // namespace stagecoach

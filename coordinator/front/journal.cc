@@ -98,10 +98,11 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordFinished(const
   if (entry == nullptr) return std::nullopt;
   using Finished = pb::RequestFinished;
   const auto reason = finished.reason();
-  if (reason < Finished::REASON_STOP || reason > Finished::REASON_SCORED) {
+  if (reason < Finished::REASON_STOP || reason > Finished::REASON_FAILED) {
     return EngineError(finished.request(), absl::StrCat("it ended with the unknown reason ", static_cast<int>(reason)));
   }
-  const bool in_order = reason != Finished::REASON_CANCELLED && reason != Finished::REASON_REJECTED;
+  const bool in_order =
+      reason != Finished::REASON_CANCELLED && reason != Finished::REASON_REJECTED && reason != Finished::REASON_FAILED;
   if (in_order && entry->scores_missing()) {
     return EngineError(finished.request(), absl::StrCat("it ended without the scores from row ", entry->next_scored_row,
                                                         " to ", entry->end_scored_row() - 1));
@@ -173,6 +174,19 @@ std::vector<SessionEvent> RequestJournal::FinishComplete(int64_t context) {
     }
   }
   return events;
+}
+
+SessionEvent RequestJournal::FinishFailed(RequestId request, absl::string_view error) {
+  CHECK(unfinished(request));
+  SessionEvent event = Finish(request, pb::RequestFinished::REASON_FAILED);
+  ++progress_;
+  event.finished->set_error(std::string(error));
+  return event;
+}
+
+bool RequestJournal::answered(RequestId request) const {
+  const auto found = entries_.find(request);
+  return found != entries_.end() && !found->second.output.empty();
 }
 
 std::optional<SessionEvent> RequestJournal::FinishCancelled(RequestId request) {

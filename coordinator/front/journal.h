@@ -44,6 +44,13 @@ class RequestJournal {
   // first. `context`: most tokens a sequence may have, 0 when not known yet.
   std::vector<SessionEvent> FinishComplete(int64_t context);
 
+  // Ends one request with an error, here and now.
+  SessionEvent FinishFailed(RequestId request, absl::string_view error);
+
+  bool unfinished(RequestId request) const { return entries_.contains(request); }
+  // Whether any of its tokens has come.
+  bool answered(RequestId request) const;
+
   // Ends one request as cancelled, here and now; nothing when it is not there.
   std::optional<SessionEvent> FinishCancelled(RequestId request);
 

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 
@@ -52,7 +53,9 @@ LaunchedSession::LaunchedSession(const LaunchOptions& options, LaunchPlan plan)
       plan_(std::move(plan)),
       startup_timeout_(options.startup_timeout),
       silence_timeout_(options.silence_timeout),
-      max_losses_(options.max_losses) {}
+      max_losses_(options.max_losses),
+      relaunch_timeout_(options.relaunch_timeout),
+      policy_(MonotonicUs()) {}
 
 absl::Status LaunchedSession::Start() {
   ASSIGN_OR_RETURN(launcher_, Launcher::Start(plan_));
@@ -63,9 +66,16 @@ absl::Status LaunchedSession::Start() {
 }
 
 absl::Status LaunchedSession::Prepare() {
-  if (launcher_ != nullptr) return absl::OkStatus();
+  if (launcher_ != nullptr || MonotonicUs() < next_launch_us_) return absl::OkStatus();
   ++relaunches_;
-  return Start();
+  const absl::Status started = Start();
+  return started.ok() ? started : Lose(std::string(started.message()));
+}
+
+absl::Duration LaunchedSession::longest_wait() const {
+  if (launcher_ == nullptr) return absl::Microseconds(std::max<int64_t>(next_launch_us_ - MonotonicUs(), 0));
+  // Where the end of mpirun wakes nobody up, we look often.
+  return absl::Milliseconds(launcher_->end_descriptor() < 0 ? 20 : 500);
 }
 
 void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
@@ -77,6 +87,8 @@ void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
 
 absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const pollfd> waits) {
   if (launcher_ == nullptr) return absl::OkStatus();
+  if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(MonotonicUs());
+  policy_.Loaded(load_progress().bytes_loaded(), MonotonicUs());
   bool may_have_ended = launcher_->end_descriptor() < 0;
   for (const pollfd& wait : waits) {
     if (wait.revents == 0) continue;
@@ -120,13 +132,14 @@ absl::Status LaunchedSession::OnLost(const std::string& what) {
   if (!what.empty()) return Lose(what);
   AwaitLastWords();
   if (const std::optional<int> code = launcher_->ExitCode()) return OnLauncherEnded(*code);
-  const std::string& death = launcher_->output().death();
-  return Lose(death.empty() ? absl::StrCat(RankName(0), " went away without a word") : death);
+  const LauncherOutput& output = launcher_->output();
+  if (output.death().empty()) return Lose(absl::StrCat(RankName(0), " went away without a word"));
+  return Lose(output.death(), output.stage_crashed());
 }
 
 void LaunchedSession::AwaitLastWords() {
-  const absl::Time deadline = absl::Now() + kLastWords;
-  while (absl::Now() < deadline && launcher_->output().death().empty() && !launcher_->ExitCode().has_value()) {
+  const int64_t deadline_us = MonotonicUs() + absl::ToInt64Microseconds(kLastWords);
+  while (MonotonicUs() < deadline_us && launcher_->output().death().empty() && !launcher_->ExitCode().has_value()) {
     std::vector<pollfd> waits;
     AddWaits(&waits);
     poll(waits.data(), waits.size(), 10);
@@ -145,22 +158,30 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
         "the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
         "\ncheck `stages`, `hostfile` and `mpirun_args`; `dry_run` shows the whole launch line"));
   }
-  if (!output.death().empty()) return Lose(output.death());
+  if (!output.death().empty()) return Lose(output.death(), output.stage_crashed());
   const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, ")") : "";
   return Lose(absl::StrCat("mpirun ended with exit code ", exit_code, signal));
 }
 
-absl::Status LaunchedSession::Lose(std::string what) {
+// `accusing`: a stage died by its own doing, which a request may be the cause of.
+absl::Status LaunchedSession::Lose(std::string what, bool accusing) {
   launcher_.reset();  // ends whatever is left of the job
-  CloseJob();
-  if (journal().progress() != progress_at_loss_) losses_ = 0;
-  progress_at_loss_ = journal().progress();
-  ++losses_;
-  if (losses_ >= max_losses_) {
-    return absl::UnavailableError(absl::StrCat("the job was lost ", losses_, losses_ == 1 ? " time" : " times",
-                                               " in a row without a new token; the last time: ", what));
+  const int64_t now_us = MonotonicUs();
+  if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(now_us);
+  CloseJob(accusing ? what : "");
+  // A job that never was ready has nothing to lose, and what keeps it from coming up rarely goes away.
+  const absl::Duration patience = was_ready() ? relaunch_timeout_ : absl::ZeroDuration();
+  const std::optional<absl::Duration> wait = policy_.Lost(max_losses_, patience, now_us);
+  if (!wait.has_value()) {
+    return absl::UnavailableError(
+        absl::StrCat("the job was lost ", policy_.losses(), policy_.losses() == 1 ? " time" : " times",
+                     " in a row without a new token, the last progress was ",
+                     absl::FormatDuration(absl::Trunc(policy_.SinceProgress(now_us), absl::Milliseconds(100))),
+                     " ago; the last time: ", what));
   }
-  LogError(absl::StrCat("the job was lost: ", what, "; launching it again"));
+  next_launch_us_ = now_us + absl::ToInt64Microseconds(*wait);
+  LogError(absl::StrCat("the job was lost: ", what, "; launching it again",
+                        *wait > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(*wait)) : ""));
   return absl::OkStatus();
 }
 
@@ -188,8 +209,8 @@ std::string LaunchedSession::DescribeRanks() const {
 }
 
 void LaunchedSession::AwaitJobEnd() {
-  const absl::Time deadline = absl::Now() + kOrderlyEnd;
-  while (!launcher_->ExitCode().has_value() && absl::Now() < deadline) {
+  const int64_t deadline_us = MonotonicUs() + absl::ToInt64Microseconds(kOrderlyEnd);
+  while (!launcher_->ExitCode().has_value() && MonotonicUs() < deadline_us) {
     std::vector<pollfd> waits;
     AddWaits(&waits);
     poll(waits.data(), waits.size(),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/front/relaunch_policy.h"
 #include "coordinator/front/session_core.h"
 #include "coordinator/launch/launcher.h"
 
@@ -27,14 +28,12 @@ class LaunchedSession : public SessionCore {
   absl::Status OnLost(const std::string& what) override;
   void AddWaits(std::vector<pollfd>* waits) const override;
   // Where the end of mpirun wakes nobody up, we look often.
-  absl::Duration longest_wait() const override {
-    return absl::Milliseconds(launcher_ != nullptr && launcher_->end_descriptor() < 0 ? 20 : 500);
-  }
+  absl::Duration longest_wait() const override;
   void AwaitJobEnd() override;
 
  private:
   absl::Status OnLauncherEnded(int exit_code);
-  absl::Status Lose(std::string what);
+  absl::Status Lose(std::string what, bool accusing = false);
   void AwaitLastWords();
   std::string DescribeRanks() const;
 
@@ -42,14 +41,16 @@ class LaunchedSession : public SessionCore {
   const absl::Duration startup_timeout_;
   const absl::Duration silence_timeout_;
   const int max_losses_;
+  const absl::Duration relaunch_timeout_;
 
   std::unique_ptr<Launcher> launcher_;  // of the present job; none between a loss and the next launch
   absl::Duration starting_;             // time since the launch
   bool end_seen_ = false;               // mpirun has ended, and its engine was given a last chance to be heard
   int launches_ = 0;
   int relaunches_ = 0;
-  int losses_ = 0;  // in a row, without progress
-  uint64_t progress_at_loss_ = 0;
+  RelaunchPolicy policy_;
+  uint64_t progress_seen_ = 0;
+  int64_t next_launch_us_ = 0;
 };
 
 }  // namespace stagecoach

@@ -11,9 +11,6 @@ constexpr int kMostDoublings = 10;  // beyond the longest wait
 
 }  // namespace
 
-RelaunchPolicy::RelaunchPolicy(int max_losses, absl::Duration timeout, int64_t now_us)
-    : max_losses_(max_losses), timeout_(timeout), progress_us_(now_us) {}
-
 void RelaunchPolicy::Produced(int64_t now_us) {
   losses_ = 0;
   most_loaded_ = 0;
@@ -26,9 +23,9 @@ void RelaunchPolicy::Loaded(uint64_t bytes, int64_t now_us) {
   progress_us_ = now_us;
 }
 
-std::optional<absl::Duration> RelaunchPolicy::Lost(int64_t now_us) {
+std::optional<absl::Duration> RelaunchPolicy::Lost(int max_losses, absl::Duration timeout, int64_t now_us) {
   ++losses_;
-  if (losses_ >= max_losses_ && SinceProgress(now_us) >= timeout_) return std::nullopt;
+  if (losses_ >= max_losses && SinceProgress(now_us) >= timeout) return std::nullopt;
   if (losses_ == 1) return absl::ZeroDuration();
   return std::min(kFirstWait * (1 << std::min(losses_ - 2, kMostDoublings)), kLongestWait);
 }

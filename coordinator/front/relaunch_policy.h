@@ -12,9 +12,8 @@ namespace stagecoach {
 
 class RelaunchPolicy {
  public:
-  // Given up are `max_losses` losses in a row without a token when, too, `timeout` has passed since the last progress:
-  // neither three quick failures nor one long one end a run. All times in microseconds of a monotonic clock.
-  RelaunchPolicy(int max_losses, absl::Duration timeout, int64_t now_us);
+  // All times in microseconds of a monotonic clock.
+  explicit RelaunchPolicy(int64_t now_us) : progress_us_(now_us) {}
 
   // A token or score came.
   void Produced(int64_t now_us);
@@ -23,15 +22,14 @@ class RelaunchPolicy {
   void Loaded(uint64_t bytes, int64_t now_us);
 
   // The job is lost. How long to wait before the next launch: nothing after the first loss, then 0.1 s, doubling up to
-  // 30 s. Absent: give up.
-  std::optional<absl::Duration> Lost(int64_t now_us);
+  // 30 s. Absent: give up, which is after `max_losses` losses in a row without a token and when, too, `timeout` has
+  // passed since the last progress: neither three quick failures nor one long one end a run.
+  std::optional<absl::Duration> Lost(int max_losses, absl::Duration timeout, int64_t now_us);
 
   int losses() const { return losses_; }  // in a row, without a token
   absl::Duration SinceProgress(int64_t now_us) const { return absl::Microseconds(now_us - progress_us_); }
 
  private:
-  const int max_losses_;
-  const absl::Duration timeout_;
   int losses_ = 0;
   uint64_t most_loaded_ = 0;  // since the last token
   int64_t progress_us_;

@@ -50,7 +50,11 @@ class Session {
 
   virtual ~Session() = default;  // ends the job, hard if it must; no process and no file stays behind
 
-  virtual RequestId Submit(GenerationRequest request) = 0;
+  // Takes a request under an id that the caller draws, so that a cancel may follow at once: above every earlier one of
+  // this session (kInvalidArgument). kOutOfRange: the job that is ready cannot hold it. kFailedPrecondition: the
+  // session is finished. What is taken before a job is ready is judged by the engine, and may end as REASON_REJECTED. A
+  // request that was taken is never refused later: a relaunch with less memory delays or preempts it.
+  virtual absl::Status Submit(RequestId id, GenerationRequest request) = 0;
   virtual void Cancel(RequestId request) = 0;
 
   // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the
@@ -58,6 +62,8 @@ class Session {
   // Errors are final: kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others
   // (what the engine said; model errors 3).
   virtual absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) = 0;
+  // The same, for all events that are there: those of one read of the engine's socket; empty when there was nothing.
+  virtual absl::StatusOr<std::vector<SessionEvent>> NextBatch(absl::Duration timeout) = 0;
 
   // Also wake up Next when this descriptor is readable (a pipe of a reader thread or a signal handler); -1: none.
   virtual void WatchDescriptor(int descriptor) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/statistics_sum.h"
+#include "coordinator/request/request_room.h"
 
 namespace stagecoach {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 // However long a wait took by the clock (the front may have been stopped), it counts at most this much as the engine's
 // silence.
 constexpr absl::Duration kMostSilencePerWait = absl::Seconds(1);
+constexpr char kFinished[] = "the session is finished and takes no more requests";
 // Beyond the stage timeout, for the work in flight when the job was told to end.
 constexpr absl::Duration kShutdownSlack = absl::Seconds(10);
 
@@ -35,22 +38,24 @@ absl::StatusCode CodeOf(const pb::JobFailed& failed) {
 
 }  // namespace
 
-RequestId SessionCore::Submit(GenerationRequest request) {
-  const RequestId id = journal_.Add(std::move(request));
+absl::Status SessionCore::Submit(RequestId id, GenerationRequest request) {
+  if (finished_) return absl::FailedPreconditionError(kFinished);
+  if (job_ready_) {
+    RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(request.prompt.size()), request.max_new_tokens,
+                              {ready_.context(), ready_.blocks(), ready_.block_tokens()}));
+  }
+  RETURN_IF_ERROR(journal_.Add(id, std::move(request)));
   if (job_ready_) {
     unsent_.push_back(id);
     SendSubmissions();
   }
-  return id;
+  return absl::OkStatus();
 }
 
 void SessionCore::Cancel(RequestId request) {
   if (!journal_.Cancel(request)) return;
-  const auto unsent = std::find(unsent_.begin(), unsent_.end(), request);
-  if (!job_ready_ || unsent != unsent_.end()) {
-    // No job knows of it.
-    if (unsent != unsent_.end()) unsent_.erase(unsent);
-    if (std::optional<SessionEvent> event = journal_.FinishCancelled(request)) events_.push_back(*std::move(event));
+  if (!given_.contains(request)) {  // no job knows of it
+    TakeEvent(journal_.FinishCancelled(request));
     return;
   }
   pb::EngineMessage message;
@@ -59,20 +64,31 @@ void SessionCore::Cancel(RequestId request) {
 }
 
 absl::StatusOr<std::optional<SessionEvent>> SessionCore::Next(absl::Duration timeout) {
+  RETURN_IF_ERROR(AwaitEvents(timeout));
+  if (events_.empty()) return std::nullopt;
+  SessionEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+absl::StatusOr<std::vector<SessionEvent>> SessionCore::NextBatch(absl::Duration timeout) {
+  RETURN_IF_ERROR(AwaitEvents(timeout));
+  std::vector<SessionEvent> events(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
+  events_.clear();
+  return events;
+}
+
+absl::Status SessionCore::AwaitEvents(absl::Duration timeout) {
   const int64_t start_us = MonotonicUs();
   std::optional<Wake> wake;
   while (true) {
     // What was produced before the end is delivered before the end is told.
-    if (!events_.empty()) {
-      SessionEvent event = std::move(events_.front());
-      events_.pop_front();
-      return event;
-    }
+    if (!events_.empty()) return absl::OkStatus();
     RETURN_IF_ERROR(final_);
     const absl::Duration left = timeout - absl::Microseconds(MonotonicUs() - start_us);
     if (std::exchange(changed_, false) || wake == Wake::kInterrupted ||
         (wake.has_value() && left <= absl::ZeroDuration())) {
-      return std::nullopt;
+      return absl::OkStatus();
     }
     final_ = Prepare();
     if (!final_.ok()) continue;
@@ -153,28 +169,27 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
 absl::Status SessionCore::HandleEvents(const pb::RequestEvents& events) {
   for (const pb::TokenDelta& delta : events.tokens()) {
     ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordTokens(delta));
-    if (!event.has_value()) continue;
-    event->at_us = events.at_us();
-    events_.push_back(*std::move(event));
+    if (event.has_value()) event->at_us = events.at_us();
+    TakeEvent(std::move(event));
   }
   for (const pb::RequestFinished& finished : events.finished()) {
-    RETURN_IF_ERROR(CheckStillHeld(finished));
+    if (finished.reason() == pb::RequestFinished::REASON_REJECTED && journal_.answered(finished.request())) {
+      return absl::InternalError(
+          absl::StrCat("the engine rejected a request that was being answered: ", finished.error()));
+    }
     ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordFinished(finished));
-    if (event.has_value()) events_.push_back(*std::move(event));
+    TakeEvent(std::move(event));
   }
   return absl::OkStatus();
 }
 
-// Only a job that came up with a smaller pool rejects what an earlier one has begun to answer.
-absl::Status SessionCore::CheckStillHeld(const pb::RequestFinished& finished) {
-  if (finished.reason() != pb::RequestFinished::REASON_REJECTED) return absl::OkStatus();
-  for (const RequestId request : journal_.unfinished()) {
-    if (request == finished.request() && journal_.Submission(request).output_size() > 0) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("after a relaunch the job cannot hold a request that was being answered: ", finished.error()));
-    }
-  }
-  return absl::OkStatus();
+void SessionCore::TakeEvent(std::optional<SessionEvent> event) {
+  if (!event.has_value()) return;
+  const RequestId request = event->request;
+  const bool ended = event->finished.has_value();
+  events_.push_back(*std::move(event));
+  if (ended) given_.erase(request);
+  if (ended ? suspects_.Ended(request) : suspects_.Progressed(request)) ReleaseHeld();
 }
 
 absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
@@ -198,7 +213,9 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
 }
 
 absl::Status SessionCore::HandleFailed(const pb::JobFailed& failed) {
-  if (failed.lost()) return OnLost(failed.message());
+  // Memory that is short at a relaunch may come back, and requests that were taken wait for it.
+  const bool short_of_memory = was_ready() && CodeOf(failed) == absl::StatusCode::kResourceExhausted;
+  if (failed.lost() || short_of_memory) return OnLost(failed.message());
   return absl::Status(CodeOf(failed),
                       failed.message().empty() ? "the engine failed without a reason" : failed.message());
 }
@@ -214,15 +231,38 @@ void SessionCore::SendToEngine(const pb::EngineMessage& message) {
 void SessionCore::SendSubmissions() {
   pb::EngineMessage message;
   while (!unsent_.empty() && !engine_behind_.Waits(channel_->pending_bytes())) {
-    *message.mutable_submit() = journal_.Submission(unsent_.front());
+    const RequestId request = unsent_.front();
     unsent_.pop_front();
+    if (!journal_.unfinished(request)) continue;  // cancelled
+    if (!suspects_.MayRun(request)) {
+      held_.push_back(request);
+      continue;
+    }
+    *message.mutable_submit() = journal_.Submission(request);
+    given_.insert(request);
     SendToEngine(message);
   }
+}
+
+void SessionCore::ReleaseHeld() {
+  if (!job_ready_) return;
+  unsent_.insert(unsent_.end(), held_.begin(), held_.end());
+  held_.clear();
+  SendSubmissions();
+}
+
+// A relaunch must hold the context, and the largest request that was taken.
+int64_t SessionCore::NeededKvTokens() const {
+  if (!first_ready_.has_value()) return 0;
+  const int64_t pool = int64_t{first_ready_->blocks()} * first_ready_->block_tokens();
+  const int64_t context = first_ready_->context();
+  return std::max(std::min(context, pool), journal_.LargestNeed(context, pool));
 }
 
 void SessionCore::Connect(int descriptor) {
   Disconnect();
   channel_ = std::make_unique<EngineChannel>(descriptor);
+  job_.set_min_kv_tokens(NeededKvTokens());
   pb::EngineMessage message;
   *message.mutable_configure() = job_;
   SendToEngine(message);
@@ -231,20 +271,27 @@ void SessionCore::Connect(int descriptor) {
 void SessionCore::Disconnect() {
   channel_.reset();
   unsent_.clear();
+  held_.clear();
+  given_.clear();
   engine_behind_ = kFrontToEngine;
   heard_ = false;
   job_ready_ = false;
   silence_ = absl::ZeroDuration();
 }
 
-void SessionCore::CloseJob() {
+void SessionCore::CloseJob(absl::string_view crash) {
+  const std::vector<RequestId> given(given_.begin(), given_.end());
   Disconnect();
+  if (const std::optional<RequestId> guilty = suspects_.Lost(!crash.empty(), given); guilty.has_value()) {
+    events_.push_back(
+        journal_.FinishFailed(*guilty, absl::StrCat("computing it ended a stage each time, the last time: ", crash)));
+  }
   if (statistics_.has_value()) {
     AddStatistics(*statistics_, &sum_);
     any_statistics_ = true;
     statistics_.reset();
   }
-  for (SessionEvent& event : journal_.FinishComplete(ready_.context())) events_.push_back(std::move(event));
+  for (SessionEvent& event : journal_.FinishComplete(ready_.context())) TakeEvent(std::move(event));
 }
 
 absl::StatusOr<pb::JobStatistics> SessionCore::Finish() {
@@ -256,7 +303,8 @@ absl::StatusOr<pb::JobStatistics> SessionCore::Finish() {
     if (ended.ok()) AwaitJobEnd();
   }
   CloseJob();
-  final_ = absl::FailedPreconditionError("the session is finished and takes no more requests");
+  finished_ = true;
+  final_ = absl::FailedPreconditionError(kFinished);
   if (any_statistics_) return sum_;
   RETURN_IF_ERROR(ended);
   return absl::UnavailableError("the job ended before it reported statistics");

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,14 +21,16 @@
 #include "coordinator/channel/water_mark.h"
 #include "coordinator/front/journal.h"
 #include "coordinator/front/session.h"
+#include "coordinator/front/suspects.h"
 
 namespace stagecoach {
 
 class SessionCore : public Session {
  public:
-  RequestId Submit(GenerationRequest request) override;
+  absl::Status Submit(RequestId id, GenerationRequest request) override;
   void Cancel(RequestId request) override;
   absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) override;
+  absl::StatusOr<std::vector<SessionEvent>> NextBatch(absl::Duration timeout) override;
   void WatchDescriptor(int descriptor) override { watched_ = descriptor; }
   const pb::JobReady* ready() const override { return first_ready_.has_value() ? &ready_ : nullptr; }
   const pb::LoadProgress& load_progress() const override { return progress_; }
@@ -59,8 +62,10 @@ class SessionCore : public Session {
   bool heard() const { return heard_; }
   bool received() const { return received_; }
   bool finishing() const { return finishing_; }
-  // Ends what a lost job had completed; adds up its statistics.
-  void CloseJob();
+  bool was_ready() const { return first_ready_.has_value(); }
+  // After the loss of a job: ends what it had completed, adds up its statistics. `crash`: how a stage died by its own
+  // doing, which accuses requests (suspects.h); empty when none did.
+  void CloseJob(absl::string_view crash = "");
   RequestJournal& journal() { return journal_; }
   const RequestJournal& journal() const { return journal_; }
   bool events_waiting() const { return !events_.empty(); }
@@ -73,15 +78,19 @@ class SessionCore : public Session {
   absl::Status ReceiveSome();
   absl::Status Handle(const pb::EngineMessage& message);
   absl::Status HandleEvents(const pb::RequestEvents& events);
-  absl::Status CheckStillHeld(const pb::RequestFinished& finished);
+  void TakeEvent(std::optional<SessionEvent> event);
+  absl::Status AwaitEvents(absl::Duration timeout);
+  int64_t NeededKvTokens() const;
   absl::Status HandleReady(const pb::JobReady& ready);
   absl::Status HandleFailed(const pb::JobFailed& failed);
   void SendToEngine(const pb::EngineMessage& message);
   void SendSubmissions();
+  void ReleaseHeld();
   absl::Status AwaitStatistics();
 
   pb::ConfigureJob job_;
   RequestJournal journal_;
+  Suspects suspects_;
   std::deque<SessionEvent> events_;
   std::unique_ptr<EngineChannel> channel_;
   int watched_ = -1;
@@ -94,6 +103,8 @@ class SessionCore : public Session {
 
   // Of the present job.
   std::deque<RequestId> unsent_;  // it was not told of these yet; only while it is ready
+  std::vector<RequestId> held_;   // nor of these, until others are cleared of a suspicion
+  std::set<RequestId> given_;     // unfinished ones that it was told of
   WaterMark engine_behind_ = kFrontToEngine;
   bool heard_ = false;
   bool job_ready_ = false;
@@ -104,6 +115,7 @@ class SessionCore : public Session {
   // Of the session.
   bool changed_ = false;  // ready or progress, not yet reported
   bool finishing_ = false;
+  bool finished_ = false;
   std::optional<pb::JobReady> first_ready_;
   pb::JobReady ready_;
   pb::LoadProgress progress_;

@@ -22,7 +22,10 @@ struct LaunchOptions {
   absl::Duration startup_timeout = absl::Seconds(60);
   // The engine speaks at least once a second; after so long without a word it is lost.
   absl::Duration silence_timeout = absl::Seconds(8);
-  int max_losses = 3;  // losses in a row without a new token before giving up
+  // A job is given up after so many losses in a row without a new token when, too, so long has passed since the last
+  // token or new loading progress. One that never was ready has only the count.
+  int max_losses = 3;
+  absl::Duration relaunch_timeout = absl::Minutes(10);
 };
 
 }  // namespace stagecoach

@@ -27,7 +27,8 @@ class LauncherOutput {
   // Who ended the job, when mpirun said so: "rank 2 (stage 1) on node7 was ended by signal 9 (Killed)", "rank 0 (the
   // coordinator) ended with exit code 1"; empty otherwise.
   const std::string& death() const { return death_; }
-  // Whether that was a stage which died by its own doing: a crash or an abort, not a signal from outside such as SIGKILL.
+  // Whether that was a stage which died by its own doing: a crash or an abort, not a signal from outside such as
+  // SIGKILL.
   bool stage_crashed() const { return stage_crashed_; }
 
  private:

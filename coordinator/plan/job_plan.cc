@@ -64,10 +64,10 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
   ASSIGN_OR_RETURN(plan->blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
   const int64_t pool_tokens = static_cast<int64_t>(plan->blocks) * job.block_tokens();
   if (pool_tokens < job.min_kv_tokens()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the KV cache has room for ", pool_tokens, " tokens (", plan->blocks, " blocks of ", job.block_tokens(),
-        "), what an earlier job accepted needs ", job.min_kv_tokens(),
-        "; end other programs on the stages' hosts, or give `kv_cache_bytes`"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the KV cache has room for ", pool_tokens, " tokens (", plan->blocks, " blocks of ",
+                     job.block_tokens(), "), what an earlier job accepted needs ", job.min_kv_tokens(),
+                     "; end other programs on the stages' hosts, or give `kv_cache_bytes`"));
   }
   plan->context = job.context() > 0 ? job.context() : std::min(wanted_context, pool_tokens);
   return absl::OkStatus();

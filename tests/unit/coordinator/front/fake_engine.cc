@@ -144,11 +144,20 @@ class FakeEngine {
       Send(out);
       return;
     }
+    if (Has("short") && launch_ > 1 && launch_ <= Number("short")) {
+      out.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+      out.mutable_failed()->set_message("the KV cache has room for 10 tokens");
+      Send(out);
+      return;
+    }
     out.mutable_progress()->set_bytes_to_load(10);
     Send(out);
     const uint64_t size = launch_ > 1 && Has("changed") ? 2 : 1;
     out.mutable_ready()->add_fingerprints()->set_size_bytes(size);
     out.mutable_ready()->set_context(1000);
+    out.mutable_ready()->set_blocks(40);
+    out.mutable_ready()->set_block_tokens(32);
+    if (Has("told")) CHECK_EQ(job.min_kv_tokens(), launch_ > 1 ? 1000 : 0);
     if (Has("told")) CHECK_EQ(job.fingerprints_size(), launch_ > 1 ? 1 : 0);
     if (Has("told")) CHECK_EQ(job.step_log_append(), launch_ > 1);
     Send(out);
@@ -161,10 +170,20 @@ class FakeEngine {
     if (Has("stop_after") && sent_ >= static_cast<uint64_t>(Number("stop_after"))) kill(getpid(), SIGSTOP);
   }
 
+  [[noreturn]] static void Crash() {
+    const std::string dashes(74, '-');
+    std::printf(
+        "%s\nmpirun noticed that process rank 1 with PID 0 on node x exited on signal 11 (Segmentation fault).\n%s\n",
+        dashes.c_str(), dashes.c_str());
+    std::fflush(stdout);
+    _exit(139);
+  }
+
   void Produce() {
     Request request = requests_.front();
     requests_.pop_front();
     const pb::SubmitRequest& submit = request.submit;
+    if (Has("crash_on") && std::count(submit.prompt().begin(), submit.prompt().end(), Number("crash_on")) > 0) Crash();
     const int64_t rows = submit.prompt_size() - 1;
     pb::EngineMessage out;
     pb::TokenDelta* delta = out.mutable_events()->add_tokens();

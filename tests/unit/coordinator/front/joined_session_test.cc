@@ -49,6 +49,14 @@ GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
 }
 
 // An engine that does not read: the front's memory holds a request once, in its journal.
+// Under an id of its own.
+RequestId Submit(Session* session, GenerationRequest request) {
+  static RequestId last = 0;
+  const absl::Status status = session->Submit(++last, std::move(request));
+  EXPECT_TRUE(status.ok()) << status;
+  return last;
+}
+
 TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -60,7 +68,7 @@ TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
   while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
   const std::vector<TokenId> prompt(1 << 20, 1);  // 1 MiB on the wire
   std::vector<RequestId> ids;
-  for (int i = 0; i < 40; ++i) ids.push_back(session->Submit(Request(prompt, 1)));
+  for (int i = 0; i < 40; ++i) ids.push_back(Submit(session.get(), Request(prompt, 1)));
   // The first one went to the engine, who must answer; the last one has not left the front.
   session->Cancel(ids.front());
   session->Cancel(ids.back());
@@ -103,9 +111,11 @@ TEST(JoinedSession, SpeaksTheSameProtocolAndTakesALossAsFinal) {
     return message.ok() && message->has_value() ? **message : pb::EngineMessage();
   };
   EXPECT_EQ(receive().configure().model_path(), "m");
-  const RequestId id = session->Submit(Request({1, 2}, 3));
+  const RequestId id = Submit(session.get(), Request({1, 2}, 3));
   pb::EngineMessage message;
   message.mutable_ready()->set_context(100);
+  message.mutable_ready()->set_blocks(10);
+  message.mutable_ready()->set_block_tokens(32);
   ASSERT_TRUE(engine->Send(message).ok());
   EXPECT_TRUE(session->Next(absl::Seconds(10)).ok());
   EXPECT_EQ(receive().submit().request(), id);

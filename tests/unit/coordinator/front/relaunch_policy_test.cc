@@ -13,47 +13,48 @@ using testing::ElementsAre;
 constexpr int64_t kSecond = 1000000;
 
 TEST(RelaunchPolicy, WaitsLongerAfterEveryLossUpToThirtySeconds) {
-  RelaunchPolicy policy(3, absl::InfiniteDuration(), 0);
+  RelaunchPolicy policy(0);
   std::vector<int64_t> waits_ms;
-  for (int i = 0; i < 12; ++i) waits_ms.push_back(absl::ToInt64Milliseconds(*policy.Lost(0)));
+  for (int i = 0; i < 12; ++i)
+    waits_ms.push_back(absl::ToInt64Milliseconds(*policy.Lost(3, absl::InfiniteDuration(), 0)));
   EXPECT_THAT(waits_ms, ElementsAre(0, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000));
-  for (int i = 0; i < 10000; ++i) ASSERT_EQ(*policy.Lost(0), absl::Seconds(30));
+  for (int i = 0; i < 10000; ++i) ASSERT_EQ(*policy.Lost(3, absl::InfiniteDuration(), 0), absl::Seconds(30));
 }
 
 TEST(RelaunchPolicy, ATokenMakesTheNextLossTheFirstAgain) {
-  RelaunchPolicy policy(3, absl::Minutes(10), 0);
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(policy.Lost(kSecond).has_value());
+  RelaunchPolicy policy(0);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(policy.Lost(3, absl::Minutes(10), kSecond).has_value());
   EXPECT_EQ(policy.losses(), 5);
   policy.Produced(2 * kSecond);
   EXPECT_EQ(policy.losses(), 0);
-  EXPECT_EQ(*policy.Lost(3 * kSecond), absl::ZeroDuration());
+  EXPECT_EQ(*policy.Lost(3, absl::Minutes(10), 3 * kSecond), absl::ZeroDuration());
 }
 
 TEST(RelaunchPolicy, ThreeQuickLossesDoNotEndARunAndNeitherDoesOneAfterALongTime) {
-  RelaunchPolicy quick(3, absl::Minutes(10), 0);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(quick.Lost(i * kSecond / 10).has_value());
-  RelaunchPolicy slow(3, absl::Minutes(10), 0);
-  EXPECT_TRUE(slow.Lost(3600 * kSecond).has_value());
-  EXPECT_TRUE(slow.Lost(3601 * kSecond).has_value());
-  EXPECT_FALSE(slow.Lost(3602 * kSecond).has_value());
+  RelaunchPolicy quick(0);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(quick.Lost(3, absl::Minutes(10), i * kSecond / 10).has_value());
+  RelaunchPolicy slow(0);
+  EXPECT_TRUE(slow.Lost(3, absl::Minutes(10), 3600 * kSecond).has_value());
+  EXPECT_TRUE(slow.Lost(3, absl::Minutes(10), 3601 * kSecond).has_value());
+  EXPECT_FALSE(slow.Lost(3, absl::Minutes(10), 3602 * kSecond).has_value());
 }
 
 TEST(RelaunchPolicy, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
-  RelaunchPolicy policy(1, absl::Seconds(10), 0);
+  RelaunchPolicy policy(0);
   policy.Loaded(100, 8 * kSecond);
-  EXPECT_TRUE(policy.Lost(15 * kSecond).has_value());
+  EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 15 * kSecond).has_value());
   policy.Loaded(60, 16 * kSecond);
   policy.Loaded(100, 17 * kSecond);
-  EXPECT_FALSE(policy.Lost(18 * kSecond).has_value());
+  EXPECT_FALSE(policy.Lost(1, absl::Seconds(10), 18 * kSecond).has_value());
   policy.Loaded(101, 19 * kSecond);
-  EXPECT_TRUE(policy.Lost(20 * kSecond).has_value());
+  EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 20 * kSecond).has_value());
   policy.Produced(21 * kSecond);
   policy.Loaded(50, 40 * kSecond);  // of the job after that one
-  EXPECT_TRUE(policy.Lost(41 * kSecond).has_value());
+  EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 41 * kSecond).has_value());
 }
 
 TEST(RelaunchPolicy, WithoutPatienceTheFirstLossIsTheLast) {
-  EXPECT_FALSE(RelaunchPolicy(1, absl::ZeroDuration(), 5).Lost(5).has_value());
+  EXPECT_FALSE(RelaunchPolicy(5).Lost(1, absl::ZeroDuration(), 5).has_value());
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ class SessionTest : public testing::Test {
     options.stages = 2;
     options.mpirun_args = absl::StrCat("--fake state=", directory_, "/state,", fake);
     options.job.set_model_path("demo.gguf");
+    options.relaunch_timeout = absl::ZeroDuration();
     return options;
   }
 
@@ -100,6 +101,7 @@ struct Outcome {
   std::vector<int32_t> positions;
   std::vector<float> scores;
   std::optional<Finished::Reason> reason;
+  std::string error;
 };
 
 GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
@@ -120,7 +122,9 @@ void Take(const SessionEvent& event, std::map<RequestId, Outcome>* outcomes) {
   for (const TargetLogprobs& scores : event.scores) {
     outcome.scores.insert(outcome.scores.end(), scores.logprobs.begin(), scores.logprobs.end());
   }
-  if (event.finished.has_value()) outcome.reason = event.finished->reason();
+  if (!event.finished.has_value()) return;
+  outcome.reason = event.finished->reason();
+  outcome.error = event.finished->error();
 }
 
 // Runs until `count` requests have ended, or to the first error.
@@ -150,17 +154,25 @@ void ExpectWhole(const Outcome& outcome, const GenerationRequest& request) {
   EXPECT_EQ(outcome.reason, Finished::REASON_LENGTH);
 }
 
+// Under an id of its own.
+RequestId Submit(Session* session, GenerationRequest request) {
+  static RequestId last = 0;
+  const absl::Status status = session->Submit(++last, std::move(request));
+  EXPECT_TRUE(status.ok()) << status;
+  return last;
+}
+
 TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
   std::unique_ptr<Session> session = Launch(Options(""));
   EXPECT_EQ(session->ready(), nullptr);
   const GenerationRequest first = Request({1, 2, 3}, 20), second = Request({4}, 5);
-  const RequestId a = session->Submit(first);
+  const RequestId a = Submit(session.get(), first);
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   ASSERT_NE(session->ready(), nullptr);
   EXPECT_EQ(session->ready()->context(), 1000);
   EXPECT_EQ(session->load_progress().bytes_to_load(), 10u);
-  const RequestId b = session->Submit(second);  // while the job runs
+  const RequestId b = Submit(session.get(), second);  // while the job runs
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   ExpectWhole(outcomes[a], first);
   ExpectWhole(outcomes[b], second);
@@ -181,7 +193,7 @@ TEST_F(SessionTest, GoesOnWithTheSameStreamAfterTheJobIsKilledAtAnyPoint) {
     std::map<RequestId, GenerationRequest> requests;
     for (TokenId i = 0; i < 4; ++i) {
       const GenerationRequest request = Request({i, 5, i}, 10 + i);
-      requests[session->Submit(request)] = request;
+      requests[Submit(session.get(), request)] = request;
     }
     std::map<RequestId, Outcome> outcomes;
     const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
@@ -196,7 +208,7 @@ TEST_F(SessionTest, GoesOnWithTheSameStreamAfterTheJobIsKilledAtAnyPoint) {
 TEST_F(SessionTest, DropsWhatIsReportedTwice) {
   std::unique_ptr<Session> session = Launch(Options("duplicate=1"));
   const GenerationRequest request = Request({1, 2}, 12);
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   ExpectWhole(outcomes[id], request);
@@ -204,7 +216,7 @@ TEST_F(SessionTest, DropsWhatIsReportedTwice) {
 
 TEST_F(SessionTest, EndsWithAnInternalErrorWhenATokenIsMissing) {
   std::unique_ptr<Session> session = Launch(Options("gap=1"));
-  session->Submit(Request({1, 2}, 12));
+  Submit(session.get(), Request({1, 2}, 12));
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -214,7 +226,7 @@ TEST_F(SessionTest, EndsWithAnInternalErrorWhenATokenIsMissing) {
 TEST_F(SessionTest, FinishesByItselfWhenOnlyTheLastWordWasLost) {
   std::unique_ptr<Session> session = Launch(Options("mute_end=1"));
   const GenerationRequest request = Request({1, 2}, 6);
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   ExpectWhole(outcomes[id], request);
@@ -225,7 +237,7 @@ TEST_F(SessionTest, ScoresAPromptOnceAcrossALoss) {
   std::unique_ptr<Session> session = Launch(Options("launches=1,die_after=1"));
   GenerationRequest request = Request({1, 2, 3, 4, 5}, 3);
   request.score_from = 2;
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   EXPECT_THAT(outcomes[id].scores, ElementsAre(-2, -3, -4));
@@ -235,7 +247,7 @@ TEST_F(SessionTest, ScoresAPromptOnceAcrossALoss) {
 
 TEST_F(SessionTest, GivesUpAfterThreeLossesWithoutAToken) {
   std::unique_ptr<Session> session = Launch(Options("die_after=0"));
-  session->Submit(Request({1, 2}, 6));
+  Submit(session.get(), Request({1, 2}, 6));
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -247,10 +259,94 @@ TEST_F(SessionTest, GivesUpAfterThreeLossesWithoutAToken) {
   ExpectNothingIsLeft();
 }
 
+TEST_F(SessionTest, QuickLossesDoNotEndItWhileItsPatienceLasts) {
+  LaunchOptions options = Options("die_after=0,launches=4");
+  options.relaunch_timeout = absl::Minutes(10);
+  std::unique_ptr<Session> session = Launch(options);
+  const GenerationRequest request = Request({1, 2}, 6);
+  const RequestId id = Submit(session.get(), request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 4);
+}
+
+TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthersGoOn) {
+  LaunchOptions options = Options("crash_on=7");
+  options.relaunch_timeout = absl::Minutes(10);
+  std::unique_ptr<Session> session = Launch(options);
+  std::map<RequestId, GenerationRequest> requests;
+  for (TokenId i = 3; i < 11; ++i) {
+    const GenerationRequest request = Request({i, 5}, 4);
+    requests[Submit(session.get(), request)] = request;
+  }
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const auto& [id, request] : requests) {
+    if (request.prompt[0] != 7) {
+      ExpectWhole(outcomes[id], request);
+      continue;
+    }
+    EXPECT_EQ(outcomes[id].reason, Finished::REASON_FAILED);
+    EXPECT_THAT(outcomes[id].error, HasSubstr("rank 1 (stage 0) on x was ended by signal 11 (Segmentation fault)"));
+  }
+  EXPECT_LE(session->relaunches(), 8);
+}
+
+TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {
+  LaunchOptions options = Options("told=1,die_after=3,launches=1,short=4");
+  options.relaunch_timeout = absl::Minutes(10);
+  std::unique_ptr<Session> session = Launch(options);
+  std::map<RequestId, GenerationRequest> requests;
+  for (TokenId i = 0; i < 12; ++i) {
+    const GenerationRequest request = Request({i, 5}, 6);
+    requests[Submit(session.get(), request)] = request;
+  }
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const auto& [id, request] : requests) ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 4);
+}
+
+TEST_F(SessionTest, RefusesAtOnceWhatTheReadyJobCannotHoldAndIdsThatDoNotGrow) {
+  std::unique_ptr<Session> session = Launch(Options(""));
+  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+  const absl::Status too_long = session->Submit(100000, Request(std::vector<TokenId>(1000, 1), 1));
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(too_long.message()), HasSubstr("the prompt has 1000 tokens"));
+  EXPECT_TRUE(session->Submit(100000, Request({1}, 2)).ok()) << "the refused one's id is still free";
+  EXPECT_EQ(session->Submit(100000, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(session->Submit(99999, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ASSERT_TRUE(session->Finish().ok());
+  EXPECT_EQ(session->Submit(100001, Request({1}, 2)).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, ABatchOfEventsIsAllThatIsThereInOrder) {
+  std::unique_ptr<Session> session = Launch(Options(""));
+  const GenerationRequest first = Request({1, 2, 3}, 20), second = Request({4}, 20);
+  const RequestId a = Submit(session.get(), first), b = Submit(session.get(), second);
+  std::map<RequestId, Outcome> outcomes;
+  size_t finished = 0;
+  while (finished < 2) {
+    const absl::StatusOr<std::vector<SessionEvent>> events = session->NextBatch(absl::Seconds(1));
+    ASSERT_TRUE(events.ok()) << events.status();
+    for (const SessionEvent& event : *events) {
+      Take(event, &outcomes);
+      finished += event.finished.has_value() ? 1 : 0;
+    }
+  }
+  ExpectWhole(outcomes[a], first);
+  ExpectWhole(outcomes[b], second);
+}
+
 TEST_F(SessionTest, KeepsGoingThroughAnyNumberOfLossesThatMadeProgress) {
   std::unique_ptr<Session> session = Launch(Options("die_after=2"));
   const GenerationRequest request = Request({1, 2}, 15);
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   ExpectWhole(outcomes[id], request);
@@ -262,7 +358,7 @@ TEST_F(SessionTest, TakesALauncherThatNeverComesUpForLost) {
   options.startup_timeout = absl::Milliseconds(300);
   std::unique_ptr<Session> session = Launch(options);
   const GenerationRequest request = Request({1, 2}, 3);
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
   // On a machine so busy that later launches take too long as well, the session may give up, but for that very reason.
@@ -278,7 +374,7 @@ TEST_F(SessionTest, TakesALauncherThatNeverComesUpForLost) {
 
 TEST_F(SessionTest, ReportsALaunchThatFailsAtOnceWithTheLaunchersWords) {
   std::unique_ptr<Session> session = Launch(Options("exit=1"));
-  session->Submit(Request({1}, 1));
+  Submit(session.get(), Request({1}, 1));
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -307,7 +403,7 @@ TEST_F(SessionTest, ReplacesAnEngineThatIsStopped) {
   options.silence_timeout = absl::Milliseconds(700);
   std::unique_ptr<Session> session = Launch(options);
   const GenerationRequest request = Request({1, 2}, 9);
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   ExpectWhole(outcomes[id], request);
@@ -321,7 +417,7 @@ TEST_F(SessionTest, SurvivesARelaunchThatIsSlowerThanTheSilenceThatCausedIt) {
   options.silence_timeout = absl::Milliseconds(700);
   std::unique_ptr<Session> session = Launch(options);
   const GenerationRequest request = Request({1, 2}, 9);
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
   ASSERT_TRUE(status.ok()) << status;
@@ -331,15 +427,15 @@ TEST_F(SessionTest, SurvivesARelaunchThatIsSlowerThanTheSilenceThatCausedIt) {
 
 TEST_F(SessionTest, EndsWithAnErrorWhenARelaunchedJobRejectsWhatWasBeingAnswered) {
   std::unique_ptr<Session> session = Launch(Options("die_after=3,launches=1,reject_resumed=1"));
-  session->Submit(Request({1, 2}, 9));
+  Submit(session.get(), Request({1, 2}, 9));
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
 }
 
 TEST_F(SessionTest, RefusesAModelFileThatChangedBetweenJobs) {
   std::unique_ptr<Session> session = Launch(Options("die_after=2,launches=1,changed=1"));
-  session->Submit(Request({1, 2}, 9));
+  Submit(session.get(), Request({1, 2}, 9));
   std::map<RequestId, Outcome> outcomes;
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
@@ -348,14 +444,14 @@ TEST_F(SessionTest, RefusesAModelFileThatChangedBetweenJobs) {
 
 TEST_F(SessionTest, TakesTheEnginesOwnFailureAsFinalAndALostStageNot) {
   std::unique_ptr<Session> session = Launch(Options("failed=final"));
-  session->Submit(Request({1, 2}, 2));
+  Submit(session.get(), Request({1, 2}, 2));
   std::map<RequestId, Outcome> outcomes;
   EXPECT_EQ(RunUntilFinished(session.get(), 1, &outcomes), absl::NotFoundError("stage 1 on host x: no such model"));
   EXPECT_EQ(session->relaunches(), 0);
 
   std::filesystem::remove(directory_ + "/state");
   session = Launch(Options("failed=lost"));
-  session->Submit(Request({1, 2}, 2));
+  Submit(session.get(), Request({1, 2}, 2));
   const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the last time: stage 1 on host x: no such model"));
@@ -370,7 +466,7 @@ TEST_F(SessionTest, SurvivesHostileMessages) {
   for (const auto& [kind, code] : cases) {
     std::filesystem::remove(directory_ + "/state");
     std::unique_ptr<Session> session = Launch(Options("hostile=" + kind));
-    session->Submit(Request({1, 2}, 2));
+    Submit(session.get(), Request({1, 2}, 2));
     std::map<RequestId, Outcome> outcomes;
     const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
     EXPECT_EQ(status.code(), code) << kind << ": " << status;
@@ -382,9 +478,9 @@ TEST_F(SessionTest, SurvivesHostileMessages) {
 
 TEST_F(SessionTest, CancelsBeforeAndDuringTheJob) {
   std::unique_ptr<Session> session = Launch(Options(""));
-  const RequestId early = session->Submit(Request({1, 2}, 5));
+  const RequestId early = Submit(session.get(), Request({1, 2}, 5));
   session->Cancel(early);
-  const RequestId late = session->Submit(Request({3}, 100000));
+  const RequestId late = Submit(session.get(), Request({3}, 100000));
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   EXPECT_EQ(outcomes[early].reason, Finished::REASON_CANCELLED);
@@ -402,7 +498,7 @@ TEST_F(SessionTest, CancelsBeforeAndDuringTheJob) {
 
 TEST_F(SessionTest, LeavesNoProcessWhenItIsDestroyed) {
   std::unique_ptr<Session> session = Launch(Options("children=1"));
-  session->Submit(Request({1, 2}, 100000));
+  Submit(session.get(), Request({1, 2}, 100000));
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
   ASSERT_THAT(Launches(), SizeIs(1));
   const pid_t leader = getsid(Launches()[0].pid);
@@ -418,7 +514,7 @@ TEST_F(SessionTest, LeavesNoProcessWhenTheFrontIsKilled) {
   const pid_t front = fork();
   if (front == 0) {
     std::unique_ptr<Session> session = Launch(Options("children=1,die_after=1000000"));
-    session->Submit(Request({1, 2}, 100000000));
+    Submit(session.get(), Request({1, 2}, 100000000));
     while (session->Next(absl::Seconds(1)).ok()) {
     }
     _exit(1);
@@ -438,7 +534,7 @@ TEST_F(SessionTest, LeavesNoProcessWhenTheFrontIsKilled) {
 TEST_F(SessionTest, TakesOverWhenTheGuardItselfIsKilled) {
   std::unique_ptr<Session> session = Launch(Options("children=1,die_after=100000"));
   const GenerationRequest request = Request({1, 2}, 400);
-  const RequestId id = session->Submit(request);
+  const RequestId id = Submit(session.get(), request);
   while (Launches().empty()) absl::SleepFor(absl::Milliseconds(5));
   const pid_t leader = getsid(Launches()[0].pid);
   kill(leader, SIGKILL);
@@ -461,7 +557,7 @@ TEST_F(SessionTest, HidesAnOuterJobFromTheLauncher) {
   unsetenv("OMPI_COMM_WORLD_RANK");
   unsetenv("PMIX_RANK");
   unsetenv("OMPI_MCA_btl_base_verbose");
-  session->Submit(Request({1}, 1));
+  Submit(session.get(), Request({1}, 1));
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   std::vector<std::string> variables;
