@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/append_number.h"
 #include "common/gguf/file_io.h"
 #include "common/gguf/header_reader.h"
 
@@ -34,11 +35,6 @@ uint64_t ScalarBytes(GgufValueType type) {
     case GgufValueType::kArray: return 0;
   }
   return 0;
-}
-
-template <typename T>
-void AppendNumber(T value, std::string* out) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
 absl::Status AppendBytes(HeaderReader* reader, const std::string& key, uint64_t bytes, std::string* out) {

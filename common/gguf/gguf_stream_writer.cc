@@ -14,16 +14,12 @@
 #include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/append_number.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 namespace {
-
-template <typename T>
-void AppendNumber(T value, std::string* out) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
 
 void AppendString(const std::string& text, std::string* out) {
   AppendNumber(uint64_t{text.size()}, out);
