@@ -81,6 +81,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   ASSIGN_OR_RETURN(config.kv_type, ParseKvType(assignment.kv_type()));
   config.threads = assignment.threads();
   config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());
+  config.contended = assignment.contended();
   config.context = assignment.context();
   config.max_rows = assignment.max_rows();
   config.max_slices = assignment.max_slices();

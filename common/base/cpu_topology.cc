@@ -30,7 +30,10 @@ std::vector<CpuPlace> PlacesIn(hwloc_topology_t topology, const std::vector<int>
     const int cpu = static_cast<int>(pu->os_index);
     if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end()) continue;
     const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
-    places.push_back({cpu, static_cast<int>(core != nullptr ? core->logical_index : pu->logical_index)});
+    // A CPU may be near to several nodes (of fast and of large memory): the first stands for its place.
+    const int node = pu->nodeset != nullptr ? hwloc_bitmap_first(pu->nodeset) : -1;
+    places.push_back(
+        {cpu, static_cast<int>(core != nullptr ? core->logical_index : pu->logical_index), std::max(node, 0)});
   }
   return places;
 }
@@ -44,7 +47,7 @@ std::vector<CpuPlace> AllowedCpuPlaces() {
     if (places.size() == allowed.size()) return places;
   }
   std::vector<CpuPlace> places;
-  for (const int cpu : allowed) places.push_back({cpu, cpu});
+  for (const int cpu : allowed) places.push_back({cpu, cpu, 0});
   return places;
 }
 

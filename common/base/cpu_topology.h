@@ -10,10 +10,10 @@
 
 namespace stagecoach {
 
-// Open MPI reads the topology too, in mpirun and in every rank's MPI_Init, with all plugins of hwloc. The one that finds
-// the graphics cards of X displays (libhwloc-plugins, which Debian's Open MPI depends on) tries ten displays each time,
-// and each try asks the resolver for "localhost": seconds, where /etc/hosts does not say it and a name server is slow.
-// Whoever starts Open MPI sets this variable, unless the user has.
+// Open MPI reads the topology too, in mpirun and in every rank's MPI_Init, with all plugins of hwloc. The one that
+// finds the graphics cards of X displays (libhwloc-plugins, which Debian's Open MPI depends on) tries ten displays each
+// time, and each try asks the resolver for "localhost": seconds, where /etc/hosts does not say it and a name server is
+// slow. Whoever starts Open MPI sets this variable, unless the user has.
 inline constexpr char kHwlocComponentsVariable[] = "HWLOC_COMPONENTS";
 inline constexpr char kHwlocComponents[] = "-gl";
 
@@ -21,11 +21,12 @@ inline constexpr char kHwlocComponents[] = "-gl";
 struct CpuPlace {
   int cpu = 0;   // the kernel's number
   int core = 0;  // threads of one physical core have the same number, others another
+  int node = 0;  // of NUMA memory: where what it touches first comes to lie
   friend bool operator==(const CpuPlace&, const CpuPlace&) = default;
 };
 
 // The CPUs that the calling thread's affinity allows, near ones side by side: by NUMA node, shared cache and core. A
-// host whose topology cannot be read has one thread a core. Never empty. Takes milliseconds. Thread-safe.
+// host whose topology cannot be read has one thread a core and one node. Never empty. Takes milliseconds. Thread-safe.
 std::vector<CpuPlace> AllowedCpuPlaces();
 
 // The same of a made-up machine in hwloc's words, such as "numa:2 core:4 pu:2"; for tests.

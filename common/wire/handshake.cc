@@ -23,6 +23,7 @@ pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa) {
     pb::CpuPlace* out = hello.add_cpus();
     out->set_cpu(place.cpu);
     out->set_core(place.core);
+    out->set_node(place.node);
   }
   return hello;
 }

@@ -135,6 +135,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     stage.set_owns_head(i + 1 == stages);
     stage.set_threads(cpus[i].threads);
     stage.mutable_cpus()->Add(cpus[i].cpus.begin(), cpus[i].cpus.end());
+    stage.set_contended(cpus[i].contended);
     plan.stages.push_back(std::move(stage));
   }
   RETURN_IF_ERROR(SizePool(job, hellos, model, &plan));

@@ -48,14 +48,15 @@ void BindToCpus(const int* cpus, size_t cpu_count) {
   CPU_FREE(set);
 }
 
-bool CanSpin(int threads, const std::vector<int>& cpus) {
-  return threads <= AllowedCores() && (cpus.empty() || threads <= static_cast<int>(cpus.size()));
+// Spinning where another thread could run takes from the one that is waited for.
+bool CanSpin(int threads, const std::vector<int>& cpus, bool contended) {
+  return !contended && threads <= AllowedCores() && (cpus.empty() || threads <= static_cast<int>(cpus.size()));
 }
 
 }  // namespace
 
-Gang::Gang(int threads, std::vector<int> cpus)
-    : threads_(threads), cpus_(std::move(cpus)), spin_(CanSpin(threads, cpus_)) {
+Gang::Gang(int threads, std::vector<int> cpus, bool contended)
+    : threads_(threads), cpus_(std::move(cpus)), spin_(CanSpin(threads, cpus_, contended)) {
   CHECK_GE(threads, 1);
   workers_.reserve(threads - 1);
   try {

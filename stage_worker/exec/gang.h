@@ -19,12 +19,14 @@ class Gang {
 
   // `threads` >= 1; the caller of Run is thread 0, the others are started here. cpus: empty, or where the threads may
   // run: as many as there are threads, and each is bound to one of them; otherwise each may use all of them. Thread 0
-  // is bound at its first Run. Throws std::system_error when the threads cannot be started.
-  Gang(int threads, std::vector<int> cpus);
+  // is bound at its first Run. contended: others compute on these CPUs too, so a thread that waits gives its CPU away
+  // at once. Throws std::system_error when the threads cannot be started.
+  Gang(int threads, std::vector<int> cpus, bool contended = false);
   ~Gang();
   Gang(const Gang&) = delete;
 
   int threads() const { return threads_; }
+  bool spins() const { return spin_; }  // whether threads that wait spin for a moment first
 
   // Calls work(0 .. threads-1) on all threads and returns when all are done. From one thread at a time, always the
   // same.
@@ -34,7 +36,7 @@ class Gang {
   // Run binds it again.
   void Release();
 
-  // Inside work: returns when every thread has arrived. Spins briefly, then sleeps.
+  // Inside work: returns when every thread has arrived. Spins briefly where it may (spins()), then sleeps.
   void Barrier();
 
   // The part [begin, end) of `count` items that thread `thread` of `threads` works on: contiguous, even.
@@ -52,8 +54,7 @@ class Gang {
 
   const int threads_;
   const std::vector<int> cpus_;
-  const bool
-      spin_;  // waiting threads may spin briefly: this process has a core for every thread (others may want them too)
+  const bool spin_;  // this process has a CPU for every thread, and no other is known to want them
   std::vector<std::thread> workers_;
   bool bound_ = false;  // of the thread that calls Run
 

@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
                              attention.head_dim,
                              config.kv_type};
   ASSIGN_OR_RETURN(KvPool pool, KvPool::Create(shape));
-  auto gang = std::make_unique<Gang>(config.threads, config.cpus);
+  auto gang = std::make_unique<Gang>(config.threads, config.cpus, config.contended);
   const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
                                        gang.get()};
   ASSIGN_OR_RETURN(StageWeights weights,

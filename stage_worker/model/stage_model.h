@@ -28,6 +28,7 @@ struct StageConfig {
   KvType kv_type = KvType::kF16;
   int32_t threads = 1;
   std::vector<int> cpus;
+  bool contended = false;  // others compute on these CPUs too
   int64_t context = 0;
   int32_t max_rows = 0;
   int32_t max_slices = 0;

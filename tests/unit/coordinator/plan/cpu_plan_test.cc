@@ -29,6 +29,7 @@ pb::Hello StageOn(const std::string& host, const std::string& machine, const std
     pb::CpuPlace* out = hello.add_cpus();
     out->set_cpu(place.cpu);
     out->set_core(place.core);
+    out->set_node(place.node);
   }
   hello.set_allowed_cores(quota > 0 ? quota : hello.cpus_size());
   return hello;
@@ -140,9 +141,78 @@ TEST(CpuPlan, SetsThatOverlapAreSharedButNotBound) {
   EXPECT_THAT(plan[0].cpus, IsEmpty());
 }
 
-TEST(CpuPlan, ALoneStageIsBoundOnlyWhenItFillsTheCores) {
+TEST(CpuPlan, ALoneStageOnOneNumaNodeIsBoundOnlyWhenItFillsTheCores) {
   EXPECT_THAT(PlanCpus(Stages(1, "core:2 pu:2", 4), 0, true)[0].cpus, ElementsAre(0, 2));
   EXPECT_THAT(PlanCpus(Stages(1, "core:2 pu:2", 4), 1, true)[0].cpus, IsEmpty());
+}
+
+TEST(CpuPlan, ALoneStageWithFewerThreadsThanCoresIsBoundToAsFewNumaNodesAsHoldIt) {
+  const auto cpus_of = [](const std::string& machine, int cpus, int threads) {
+    return PlanCpus(Stages(1, machine, cpus), threads, true)[0].cpus;
+  };
+  const std::string two = "numa:2 core:4 pu:1", four = "numa:4 core:2 pu:2";
+  EXPECT_THAT(cpus_of(two, 8, 1), ElementsAre(0, 1, 2, 3)) << "a lone thread is not tied to one CPU";
+  EXPECT_THAT(cpus_of(two, 8, 3), ElementsAre(0, 1, 2, 3)) << "three share a node of four";
+  EXPECT_THAT(cpus_of(two, 8, 4), ElementsAre(0, 1, 2, 3)) << "a core for each";
+  EXPECT_THAT(cpus_of(two, 8, 5), IsEmpty()) << "it takes both nodes anyway";
+  EXPECT_THAT(cpus_of(two, 8, 8), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(cpus_of(four, 16, 2), ElementsAre(0, 2)) << "one hardware thread of a core for each";
+  EXPECT_THAT(cpus_of(four, 16, 3), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7)) << "three share two nodes of two cores";
+  EXPECT_THAT(cpus_of(four, 16, 7), IsEmpty());
+  EXPECT_THAT(cpus_of("numa:2 core:4 pu:1(indexes=0,2,4,6,1,3,5,7)", 8, 4), ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(cpus_of("numa:3 core:1 pu:1", 3, 1), IsEmpty()) << "a node of one CPU";
+}
+
+TEST(CpuPlan, ALoneStageTakesTheLargestOfTheNodesThatItsAffinityLeaves) {
+  const auto plan = PlanCpus({StageOn("node", "numa:3 core:4 pu:1", {0, 1, 4, 5, 6, 8, 9})}, 3, true);
+  EXPECT_THAT(plan[0].cpus, ElementsAre(4, 5, 6));
+}
+
+TEST(CpuPlan, ALoneStageUnderAQuotaIsNotBoundToANode) {
+  EXPECT_THAT(PlanCpus(Stages(1, "numa:2 core:4 pu:1", 8, /*quota=*/3), 0, true)[0].cpus, IsEmpty());
+}
+
+std::vector<bool> Contended(const std::vector<pb::Hello>& stages, int threads, bool bind) {
+  std::vector<bool> contended;
+  for (const StageCpus& stage : PlanCpus(stages, threads, bind)) contended.push_back(stage.contended);
+  return contended;
+}
+
+TEST(CpuPlan, StagesWithMoreThreadsThanCpusTogetherAreContended) {
+  EXPECT_THAT(Contended(Stages(2, "core:4 pu:1", 4), 3, true), ElementsAre(true, true));
+  EXPECT_THAT(Contended(Stages(2, "core:4 pu:1", 4), 3, false), ElementsAre(true, true));
+  EXPECT_THAT(Contended(Stages(3, "core:2 pu:1", 2), 0, true), ElementsAre(true, true, true));
+  EXPECT_THAT(Contended(Stages(1, "core:2 pu:1", 2), 3, true), ElementsAre(true));
+}
+
+TEST(CpuPlan, StagesThatFitAreNotContended) {
+  EXPECT_THAT(Contended(Stages(2, "core:4 pu:1", 4), 2, true), ElementsAre(false, false)) << "bound apart";
+  EXPECT_THAT(Contended(Stages(2, "core:4 pu:1", 4), 2, false), ElementsAre(false, false)) << "a CPU for each thread";
+  EXPECT_THAT(Contended(Stages(2, "core:2 pu:2", 4), 2, false), ElementsAre(false, false)) << "hardware threads count";
+  EXPECT_THAT(Contended(Stages(1, "core:8 pu:1", 8), 3, true), ElementsAre(false));
+}
+
+TEST(CpuPlan, OnlyStagesThatShareCpusContend) {
+  const pb::Hello first = StageOn("node", "core:8 pu:1", {0, 1, 2, 3});
+  const pb::Hello second = StageOn("node", "core:8 pu:1", {4, 5, 6, 7});
+  const pb::Hello both = StageOn("node", "core:8 pu:1", {2, 3, 4, 5});
+  const pb::Hello elsewhere = StageOn("other", "core:8 pu:1", {0, 1, 2, 3});
+  EXPECT_THAT(Contended({first, second}, 4, true), ElementsAre(false, false));
+  EXPECT_THAT(Contended({first, elsewhere}, 4, true), ElementsAre(false, false));
+  EXPECT_THAT(Contended({first, second, both}, 3, true), ElementsAre(false, false, true))
+      << "six threads on the six CPUs of the first and the third, nine on the eight of all";
+}
+
+TEST(CpuPlan, AQuotaIsContendedByAllThreadsOfTheHost) {
+  EXPECT_THAT(Contended(Stages(2, "core:16 pu:2", 32, /*quota=*/8), 0, true), ElementsAre(false, false));
+  EXPECT_THAT(Contended(Stages(2, "core:16 pu:2", 32, /*quota=*/8), 5, true), ElementsAre(true, true));
+}
+
+TEST(CpuPlan, ARankThatKnowsNoCoresIsContendedByMoreThreadsThanItMayRun) {
+  std::vector<pb::Hello> stages(2);
+  for (pb::Hello& hello : stages) hello.set_allowed_cores(6);
+  EXPECT_THAT(Contended(stages, 3, true), ElementsAre(false, false));
+  EXPECT_THAT(Contended(stages, 4, true), ElementsAre(true, true));
 }
 
 TEST(CpuPlan, HostsAreCountedApart) {

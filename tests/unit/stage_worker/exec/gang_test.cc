@@ -49,6 +49,32 @@ INSTANTIATE_TEST_SUITE_P(Threads, GangOf, ::testing::Values(1, 2, 3, 4, 8));
 
 TEST(Gang, EndsWithoutEverHavingRun) { Gang gang(4, {}); }
 
+TEST(Gang, SpinsOnlyWithACpuForEveryThreadAndWithoutContenders) {
+  const std::vector<int> cpus = AllowedCpus();
+  const int cores = AllowedCores();
+  EXPECT_TRUE(Gang(cores, {}).spins());
+  EXPECT_FALSE(Gang(cores, {}, /*contended=*/true).spins());
+  EXPECT_FALSE(Gang(cores + 1, {}).spins());
+  EXPECT_FALSE(Gang(2, {cpus[0]}).spins()) << "both on one CPU";
+}
+
+TEST(Gang, MeetsInItsBarriersWithoutSpinning) {
+  Gang gang(3, {}, /*contended=*/true);
+  std::atomic<int> sum{0};
+  std::atomic<int> wrong{0};
+  for (int run = 1; run <= 20; ++run) {
+    gang.Run([&](int) {
+      for (int phase = 0; phase < 10; ++phase) {
+        ++sum;
+        gang.Barrier();
+        wrong += sum != 3 * (10 * (run - 1) + phase + 1);
+        gang.Barrier();
+      }
+    });
+  }
+  EXPECT_EQ(wrong.load(), 0);
+}
+
 TEST(Gang, WakesThreadsThatHaveFallenAsleep) {
   Gang gang(3, {});
   std::atomic<int> calls{0};
