@@ -27,6 +27,7 @@ test_everything() {
   part "tests asan"
   run ctest --preset asan -L unit -j "$jobs"
   part "fresh machine"
+  tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
   run ctest --preset release -L fresh
   part "tests release"
   run ctest --preset release -LE fresh -j "$jobs"
