@@ -159,6 +159,7 @@ ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights);
 // unknown name, kFailedPrecondition when this CPU lacks it.
 absl::StatusOr<const Kernels*> SelectKernels(absl::string_view isa);
 std::string AvailableIsas();  // "scalar, avx2": of this machine, ascending
+std::string KnownIsas();      // of this family of processors
 
 // Our own exp and log in float (Cephes-style polynomials, explicit fma): same bits everywhere. Exp(-inf) = 0.
 float FixedExp(float x);

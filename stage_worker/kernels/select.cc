@@ -35,10 +35,12 @@ absl::StatusOr<const Kernels*> SelectKernels(absl::string_view name) {
     return absl::FailedPreconditionError(absl::StrCat("this CPU has no ", name, "; it can run: ", AvailableIsas(),
                                                       ". Use `isa` auto, or one of these."));
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown instruction set '", name,
-                                                 "', expected auto or one of: ", NamesOf(/*only_available=*/false)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown instruction set '", name, "', expected auto or one of: ", KnownIsas()));
 }
 
 std::string AvailableIsas() { return NamesOf(/*only_available=*/true); }
+
+std::string KnownIsas() { return NamesOf(/*only_available=*/false); }
 
 }  // namespace stagecoach

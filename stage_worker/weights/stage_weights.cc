@@ -8,45 +8,11 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/quant/tensor_type.h"
+#include "stage_worker/weights/first_touch.h"
 #include "stage_worker/weights/matrix_loader.h"
-#include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr size_t kPageBytes = 4096;
-
-// The pages of some panels become resident near the thread that calls this.
-void Touch(const PackedMatrix& matrix, Gang::Part panels, PageMemory* memory) {
-  const PanelSpan span = matrix.Panels(panels.begin, panels.end);
-  const size_t bytes = static_cast<size_t>(span.panels) * PanelBytes(span.type, span.cols);
-  uint8_t* const begin = memory->data() + (span.data - memory->data());
-  for (size_t at = 0; at < bytes; at += kPageBytes) begin[at] = 0;
-}
-
-// On every thread: what it will read in each step.
-void TouchShare(const StageWeights& weights, const QkvHeads& shape, int thread, int threads, PageMemory* memory) {
-  const auto touch_panels = [&](const PackedMatrix& matrix) {
-    Touch(matrix, SharePanels(matrix, thread, threads), memory);
-  };
-  const QkvShare heads = ShareHeads(shape, thread, threads);
-  const auto touch_heads = [&](const PackedMatrix& matrix, Gang::Part part) {
-    if (!SharesWholeHeads(shape, threads)) return touch_panels(matrix);
-    const int64_t panels = shape.head_dim / kPanelRows;
-    Touch(matrix, {part.begin * panels, part.end * panels}, memory);
-  };
-  for (const LayerWeights& layer : weights.layers) {
-    touch_heads(layer.q, heads.q);
-    touch_heads(layer.k, heads.k);
-    touch_heads(layer.v, heads.v);
-    touch_panels(layer.attn_output);
-    Touch(layer.gate, SharePanelPairs(layer.gate, thread, threads), memory);
-    Touch(layer.up, SharePanelPairs(layer.up, thread, threads), memory);
-    touch_panels(layer.down);
-  }
-  if (weights.embedding.data != nullptr) touch_panels(weights.embedding);
-  if (weights.output.data != nullptr) touch_panels(weights.output);
-}
 
 // Walks the tensors of a stage: reads vectors at once and lists matrices for the parallel pass.
 class StageReader {
@@ -106,7 +72,7 @@ class StageReader {
     const QkvHeads shape = {attention.heads, attention.kv_heads, attention.head_dim};
     const int threads = gang->threads();
     if (threads > 1) {
-      gang->Run([&](int thread) { TouchShare(*weights, shape, thread, threads, &weights->panels); });
+      gang->Run([&](int thread) { TouchShares(shape, thread, threads, weights); });
     }
     gang->Release();  // the loader's threads inherit where this one may run
     RETURN_IF_ERROR(matrices_.Load(threads, bytes_loaded_, &weights->panels));

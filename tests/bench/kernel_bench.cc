@@ -289,8 +289,13 @@ void RegisterAll(const std::vector<Subject>& subjects) {
 
 int Main(int argc, char** argv) {
   std::vector<Subject> subjects;
-  for (const std::string& isa : std::vector<std::string>(absl::StrSplit(AvailableIsas(), ", "))) {
-    const Kernels* kernels = SelectKernels(isa).value();
+  for (const std::string& isa : std::vector<std::string>(absl::StrSplit(KnownIsas(), ", "))) {
+    const auto found = SelectKernels(isa);
+    if (!found.ok()) {
+      std::printf("%s: NOT RUN: %s\n", isa.c_str(), std::string(found.status().message()).c_str());
+      continue;
+    }
+    const Kernels* kernels = *found;
     const KernelCheck check = CheckKernels(*kernels);
     std::printf("%s: %s", isa.c_str(), check.valid() ? "VALID" : "INVALID\n");
     for (const std::string& difference : check.differences) std::printf("  %s\n", difference.c_str());

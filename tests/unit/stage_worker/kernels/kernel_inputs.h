@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -19,12 +20,15 @@ namespace stagecoach {
 
 inline const Kernels& Scalar() { return kScalarKernels; }
 
-// The vectorised kernels that this machine can run.
+// The vectorised kernels that this machine can run. Those that it cannot are named once on stderr.
 inline std::vector<const Kernels*> VectorKernels() {
+  static bool told = false;
   std::vector<const Kernels*> found;
   for (const Isa& isa : ListIsas()) {
     if (isa.available && isa.kernels != &kScalarKernels) found.push_back(isa.kernels);
+    if (!isa.available && !told) std::fprintf(stderr, "NOT RUN: this CPU has no %s\n", isa.kernels->isa);
   }
+  told = true;
   return found;
 }
 

@@ -1,0 +1,26 @@
+#ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_FIRST_TOUCH_H_
+#define STAGECOACH_STAGE_WORKER_WEIGHTS_FIRST_TOUCH_H_
+
+// Where the pages of the weights come to lie: near the thread that first writes to them, which therefore is the one
+// that reads them in each step.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "stage_worker/weights/panel_shares.h"
+#include "stage_worker/weights/stage_weights.h"
+
+namespace stagecoach {
+
+// What a thread of `threads` reads of the weights in each step, each a run of panels of one matrix. Over all threads
+// every byte of every matrix once.
+std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, const QkvHeads& shape, int thread,
+                                                       int threads);
+
+// Writes a zero to every page of the thread's shares, from that thread. The memory holds nothing yet.
+void TouchShares(const QkvHeads& shape, int thread, int threads, StageWeights* weights);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_WEIGHTS_FIRST_TOUCH_H_
