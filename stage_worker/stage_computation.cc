@@ -62,9 +62,11 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
   constexpr int32_t kMostCpus = 1 << 20;
   const bool bad_cpu =
       std::any_of(a.cpus().begin(), a.cpus().end(), [](int32_t cpu) { return cpu < 0 || cpu >= kMostCpus; });
+  const bool bad_pool =
+      std::any_of(a.group_blocks().begin(), a.group_blocks().end(), [](int32_t blocks) { return blocks < 1; });
   if (a.in_flight() < 1 || a.in_flight() > 256 || a.context() < 1 || a.max_open_tokens() < a.context() ||
-      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.blocks() < 1 || a.max_rows() < 1 ||
-      a.max_slices() < 1 || bad_cpu || a.cpus_size() > kMostCpus) {
+      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.group_blocks().empty() || bad_pool ||
+      a.max_rows() < 1 || a.max_slices() < 1 || bad_cpu || a.cpus_size() > kMostCpus) {
     return absl::InvalidArgumentError(absl::StrCat("assigned limits out of range: ", a.ShortDebugString()));
   }
   return ParseWireType(a.wire_type()).status();
@@ -77,7 +79,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.owns_embedding = assignment.owns_embedding();
   config.owns_head = assignment.owns_head();
   config.block_tokens = assignment.block_tokens();
-  config.blocks = assignment.blocks();
+  config.group_blocks.assign(assignment.group_blocks().begin(), assignment.group_blocks().end());
   ASSIGN_OR_RETURN(config.kv_type, ParseKvType(assignment.kv_type()));
   config.threads = assignment.threads();
   config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());

@@ -33,6 +33,12 @@ struct SamplingParams {
 };
 inline constexpr int kMaxLogprobs = 128;
 
+// Lists of KV blocks, one a block group. Layers whose keys and values live alike share a group; the model says which
+// groups there are. Each has a pool of its own, with the same number of blocks on every stage, so an id means something
+// only together with its group. In a sequence's tables the block at place i holds positions [i * block_tokens,
+// (i + 1) * block_tokens).
+using BlockLists = std::vector<std::vector<BlockId>>;  // [groups][blocks]
+
 // Makes a sequence known to every stage. Output tokens are those produced before a preemption or a restart: they are
 // computed again like a prompt, but stay output for the penalties.
 struct OpenSequence {
@@ -46,11 +52,12 @@ struct OpenSequence {
 // A run of consecutive rows of one sequence: a prefill chunk, or one decode row. Never empty.
 struct SequenceSlice {
   SequenceId sequence = 0;
-  int32_t start = 0;                // position of the first row; equals the rows of this sequence sent so far
-  int32_t count = 0;                // rows
-  std::vector<TokenId> tokens;      // [count]; only frames to the first stage carry them, elsewhere empty
-  std::vector<BlockId> new_blocks;  // appended to the sequence's block table before the rows are computed
-  bool sample = false;              // the last row is sampled: the token for position start + count is wanted
+  int32_t start = 0;             // position of the first row; equals the rows of this sequence sent so far
+  int32_t count = 0;             // rows
+  std::vector<TokenId> tokens;   // [count]; only frames to the first stage carry them, elsewhere empty
+  BlockLists new_blocks;         // empty, or [groups] of the same length: appended to the sequence's block tables
+                                 // before the rows are computed
+  bool sample = false;           // the last row is sampled: the token for position start + count is wanted
   std::vector<TokenId> targets;  // empty, or [count]: the log-probability of this token after each row; kNoToken: none
   friend bool operator==(const SequenceSlice&, const SequenceSlice&) = default;
 };
@@ -108,10 +115,10 @@ struct StageTimes {
 
 // What a micro-batch gave, straight from the last stage.
 struct StepResult {
-  uint64_t number = 0;  // the micro-batch's
-  std::vector<SampledToken> sampled;
-  std::vector<TargetLogprobs> targets;
-  std::vector<StageTimes> times;  // one a stage, in stage order
+  uint64_t number = 0;                  // the micro-batch's
+  std::vector<SampledToken> sampled;    // in the order of the slices
+  std::vector<TargetLogprobs> targets;  // in the order of the slices
+  std::vector<StageTimes> times;        // one a stage, in stage order
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };
 

@@ -22,7 +22,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 enum class WireType { kF32, kBF16 };
 size_t WireTypeBytes(WireType type);
@@ -35,8 +35,8 @@ struct FrameLimits {
   int32_t stages = 0;
   int64_t hidden = 0;  // width of a hidden state
   int64_t vocab = 0;
-  int64_t context = 0;  // most tokens a sequence may have
-  int32_t blocks = 0;   // of the KV pool
+  int64_t context = 0;                // most tokens a sequence may have
+  std::vector<int32_t> group_blocks;  // [groups] of the KV pools
   int32_t block_tokens = 0;
   int32_t max_rows = 0;  // of a micro-batch
   int32_t max_slices = 0;
@@ -44,10 +44,11 @@ struct FrameLimits {
   WireType wire_type = WireType::kF32;
 
   // Further limits that follow. One micro-batch opens at most max_slices sequences, and frees at most MaxFrees(): every
-  // sequence it can free was opened by an earlier one and holds a block, unless no row of it was sent yet.
-  int64_t MaxFrees() const { return int64_t{blocks} + max_slices; }
-  // Blocks that a sequence of `rows` rows fills. A slice brings exactly BlocksFor(start + count) - BlocksFor(start) new
-  // blocks.
+  // sequence it can free was opened by an earlier one and holds a block of every group, unless no row of it was sent
+  // yet.
+  int64_t MaxFrees() const;
+  // Blocks that a sequence of `rows` rows fills, in every group. A slice brings exactly BlocksFor(start + count) -
+  // BlocksFor(start) new blocks of each.
   int64_t BlocksFor(int64_t rows) const { return (rows + block_tokens - 1) / block_tokens; }
 
   // Upper bounds that follow, from the worst case of every varint: of a header with its framing, of a step's payload,

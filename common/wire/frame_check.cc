@@ -72,6 +72,22 @@ absl::Status CheckCount(absl::string_view at, absl::string_view field, size_t fo
                     absl::StrCat(expected, " entries (start ", slice.start, ", count ", slice.count, ")"));
 }
 
+absl::Status CheckNewBlocks(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice) {
+  const int64_t blocks = limits.BlocksFor(int64_t{slice.start} + slice.count) - limits.BlocksFor(slice.start);
+  const size_t groups = blocks > 0 ? limits.group_blocks.size() : 0;
+  if (slice.new_blocks.size() != groups) {
+    return FieldError(absl::StrCat(at, ".new_blocks"), absl::StrCat("of ", slice.new_blocks.size(), " block groups"),
+                      absl::StrCat(groups, " (start ", slice.start, ", count ", slice.count, ", the model has ",
+                                   limits.group_blocks.size(), ")"));
+  }
+  for (size_t group = 0; group < groups; ++group) {
+    const std::string list = absl::StrCat(".new_blocks[", group, "]");
+    RETURN_IF_ERROR(CheckCount(at, list, slice.new_blocks[group].size(), blocks, slice));
+    RETURN_IF_ERROR(CheckEntries(at, list, slice.new_blocks[group], 0, limits.group_blocks[group] - 1));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSlice(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice, bool has_hidden) {
   RETURN_IF_ERROR(CheckRange(at, ".start", slice.start, 0, limits.context - 1));
   RETURN_IF_ERROR(CheckRange(at, ".count", slice.count, 1, limits.max_rows));
@@ -79,9 +95,7 @@ absl::Status CheckSlice(const FrameLimits& limits, const std::string& at, const 
   RETURN_IF_ERROR(CheckRange(at, " end (start + count)", end, 1, limits.context));
   RETURN_IF_ERROR(CheckCount(at, ".tokens", slice.tokens.size(), has_hidden ? 0 : slice.count, slice));
   RETURN_IF_ERROR(CheckEntries(at, ".tokens", slice.tokens, 0, limits.vocab - 1));
-  RETURN_IF_ERROR(CheckCount(at, ".new_blocks", slice.new_blocks.size(),
-                             limits.BlocksFor(end) - limits.BlocksFor(slice.start), slice));
-  RETURN_IF_ERROR(CheckEntries(at, ".new_blocks", slice.new_blocks, 0, limits.blocks - 1));
+  RETURN_IF_ERROR(CheckNewBlocks(limits, at, slice));
   if (slice.targets.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckCount(at, ".targets", slice.targets.size(), slice.count, slice));
   return CheckEntries(at, ".targets", slice.targets, kNoToken, limits.vocab - 1);

@@ -88,7 +88,8 @@ SequenceSlice Get(const pb::SequenceSlice& in) {
   slice.start = in.start();
   slice.count = in.count();
   slice.tokens = Get(in.tokens());
-  slice.new_blocks = Get(in.new_blocks());
+  slice.new_blocks.reserve(static_cast<size_t>(in.new_blocks_size()));
+  for (const pb::BlockList& list : in.new_blocks()) slice.new_blocks.push_back(Get(list.blocks()));
   slice.sample = in.sample();
   slice.targets = Get(in.targets());
   return slice;

@@ -18,7 +18,7 @@ void Put(const SequenceSlice& slice, bool with_tokens, pb::SequenceSlice* out) {
   out->set_start(slice.start);
   out->set_count(slice.count);
   if (with_tokens) Put(slice.tokens, out->mutable_tokens());
-  Put(slice.new_blocks, out->mutable_new_blocks());
+  for (const std::vector<BlockId>& blocks : slice.new_blocks) Put(blocks, out->add_new_blocks()->mutable_blocks());
   out->set_sample(slice.sample);
   Put(slice.targets, out->mutable_targets());
 }

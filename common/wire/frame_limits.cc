@@ -1,6 +1,8 @@
 // How large frames can get. Each term is a field of proto/*.proto at its worst: tag, length and the longest form of
 // every value that passes the decoder's checks.
 
+#include <algorithm>
+
 #include "common/base/check.h"
 #include "common/step/sampling_limits.h"
 #include "common/wire/frame.h"
@@ -25,8 +27,9 @@ constexpr size_t kLogitBiasBytes = kSmallMessage + (kTag + kId) + (kTag + 4);
 constexpr size_t kSamplingBytes =
     kMessage + 6 * (kTag + 4) + (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMaxLogitBias * kLogitBiasBytes;
 constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes;  // without the token ids
-// Without the entries of its lists.
-constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 3 * kMessage + (kTag + 1);
+// Without the entries of its lists, and without its blocks.
+constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 * kMessage + (kTag + 1);
+constexpr size_t kBlockListBytes = 2 * kMessage;  // of one group, without the ids
 constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) +
                                  kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
 constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + kMessage;
@@ -38,15 +41,21 @@ size_t Count(int64_t value) {
 
 }  // namespace
 
+int64_t FrameLimits::MaxFrees() const {
+  int32_t fewest = group_blocks.empty() ? 0 : group_blocks.front();
+  for (const int32_t blocks : group_blocks) fewest = std::min(fewest, blocks);
+  return int64_t{fewest} + max_slices;
+}
+
 size_t FrameLimits::MaxStepHeaderBytes() const {
   CHECK_GT(block_tokens, 0);
   const size_t rows = Count(max_rows), slices = Count(max_slices);
   const size_t frees = kMessage + kWide * Count(MaxFrees());
   const size_t opens = slices * kOpenBytes + kId * Count(max_open_tokens);
   const size_t new_blocks = Count(max_rows / block_tokens) + slices;  // a slice fills at most count / block_tokens + 1
-  const size_t lists =
-      kId * rows + kSigned * rows + kId * new_blocks;  // token ids, targets (kNoToken is negative), blocks
-  const size_t step = frees + opens + slices * kSliceBytes + lists + (kTag + 1);
+  const size_t lists = kId * rows + kSigned * rows;                   // token ids, targets (kNoToken is negative)
+  const size_t blocks = group_blocks.size() * (slices * kBlockListBytes + kId * new_blocks);
+  const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + (kTag + 1);
   return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + step);
 }
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <climits>
 #include <memory>
 #include <new>
@@ -70,7 +71,7 @@ SchedulerOptions SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& 
   options.prefill_chunk = job.prefill_chunk();
   options.policy = policy;
   options.block_tokens = job.block_tokens();
-  options.blocks = plan.blocks;
+  options.group_blocks = plan.group_blocks;
   options.context = plan.context;
   options.micro_batches = plan.micro_batches;
   options.max_open_tokens = plan.max_open_tokens;
@@ -149,6 +150,11 @@ class Job {
     return absl::OkStatus();
   }
 
+  // The block group that is the first to be full.
+  size_t SmallestGroup() const {
+    return std::min_element(plan_.group_blocks.begin(), plan_.group_blocks.end()) - plan_.group_blocks.begin();
+  }
+
   void FillSummary(int stage, pb::StageSummary* out) const {
     const StageRecord& record = pipeline_->roster().stage(stage);
     const pb::StageAssignment& assignment = plan_.stages[stage];
@@ -170,7 +176,7 @@ class Job {
     out->set_compute_s(bubble.compute_us(stage) * 1e-6);
     out->set_send_s(bubble.send_us(stage) * 1e-6);
     out->set_wait_s(std::max(0.0, busy_s - out->compute_s()));
-    out->set_blocks_used_peak(engine_->scheduler().counters().blocks_used_peak);
+    out->set_blocks_used_peak(engine_->scheduler().counters().blocks_used_peak[SmallestGroup()]);
   }
 
   pb::EngineMessage ReadyMessage() const {
@@ -178,7 +184,7 @@ class Job {
     pb::JobReady* ready = message.mutable_ready();
     *ready->mutable_fingerprints() = plan_.stages[0].fingerprints();
     ready->set_context(plan_.context);
-    ready->set_blocks(plan_.blocks);
+    ready->set_blocks(plan_.group_blocks[SmallestGroup()]);
     ready->set_block_tokens(job_.block_tokens());
     ready->set_micro_batches(plan_.micro_batches);
     for (int stage = 0; stage < pipeline_->stages(); ++stage) FillSummary(stage, ready->add_stages());

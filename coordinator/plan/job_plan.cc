@@ -57,16 +57,17 @@ absl::StatusOr<std::vector<LayerRange>> SplitLayers(const pb::ConfigureJob& job,
   return PartitionLayers(input);
 }
 
-// Sets plan->blocks and plan->context.
+// Sets plan->group_blocks and plan->context.
 absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model,
                       JobPlan* plan) {
   const int64_t wanted_context = job.context() > 0 ? job.context() : model.hyper.context;
-  ASSIGN_OR_RETURN(plan->blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
-  const int64_t pool_tokens = static_cast<int64_t>(plan->blocks) * job.block_tokens();
+  ASSIGN_OR_RETURN(const int32_t blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
+  plan->group_blocks = {blocks};
+  const int64_t pool_tokens = int64_t{blocks} * job.block_tokens();
   if (pool_tokens < job.min_kv_tokens()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the KV cache has room for ", pool_tokens, " tokens (", plan->blocks, " blocks of ",
-                     job.block_tokens(), "), what an earlier job accepted needs ", job.min_kv_tokens(),
+        absl::StrCat("the KV cache has room for ", pool_tokens, " tokens (", blocks, " blocks of ", job.block_tokens(),
+                     "), what an earlier job accepted needs ", job.min_kv_tokens(),
                      "; end other programs on the stages' hosts, or give `kv_cache_bytes`"));
   }
   plan->context = job.context() > 0 ? job.context() : std::min(wanted_context, pool_tokens);
@@ -98,7 +99,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint
     out->set_header_hash(fingerprint.header_hash);
   }
   stage->set_block_tokens(job.block_tokens());
-  stage->set_blocks(plan.blocks);
+  stage->mutable_group_blocks()->Add(plan.group_blocks.begin(), plan.group_blocks.end());
   stage->set_kv_type(job.kv_type());
   stage->set_wire_type(job.wire_type());
   stage->set_context(plan.context);

@@ -17,8 +17,8 @@ struct JobPlan {
   std::vector<pb::StageAssignment> stages;
   int64_t context = 0;  // most tokens a sequence may have
   int64_t max_open_tokens = 0;
-  int32_t blocks = 0;         // of every stage's pool
-  int32_t micro_batches = 0;  // in flight
+  std::vector<int32_t> group_blocks;  // [groups] blocks of each block group's pool, on every stage
+  int32_t micro_batches = 0;          // in flight
 };
 
 // The defaults of a zero field:
@@ -27,7 +27,7 @@ struct JobPlan {
 //   context         min(the model's, what the pool holds)
 //   kv_cache_bytes  half of what weights and buffers leave of each host's memory (pool_plan.h)
 //   micro_batches   the number of stages
-// The pool has the same number of blocks everywhere: the minimum over the stages.
+// The pools have the same number of blocks everywhere: the minimum over the stages.
 // kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one
 // block fit; says how much is there and needed. kFailedPrecondition: no common instruction set. Messages name the
 // fields of the job in backquotes: `kv_cache_bytes`.

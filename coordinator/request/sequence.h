@@ -56,13 +56,12 @@ class Sequence {
   int64_t handed_out = 0;  // rows given to the pipeline since it was opened
   int64_t confirmed = 0;   // of those, rows whose micro-batch has come back
   int32_t slices_in_flight = 0;
-  std::vector<BlockId> block_table;
+  BlockLists block_tables;
   int32_t preemptions = 0;
   uint64_t order = 0;                    // of arrival: the lower one is served first and preempted last
   bool opened = false;                   // the stages know it, or will with the micro-batch being composed
   int64_t scored = 0;                    // rows whose target log-probabilities were reported; never asked for again
-  int64_t most_blocks = 0;               // that it can ever need
-  int64_t promised = 0;                  // blocks: its share of what admission leaves free for those that run
+  std::vector<int64_t> promised;         // [groups] blocks: its share of what admission leaves free for those that run
   bool ready = false;                    // decoding, and nothing in flight
   std::list<Sequence*>::iterator place;  // in the scheduler's list of ready ones, or in that of all others
   void Append(TokenId token) { output_.push_back(token); }

@@ -109,7 +109,11 @@ Sequence* Scheduler::Admissible(const Draft& draft) const {
   Sequence* head = waiting_.begin()->second;
   if (head->state() != SequenceState::kWaiting) return nullptr;
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
-  return blocks_.free() >= promised_blocks_ + BlocksToAdmit(*head) ? head : nullptr;
+  const int64_t needed = BlocksFor(RowsToAdmit(*head));
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    if (blocks_.free(group) < promised_blocks_[group] + needed) return nullptr;
+  }
+  return head;
 }
 
 void Scheduler::Admit(Sequence& sequence, Draft& draft) {
@@ -129,7 +133,10 @@ void Scheduler::Admit(Sequence& sequence, Draft& draft) {
 // Gives up to `wanted` rows to the draft: fewer where free blocks cover fewer, none when the sequence itself had to go.
 void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
   const auto rows_that_fit = [&] {
-    const int64_t blocks = static_cast<int64_t>(sequence.block_table.size()) + blocks_.free();
+    int64_t blocks = std::numeric_limits<int32_t>::max();
+    for (size_t group = 0; group < blocks_.groups(); ++group) {
+      blocks = std::min(blocks, static_cast<int64_t>(sequence.block_tables[group].size()) + blocks_.free(group));
+    }
     return blocks * options_.block_tokens - sequence.handed_out;
   };
   while (rows_that_fit() <= 0) {
@@ -163,13 +170,7 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
     slice.targets.assign(count, kNoToken);
     for (int64_t p = flight.score_begin; p < flight.score_end; ++p) slice.targets[p - start] = spec.prompt[p + 1];
   }
-  if (const int64_t more = BlocksFor(end) - static_cast<int64_t>(sequence.block_table.size()); more > 0) {
-    absl::StatusOr<std::vector<BlockId>> blocks = blocks_.Allocate(static_cast<int32_t>(more));
-    CHECK(blocks.ok());
-    slice.new_blocks = *std::move(blocks);
-    sequence.block_table.insert(sequence.block_table.end(), slice.new_blocks.begin(), slice.new_blocks.end());
-    UpdatePromise(sequence);
-  }
+  TakeBlocks(sequence, end, slice);
 
   sequence.handed_out = end;
   if (flight.decode) {
@@ -182,6 +183,25 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
   if (!flight.decode) draft.prefill_rows += count;
   draft.batch.slices.push_back(std::move(slice));
   draft.slices.push_back(flight);
+}
+
+// The blocks that the sequence's rows up to `end` need and it has not yet; they are there.
+void Scheduler::TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice) {
+  bool any = false;
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    const int64_t more = BlocksFor(end) - static_cast<int64_t>(sequence.block_tables[group].size());
+    more_blocks_[group] = static_cast<int32_t>(more);
+    any = any || more > 0;
+  }
+  if (!any) return;
+  absl::StatusOr<BlockLists> blocks = blocks_.Allocate(more_blocks_);
+  CHECK(blocks.ok());
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    std::vector<BlockId>& table = sequence.block_tables[group];
+    table.insert(table.end(), (*blocks)[group].begin(), (*blocks)[group].end());
+  }
+  slice.new_blocks = *std::move(blocks);
+  UpdatePromise(sequence);
 }
 
 // Undoes what the draft holds of a sequence that is about to lose its blocks. A free comes before all slices of its
@@ -213,7 +233,9 @@ MicroBatch Scheduler::Submit(Draft draft) {
     (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
   }
   ++counters_.micro_batches;
-  counters_.blocks_used_peak = std::max(counters_.blocks_used_peak, blocks_.used());
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    counters_.blocks_used_peak[group] = std::max(counters_.blocks_used_peak[group], blocks_.used(group));
+  }
   in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices)});
   return std::move(draft.batch);
 }

@@ -45,8 +45,13 @@ absl::Status CheckSpec(const SequenceSpec& spec) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), blocks_(options.blocks) {
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(options),
+      blocks_(options.group_blocks),
+      promised_blocks_(options.group_blocks.size()),
+      more_blocks_(options.group_blocks.size()) {
   CHECK(ValidateSchedulerOptions(options).ok());
+  counters_.blocks_used_peak.resize(options.group_blocks.size());
 }
 
 absl::Status Scheduler::Add(SequenceSpec spec) {
@@ -71,17 +76,18 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, token ",
                                                       spec.output.back(), " at its end is a stop token"));
   }
-  const int64_t most_blocks = BlocksFor(MostRows(spec));
-  if (most_blocks > blocks_.total()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("sequence ", spec.id, ": ", prompt, " prompt tokens and up to ", spec.max_new_tokens,
-                     " new ones need KV for ", MostRows(spec), " tokens, the pool holds ",
-                     int64_t{blocks_.total()} * options_.block_tokens, " (", blocks_.total(), " blocks of ",
-                     options_.block_tokens, "); ask for fewer tokens or give the KV cache more memory"));
+  for (const int32_t total : options_.group_blocks) {
+    const int64_t rows = MostRows(spec);
+    if (BlocksFor(rows) <= total) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "sequence ", spec.id, ": ", prompt, " prompt tokens and up to ", spec.max_new_tokens, " new ones need KV for ",
+        rows, " tokens, the pool holds ", int64_t{total} * options_.block_tokens, " (", total, " blocks of ",
+        options_.block_tokens, "); ask for fewer tokens or give the KV cache more memory"));
   }
   auto sequence = std::make_unique<Sequence>(std::move(spec));
   sequence->order = next_order_++;
-  sequence->most_blocks = most_blocks;
+  sequence->block_tables.resize(blocks_.groups());
+  sequence->promised.resize(blocks_.groups());
   sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
   order_of_.emplace(sequence->spec().id, sequence->order);
   waiting_.emplace(sequence->order, sequence.get());
@@ -120,20 +126,22 @@ const Sequence* Scheduler::Find(SequenceId id) const {
   return found == order_of_.end() ? nullptr : sequences_.at(found->second).get();
 }
 
-int64_t Scheduler::BlocksToAdmit(const Sequence& sequence) const {
-  return BlocksFor(std::min(sequence.tokens() + 1, MostRows(sequence.spec())));
+int64_t Scheduler::RowsToAdmit(const Sequence& sequence) const {
+  return std::min(sequence.tokens() + 1, MostRows(sequence.spec()));
 }
 
-int64_t Scheduler::BlocksPromised(const Sequence& sequence) const {
-  const int64_t taken = static_cast<int64_t>(sequence.block_table.size());
-  if (sequence.state() != SequenceState::kDecoding) return BlocksToAdmit(sequence) - taken;
-  return std::min<int64_t>(kGrowthHeadroomBlocks, sequence.most_blocks - taken);
+int64_t Scheduler::BlocksPromised(const Sequence& sequence, size_t group) const {
+  const int64_t taken = static_cast<int64_t>(sequence.block_tables[group].size());
+  if (sequence.state() != SequenceState::kDecoding) return BlocksFor(RowsToAdmit(sequence)) - taken;
+  return std::min<int64_t>(kGrowthHeadroomBlocks, BlocksFor(MostRows(sequence.spec())) - taken);
 }
 
 void Scheduler::UpdatePromise(Sequence& sequence) {
-  const int64_t promised = BlocksPromised(sequence);
-  promised_blocks_ += promised - sequence.promised;
-  sequence.promised = promised;
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    const int64_t promised = BlocksPromised(sequence, group);
+    promised_blocks_[group] += promised - sequence.promised[group];
+    sequence.promised[group] = promised;
+  }
 }
 
 void Scheduler::SetReady(Sequence& sequence, bool ready) {
@@ -144,11 +152,13 @@ void Scheduler::SetReady(Sequence& sequence, bool ready) {
 }
 
 void Scheduler::LeaveRunning(Sequence& sequence) {
-  CHECK(blocks_.Free(sequence.block_table).ok());
-  sequence.block_table.clear();
+  CHECK(blocks_.Free(sequence.block_tables).ok());
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    sequence.block_tables[group].clear();
+    promised_blocks_[group] -= std::exchange(sequence.promised[group], 0);
+  }
   if (sequence.opened) frees_.push_back(sequence.spec().id);
   sequence.opened = false;
-  promised_blocks_ -= std::exchange(sequence.promised, 0);
   SetReady(sequence, false);
   if (sequence.state() == SequenceState::kDecoding) --decoding_;
   prompts_.erase(sequence.order);

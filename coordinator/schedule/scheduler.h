@@ -69,10 +69,10 @@ struct SchedulerOptions {
   int32_t prefill_chunk = 512;           // rows of one sequence in a micro-batch
   Policy policy = Policy::kInterleaved;
   int32_t block_tokens = 32;
-  int32_t blocks = 0;
-  int64_t context = 0;          // most tokens a sequence may have, prompt and output
-  int32_t micro_batches = 1;    // in flight at once; decode rows are spread over this many
-  int64_t max_open_tokens = 0;  // opened by one micro-batch; at least context
+  std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
+  int64_t context = 0;                // most tokens a sequence may have, prompt and output
+  int32_t micro_batches = 1;          // in flight at once; decode rows are spread over this many
+  int64_t max_open_tokens = 0;        // opened by one micro-batch; at least context
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range
 
@@ -88,7 +88,7 @@ struct SequenceEvent {
 struct SchedulerCounters {
   uint64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0, preemptions = 0;
   uint64_t visits = 0;  // of sequences, by Next and Confirm: grows with the slices, not with what runs or waits
-  int32_t blocks_used_peak = 0;
+  std::vector<int32_t> blocks_used_peak;  // [groups]
 };
 
 class Scheduler {
@@ -123,8 +123,9 @@ class Scheduler {
   const BlockManager& blocks() const { return blocks_; }
   const Sequence* Find(SequenceId sequence) const;  // unfinished ones
 
-  // Everything that must always hold: blocks free + used == total, each block in one table, tables cover exactly the
-  // rows handed out, states consistent with queues and in-flight micro-batches. kInternal names the first violation.
+  // Everything that must always hold: blocks free + used == total, each block in one table, tables of every group cover
+  // exactly the rows handed out, states consistent with queues and in-flight micro-batches. kInternal names the first
+  // violation.
   absl::Status CheckIntegrity() const;
 
  private:
@@ -151,14 +152,16 @@ class Scheduler {
   void Admit(Sequence& sequence, Draft& draft);
   void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
   void AppendSlice(Sequence& sequence, int64_t count, Draft& draft);
+  void TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice);
   void Withdraw(Sequence& sequence, Draft& draft);
   MicroBatch Submit(Draft draft);
 
   // Life cycle (scheduler.cc).
+  // Blocks that `rows` rows fill, in every group.
   int64_t BlocksFor(int64_t rows) const { return (rows + options_.block_tokens - 1) / options_.block_tokens; }
-  int64_t BlocksToAdmit(const Sequence& sequence) const;
-  int64_t BlocksPromised(const Sequence& sequence) const;  // to a running one, not taken yet
-  void UpdatePromise(Sequence& sequence);                  // after its state, its tokens or its blocks changed
+  int64_t RowsToAdmit(const Sequence& sequence) const;                   // whose blocks admission asks for
+  int64_t BlocksPromised(const Sequence& sequence, size_t group) const;  // to a running one, not taken yet
+  void UpdatePromise(Sequence& sequence);  // after its state, its tokens or its blocks changed
   void SetReady(Sequence& sequence, bool ready);
   void LeaveRunning(Sequence& sequence);  // gives its blocks back
   void TakeBack(Sequence& sequence);
@@ -169,6 +172,7 @@ class Scheduler {
 
   // Integrity (scheduler_integrity.cc).
   absl::Status CheckQueues() const;
+  absl::Status CheckBlocks(size_t group) const;
   absl::Status CheckSequence(const Sequence& sequence) const;
 
   SchedulerOptions options_;
@@ -187,9 +191,10 @@ class Scheduler {
   std::list<Sequence*> ready_;      // decoding and nothing in flight; who waits longest is first
   std::list<Sequence*> not_ready_;  // in no order
 
-  int64_t decoding_ = 0;          // of the running ones
-  int64_t promised_blocks_ = 0;   // the sum of Sequence::promised
-  std::vector<Sequence*> taken_;  // ComposeDecodeRows': kept for its memory
+  int64_t decoding_ = 0;                  // of the running ones
+  std::vector<int64_t> promised_blocks_;  // [groups] the sums of Sequence::promised
+  std::vector<int32_t> more_blocks_;      // [groups] TakeBlocks', kept for its memory
+  std::vector<Sequence*> taken_;          // ComposeDecodeRows': kept for its memory
 
   std::vector<SequenceId> frees_;  // for the next micro-batch
   uint64_t next_order_ = 0;

@@ -25,55 +25,73 @@ absl::Status Scheduler::CheckIntegrity() const {
                                             running_.size(), " running, ", waiting_.size(), " waiting"));
   }
   RETURN_IF_ERROR(CheckQueues());
-  std::set<BlockId> owned;
-  size_t in_tables = 0;
   for (const auto& [order, sequence] : sequences_) {
     const auto named = order_of_.find(sequence->spec().id);
     if (sequence->order != order || named == order_of_.end() || named->second != order) {
       return absl::InternalError(absl::StrCat("sequence ", sequence->spec().id, " is not found under its id"));
     }
     RETURN_IF_ERROR(CheckSequence(*sequence));
-    owned.insert(sequence->block_table.begin(), sequence->block_table.end());
-    in_tables += sequence->block_table.size();
   }
-  if (owned.size() != in_tables || in_tables != static_cast<size_t>(blocks_.used())) {
-    return absl::InternalError(absl::StrCat(blocks_.used(), " blocks are used, tables list ", in_tables, ", of them ",
-                                            owned.size(), " different"));
-  }
-  for (const BlockId block : owned) {
-    if (blocks_.references(block) != 1) {
-      return absl::InternalError(absl::StrCat("block ", block, " has ", blocks_.references(block), " references"));
-    }
-  }
+  for (size_t group = 0; group < blocks_.groups(); ++group) RETURN_IF_ERROR(CheckBlocks(group));
   if (std::set<SequenceId>(frees_.begin(), frees_.end()).size() != frees_.size()) {
     return absl::InternalError("a sequence is to be freed twice by one micro-batch");
   }
   return absl::OkStatus();
 }
 
-// What is kept so that nobody counts: the prompts with work, the ready ones, the decoding ones, the promised blocks.
+// Every block in use is in one table, and the promises add up.
+absl::Status Scheduler::CheckBlocks(size_t group) const {
+  const auto violation = [group](const auto&... detail) {
+    return absl::InternalError(absl::StrCat("block group ", group, ": ", detail...));
+  };
+  std::set<BlockId> owned;
+  size_t in_tables = 0;
+  int64_t promised = 0;
+  for (const auto& [order, sequence] : sequences_) {
+    const std::vector<BlockId>& table = sequence->block_tables[group];
+    owned.insert(table.begin(), table.end());
+    in_tables += table.size();
+    const int64_t promise = running_.contains(order) ? BlocksPromised(*sequence, group) : 0;
+    if (sequence->promised[group] != promise) {
+      return violation("sequence ", sequence->spec().id, " is promised ", sequence->promised[group],
+                       " blocks, expected ", promise);
+    }
+    promised += promise;
+  }
+  if (promised_blocks_[group] != promised) {
+    return violation(promised_blocks_[group], " blocks are promised in all, expected ", promised);
+  }
+  if (owned.size() != in_tables || in_tables != static_cast<size_t>(blocks_.used(group))) {
+    return violation(blocks_.used(group), " blocks are used, tables list ", in_tables, ", of them ", owned.size(),
+                     " different");
+  }
+  for (const BlockId block : owned) {
+    if (blocks_.references(group, block) != 1) {
+      return violation("block ", block, " has ", blocks_.references(group, block), " references");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What is kept so that nobody counts: the prompts with work, the ready ones, the decoding ones.
 absl::Status Scheduler::CheckQueues() const {
   size_t prompts = 0, ready = 0;
-  int64_t decoding = 0, promised = 0;
+  int64_t decoding = 0;
   for (const auto& [order, sequence] : sequences_) {
     const bool is_decoding = sequence->state() == SequenceState::kDecoding;
     const bool is_ready = is_decoding && sequence->slices_in_flight == 0;
     const bool is_prompt = sequence->state() == SequenceState::kPrefilling && sequence->handed_out < sequence->tokens();
     prompts += is_prompt, ready += is_ready, decoding += is_decoding;
-    const int64_t promise = running_.contains(order) ? BlocksPromised(*sequence) : 0;
-    promised += promise;
-    if (sequence->ready != is_ready || prompts_.contains(order) != is_prompt || sequence->promised != promise ||
-        *sequence->place != sequence.get()) {
-      return absl::InternalError(
-          absl::StrCat("sequence ", sequence->spec().id, " (", SequenceStateName(sequence->state()), ") is promised ",
-                       sequence->promised, " blocks, expected ", promise, ", or is in the wrong list"));
+    if (sequence->ready != is_ready || prompts_.contains(order) != is_prompt || *sequence->place != sequence.get()) {
+      return absl::InternalError(absl::StrCat("sequence ", sequence->spec().id, " (",
+                                              SequenceStateName(sequence->state()), ") is in the wrong list"));
     }
   }
   if (prompts_.size() != prompts || ready_.size() != ready || not_ready_.size() != sequences_.size() - ready ||
-      decoding_ != decoding || promised_blocks_ != promised) {
-    return absl::InternalError(absl::StrCat(prompts, " prompts with work, ", ready, " ready, ", decoding, " decoding, ",
-                                            promised, " blocks promised; kept are ", prompts_.size(), ", ",
-                                            ready_.size(), ", ", decoding_, " and ", promised_blocks_));
+      decoding_ != decoding) {
+    return absl::InternalError(absl::StrCat(prompts, " prompts with work, ", ready, " ready and ", decoding,
+                                            " decoding; kept are ", prompts_.size(), ", ", ready_.size(), " and ",
+                                            decoding_));
   }
   return absl::OkStatus();
 }
@@ -104,8 +122,11 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
     return violation("counts ", sequence.slices_in_flight, " slices in flight, there are ", slices);
   }
   if (!runs) {
-    if (sequence.handed_out != 0 || sequence.confirmed != 0 || !sequence.block_table.empty() || sequence.opened) {
-      return violation("holds ", sequence.block_table.size(), " blocks or is open on the stages");
+    for (const std::vector<BlockId>& table : sequence.block_tables) {
+      if (!table.empty()) return violation("holds ", table.size(), " blocks");
+    }
+    if (sequence.handed_out != 0 || sequence.confirmed != 0 || sequence.opened) {
+      return violation("is open on the stages");
     }
     if ((state == SequenceState::kPreempted) != (slices > 0)) return violation("has ", slices, " slices in flight");
     return absl::OkStatus();
@@ -118,8 +139,9 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
   if (state == SequenceState::kDecoding && sequence.confirmed != sequence.tokens() - 1) {
     return violation("has more than one row to compute");
   }
-  if (static_cast<int64_t>(sequence.block_table.size()) != BlocksFor(sequence.handed_out)) {
-    return violation("has ", sequence.block_table.size(), " blocks, expected ", BlocksFor(sequence.handed_out));
+  for (const std::vector<BlockId>& table : sequence.block_tables) {
+    if (static_cast<int64_t>(table.size()) == BlocksFor(sequence.handed_out)) continue;
+    return violation("has ", table.size(), " blocks, expected ", BlocksFor(sequence.handed_out));
   }
   return absl::OkStatus();
 }

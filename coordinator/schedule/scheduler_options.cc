@@ -37,13 +37,16 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
       {"max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20},
       {"prefill_chunk", options.prefill_chunk, 1, 1 << 20},
       {"block_tokens", options.block_tokens, 1, 1 << 16},
-      {"blocks", options.blocks, 1, 1 << 30},
       {"context", options.context, 1, (int64_t{1} << 31) - 1},
       {"micro_batches", options.micro_batches, 1, 1 << 10},
       {"max_open_tokens", options.max_open_tokens, options.context, (int64_t{1} << 40)},
   };
   for (const auto& range : ranges) {
     if (absl::Status status = CheckRange(range.name, range.value, range.least, range.most); !status.ok()) return status;
+  }
+  if (options.group_blocks.empty()) return absl::InvalidArgumentError("group_blocks is empty, must have an entry");
+  for (const int32_t blocks : options.group_blocks) {
+    if (absl::Status status = CheckRange("group_blocks", blocks, 1, 1 << 30); !status.ok()) return status;
   }
   if (options.policy != Policy::kPrefillFirst && options.policy != Policy::kInterleaved &&
       options.policy != Policy::kDecodePriority) {

@@ -1,16 +1,18 @@
 #ifndef STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
 #define STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
 
-// Which sequences a stage knows, how many rows of each it has stored, and in which blocks. The stage follows the
-// coordinator's stream and decides nothing; it checks that the stream makes sense, so that a corrupted frame cannot
-// make one sequence read or overwrite another's blocks.
+// Which sequences a stage knows, how many rows of each it has stored, and in which blocks of every block group. The
+// stage follows the coordinator's stream and decides nothing; it checks that the stream makes sense, so that a
+// corrupted frame cannot make one sequence read or overwrite another's blocks.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
 
@@ -20,18 +22,19 @@ namespace stagecoach {
 class SequenceTable {
  public:
   struct Entry {
-    std::vector<BlockId> blocks;  // position p lies in blocks[p / block_tokens]
-    int64_t rows = 0;             // positions [0, rows) are stored
+    BlockLists tables;  // [groups] of one length: position p lies in tables[g][p / block_tokens]
+    int64_t rows = 0;   // positions [0, rows) are stored
   };
 
-  // `context`: most rows a sequence may have.
-  SequenceTable(int32_t block_tokens, int32_t blocks, int64_t context);
+  // group_blocks: [groups] blocks of each group's pool, at least one group. `context`: most rows a sequence may have.
+  SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context);
   ~SequenceTable();
 
   // Takes in the micro-batch's frees, then its opens, then its slices with their new blocks. A sequence may have
   // several slices in one micro-batch. On an error (kInvalidArgument) nothing has changed: a free or slice of an
-  // unknown sequence, an open of a known one, a slice that does not start where the last one ended or has no row, a
-  // block out of range or in use by any sequence, a table too short for its rows or a sequence longer than the context.
+  // unknown sequence, an open of a known one, a slice that does not start where the last one ended or has no row, new
+  // blocks of another number of groups or not as many of each, a block out of range or in use by any sequence, tables
+  // too short for their rows or a sequence longer than the context.
   absl::Status Apply(const MicroBatch& batch);
 
   // The checks of Apply alone, and its changes alone (the batch must have passed the checks).
@@ -40,13 +43,15 @@ class SequenceTable {
 
   const Entry* Find(SequenceId sequence) const;  // nullptr when unknown
   size_t size() const { return entries_.size(); }
-  int32_t blocks_in_use() const { return blocks_in_use_; }
+  int32_t blocks_in_use(size_t group) const { return groups_[group].in_use; }
 
  private:
   struct Pending;  // what a batch under validation has changed so far
   absl::Status ValidateFreesAndOpens(const MicroBatch& batch, Pending* pending) const;
   absl::Status ValidateSlice(const SequenceSlice& slice, Pending* pending) const;
   absl::Status ValidateNewBlocks(const SequenceSlice& slice, Pending* pending) const;
+  absl::Status ValidateBlocks(SequenceId sequence, size_t group, const std::vector<BlockId>& blocks,
+                              Pending* pending) const;
 
   const std::unique_ptr<Pending> pending_;  // kept for its memory; means something inside Validate only
   const int32_t block_tokens_;
@@ -56,8 +61,11 @@ class SequenceTable {
     bool used = false;
     SequenceId sequence = 0;
   };
-  std::vector<Owner> owners_;  // [blocks]
-  int32_t blocks_in_use_ = 0;
+  struct Group {
+    std::vector<Owner> owners;  // [blocks]
+    int32_t in_use = 0;
+  };
+  std::vector<Group> groups_;
 };
 
 }  // namespace stagecoach

@@ -63,7 +63,7 @@ class AttentionRun {
   // Where the tiles of a granule lie; K's alone where v_tiles is nullptr. Returns how many.
   int FindTiles(const AttentionWork& work, int64_t granule, const uint8_t** k_tiles, const uint8_t** v_tiles) const {
     const KvPool& pool = step_.pool;
-    const BlockId* blocks = step_.plan.rows()[static_cast<size_t>(work.first_row)].blocks;
+    const std::vector<BlockId>& blocks = step_.plan.rows()[static_cast<size_t>(work.first_row)].tables[0];
     const int32_t block_tiles = pool.shape().block_tokens / kTilePositions;
     const int64_t first_tile = granule * (kAttentionGranule / kTilePositions);
     const int count = static_cast<int>((Positions(work, granule) + kTilePositions - 1) / kTilePositions);

@@ -29,7 +29,7 @@ KvPlace PlaceOf(int64_t row, const StepContext& step) {
   const StepRow& at = step.plan.rows()[static_cast<size_t>(row)];
   const int32_t block_tokens = step.pool.shape().block_tokens;
   const int32_t offset = static_cast<int32_t>(at.position % block_tokens);
-  return {at.blocks[at.position / block_tokens], offset / kTilePositions, offset % kTilePositions};
+  return {at.tables[0][at.position / block_tokens], offset / kTilePositions, offset % kTilePositions};
 }
 
 void StoreK(const StageLayer& layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {

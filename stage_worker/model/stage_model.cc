@@ -24,6 +24,10 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
     return absl::InvalidArgumentError(absl::StrCat("a stage with layers [", config.first_layer, ", ", config.last_layer,
                                                    "), expected at least one layer within [0, ", layers, ")"));
   }
+  if (config.group_blocks.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a stage with KV pools of ", config.group_blocks.size(), " block groups, the model has 1"));
+  }
   const struct {
     const char* name;
     int64_t value, high;
@@ -47,7 +51,7 @@ absl::Span<const LayerSpec> SpecsOf(const ModelDescription& model, const StageCo
 AttentionSizes AttentionSizesOf(const AttentionSpec& spec, const StageConfig& config) {
   return {.max_rows = config.max_rows,
           .max_slices = config.max_slices,
-          .context = std::min<int64_t>(config.context, int64_t{config.blocks} * config.block_tokens),
+          .context = std::min<int64_t>(config.context, int64_t{config.group_blocks.front()} * config.block_tokens),
           .kv_heads = spec.kv_heads,
           .group = spec.group(),
           .head_dim = spec.head_dim,
@@ -80,7 +84,7 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
   const AttentionSpec& attention = SpecsOf(*model, config)[0].attention;
   const KvPoolShape shape = {config.last_layer - config.first_layer,
-                             config.blocks,
+                             config.group_blocks.front(),
                              config.block_tokens,
                              attention.kv_heads,
                              attention.head_dim,
@@ -108,7 +112,7 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       attention_(layers_[0].spec.attention),
       rope_(attention_.rope, attention_.head_dim, weights_.rope_freqs),
       pool_(std::move(pool)),
-      table_(config.block_tokens, config.blocks, config.context),
+      table_(config.block_tokens, config.group_blocks, config.context),
       gang_(std::move(gang)),
       plan_(AttentionSizesOf(attention_, config)),
       scratch_(ScratchFor(hyper_.hidden, layers_, AttentionSizesOf(attention_, config))) {

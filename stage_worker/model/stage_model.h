@@ -23,8 +23,8 @@ struct StageConfig {
   int64_t last_layer = 0;  // exclusive
   bool owns_embedding = false;
   bool owns_head = false;
-  int32_t block_tokens = 32;  // a multiple of 16
-  int32_t blocks = 0;
+  int32_t block_tokens = 32;          // a multiple of 16
+  std::vector<int32_t> group_blocks;  // [groups] of each block group's pool
   KvType kv_type = KvType::kF16;
   int32_t threads = 1;
   std::vector<int> cpus;

@@ -61,7 +61,7 @@ void StepPlan::Build(const MicroBatch& batch, const SequenceTable& table) {
     const int32_t first_row = static_cast<int32_t>(rows_.size());
     for (int32_t i = 0; i < slice.count; ++i) {
       const TokenId token = slice.tokens.empty() ? kNoToken : slice.tokens[static_cast<size_t>(i)];
-      rows_.push_back({int64_t{slice.start} + i, token, entry->blocks.data()});
+      rows_.push_back({int64_t{slice.start} + i, token, entry->tables.data()});
     }
     for (int32_t i = 0; i < slice.count; i += sizes_.RowsPerWork()) {
       AttentionWork walk;

@@ -14,9 +14,9 @@
 namespace stagecoach {
 
 struct StepRow {
-  int64_t position = 0;             // in its sequence
-  TokenId token = kNoToken;         // on the stage with the embedding
-  const BlockId* blocks = nullptr;  // the sequence's block table
+  int64_t position = 0;                          // in its sequence
+  TokenId token = kNoToken;                      // on the stage with the embedding
+  const std::vector<BlockId>* tables = nullptr;  // [groups] the sequence's block tables
 };
 
 // Granules [begin_granule, end_granule) of a walk: consecutive rows of one sequence attend together, for one KV head,

@@ -49,7 +49,7 @@ class Stage {
     config.first_layer = 1;
     config.last_layer = 1 + kLayers;
     config.block_tokens = kBlockTokens;
-    config.blocks = kMostSequences * (BlocksOf(options.context) + 2 * BlocksOf(kMostGrowth) + 2);
+    config.group_blocks = {kMostSequences * (BlocksOf(options.context) + 2 * BlocksOf(kMostGrowth) + 2)};
     config.kv_type = options.kv_type;
     config.threads = options.threads;
     config.context = options.context + kMostGrowth;
@@ -89,7 +89,9 @@ class Stage {
     Sequence& sequence = sequences_[id - 1];
     SequenceSlice slice = {.sequence = id, .start = sequence.rows, .count = count};
     sequence.rows += count;
-    for (; sequence.blocks < BlocksOf(sequence.rows); ++sequence.blocks) slice.new_blocks.push_back(next_block_++);
+    const int32_t more = BlocksOf(sequence.rows) - sequence.blocks;
+    if (more > 0) slice.new_blocks.resize(1);
+    for (; sequence.blocks < BlocksOf(sequence.rows); ++sequence.blocks) slice.new_blocks[0].push_back(next_block_++);
     batch_.slices.push_back(std::move(slice));
   }
 

@@ -40,7 +40,7 @@ class WindowModel {
     config.owns_embedding = true;
     config.owns_head = true;
     config.block_tokens = kBlockTokens;
-    config.blocks = kWindow / kBlockTokens;
+    config.group_blocks = {kWindow / kBlockTokens};
     config.kv_type = KvType::kF32;
     config.context = kWindow;
     config.max_rows = kWindow;
@@ -65,7 +65,8 @@ class WindowModel {
     slice.sequence = batch.number;
     slice.count = static_cast<int32_t>(window.size());
     slice.tokens = window;
-    for (BlockId block = 0; block < kWindow / kBlockTokens; ++block) slice.new_blocks.push_back(block);
+    slice.new_blocks.resize(1);
+    for (BlockId block = 0; block < kWindow / kBlockTokens; ++block) slice.new_blocks[0].push_back(block);
     RETURN_IF_ERROR(stage_->Begin(batch));
     stage_->Forward(batch, hidden_.data());
     return absl::OkStatus();

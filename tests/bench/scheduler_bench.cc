@@ -60,7 +60,7 @@ class Run {
       : running_(running),
         scheduler_({.max_num_seqs = running,
                     .max_num_batched_tokens = static_cast<int32_t>(running * kPrompt),
-                    .blocks = static_cast<int32_t>(running * 8),
+                    .group_blocks = {static_cast<int32_t>(running * 8)},
                     .context = 256,
                     .micro_batches = micro_batches,
                     .max_open_tokens = running * kPrompt + 256}),

@@ -69,7 +69,7 @@ class StageLoopTest : public ::testing::Test {
     assignment.set_owns_embedding(stage == 0);
     assignment.set_owns_head(stage + 1 == stages);
     assignment.set_block_tokens(kBlockTokens);
-    assignment.set_blocks(32);
+    assignment.add_group_blocks(32);
     assignment.set_kv_type("f16");
     assignment.set_wire_type("f32");
     assignment.set_threads(1);
@@ -120,12 +120,12 @@ class StageLoopTest : public ::testing::Test {
       batch.open.push_back(open);
       slice.count = kRows;
       slice.tokens = open.prompt;
-      slice.new_blocks = {3};
+      slice.new_blocks = {{3}};
     } else {
       slice.start = kRows + static_cast<int32_t>(number) - 1;
       slice.count = 1;
       slice.tokens = {static_cast<TokenId>(8 + number)};
-      if (slice.start % kBlockTokens == 0) slice.new_blocks = {3 + slice.start / kBlockTokens};
+      if (slice.start % kBlockTokens == 0) slice.new_blocks = {{3 + slice.start / kBlockTokens}};
     }
     batch.slices.push_back(slice);
     return batch;

@@ -61,7 +61,7 @@ TEST(FrameLimits, HoldForFreesAndOpens) {
              b->free.clear();
              for (uint64_t i = 0; i < 21; ++i) b->free.push_back(i);
            },
-           "step.free' is 21 entries long", "at most 20 entries"},
+           "step.free' is 21 entries long", "at most 16 entries"},
           {[](MicroBatch* b) { b->open.push_back(b->open[0]); }, "step.open[1].sequence' is sequence 2",
            "every sequence"},
           {[](MicroBatch* b) {
@@ -113,7 +113,7 @@ TEST(FrameLimits, HoldForSlices) {
            },
            "step.slices' is 5 entries long", "at most 4 entries"},
           {[](MicroBatch* b) {
-             b->slices[0] = {1, 0, 32, std::vector<TokenId>(32, 1), {0, 1, 2, 3}, false, {}};
+             b->slices[0] = {1, 0, 32, std::vector<TokenId>(32, 1), {{0, 1, 2, 3}, {0, 1, 2, 3}}, false, {}};
            },
            "step.slices rows in all' is 33", "0 to 32"},
           {slice([](SequenceSlice* s) { s->start = -1; }), at + ".start' is -1", "0 to 63"},
@@ -127,11 +127,22 @@ TEST(FrameLimits, HoldForSlices) {
            "3 entries (start 6, count 3)"},
           {slice([](SequenceSlice* s) { s->tokens[2] = 100; }), at + ".tokens[2]' is 100", "0 to 99"},
           {slice([](SequenceSlice* s) { s->tokens[0] = kNoToken; }), at + ".tokens[0]' is -1", "0 to 99"},
-          {slice([](SequenceSlice* s) { s->new_blocks.clear(); }), at + ".new_blocks' is 0 entries long", "1 entries"},
-          {slice([](SequenceSlice* s) { s->new_blocks.push_back(1); }), at + ".new_blocks' is 2 entries long",
+          {slice([](SequenceSlice* s) { s->new_blocks.clear(); }), at + ".new_blocks' is of 0 block groups",
+           "2 (start 6, count 3, the model has 2)"},
+          {slice([](SequenceSlice* s) { s->new_blocks.pop_back(); }), at + ".new_blocks' is of 1 block groups", "2"},
+          {slice([](SequenceSlice* s) { s->new_blocks.push_back({1}); }), at + ".new_blocks' is of 3 block groups",
+           "2"},
+          {slice([](SequenceSlice* s) {
+             s->start = 3, s->new_blocks = {{}, {}};
+           }),
+           at + ".new_blocks' is of 2 block groups", "0 (start 3, count 3, the model has 2)"},
+          {slice([](SequenceSlice* s) { s->new_blocks[0].clear(); }), at + ".new_blocks[0]' is 0 entries long",
            "1 entries"},
-          {slice([](SequenceSlice* s) { s->new_blocks[0] = 16; }), at + ".new_blocks[0]' is 16", "0 to 15"},
-          {slice([](SequenceSlice* s) { s->new_blocks[0] = -1; }), at + ".new_blocks[0]' is -1", "0 to 15"},
+          {slice([](SequenceSlice* s) { s->new_blocks[1].push_back(1); }), at + ".new_blocks[1]' is 2 entries long",
+           "1 entries"},
+          {slice([](SequenceSlice* s) { s->new_blocks[0][0] = 16; }), at + ".new_blocks[0][0]' is 16", "0 to 15"},
+          {slice([](SequenceSlice* s) { s->new_blocks[1][0] = 12; }), at + ".new_blocks[1][0]' is 12", "0 to 11"},
+          {slice([](SequenceSlice* s) { s->new_blocks[0][0] = -1; }), at + ".new_blocks[0][0]' is -1", "0 to 15"},
           {slice([](SequenceSlice* s) { s->targets.pop_back(); }), at + ".targets' is 2 entries long", "3 entries"},
           {slice([](SequenceSlice* s) { s->targets[1] = -2; }), at + ".targets[1]' is -2", "-1 to 99"},
           {slice([](SequenceSlice* s) { s->targets[1] = 100; }), at + ".targets[1]' is 100", "-1 to 99"},
@@ -159,7 +170,7 @@ TEST(FrameLimits, HoldForHeaderAndTensor) {
   const FrameLimits limits = SmallLimits();
   const std::vector<uint8_t> good = EncodedStep(limits, SampleBatch(), true);
   const std::vector<HeaderCase> cases = {
-      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "2"},
+      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "3"},
       {[](pb::FrameHeader* h) { h->set_run_id(5); }, "run_id' is 5", "81985529216486895"},
       {[](pb::FrameHeader* h) { h->set_sequence_number(8); }, "sequence_number' is 8", "7"},
       {[](pb::FrameHeader* h) { h->mutable_result(); }, "body' is field 11", "field 10 (step)"},
@@ -252,7 +263,7 @@ FrameLimits WideLimits() {
   FrameLimits limits = SmallLimits();
   limits.vocab = std::numeric_limits<int32_t>::max();
   limits.context = std::numeric_limits<int32_t>::max();
-  limits.blocks = std::numeric_limits<int32_t>::max();
+  limits.group_blocks = {std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::max()};
   limits.max_open_tokens = 1000;
   return limits;
 }
@@ -271,7 +282,7 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
                             kLarge - 3,
                             8,
                             std::vector<TokenId>(8, kLarge),
-                            {kLarge, kLarge},
+                            {{kLarge, kLarge}, {kLarge, kLarge}},
                             true,
                             std::vector<TokenId>(8, kNoToken)});
   }

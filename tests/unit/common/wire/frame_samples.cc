@@ -11,7 +11,7 @@ FrameLimits SmallLimits() {
   limits.hidden = 5;
   limits.vocab = 100;
   limits.context = 64;
-  limits.blocks = 16;
+  limits.group_blocks = {16, 12};
   limits.block_tokens = 8;
   limits.max_rows = 32;
   limits.max_slices = 4;
@@ -36,13 +36,13 @@ MicroBatch SampleBatch() {
   chunk.start = 6;
   chunk.count = 3;
   chunk.tokens = {21, 22, 23};
-  chunk.new_blocks = {15};
+  chunk.new_blocks = {{15}, {11}};
   chunk.targets = {22, 23, kNoToken};
   SequenceSlice start;
   start.sequence = 2;
   start.count = 1;
   start.tokens = {11};
-  start.new_blocks = {3};
+  start.new_blocks = {{3}, {3}};
   start.sample = true;
   batch.slices = {chunk, start};
   return batch;
@@ -112,8 +112,10 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
     slice.count = static_cast<int32_t>(draw.Between(1, limits.max_rows / limits.max_slices));
     slice.start = static_cast<int32_t>(draw.Between(0, limits.context - slice.count));
     slice.tokens = draw.List(slice.count, 0, limits.vocab - 1);
-    slice.new_blocks =
-        draw.List(limits.BlocksFor(slice.start + slice.count) - limits.BlocksFor(slice.start), 0, limits.blocks - 1);
+    const int64_t blocks = limits.BlocksFor(slice.start + slice.count) - limits.BlocksFor(slice.start);
+    for (const int32_t most : limits.group_blocks) {
+      if (blocks > 0) slice.new_blocks.push_back(draw.List(blocks, 0, most - 1));
+    }
     slice.sample = draw.Coin();
     if (draw.Coin()) slice.targets = draw.List(slice.count, kNoToken, limits.vocab - 1);
     batch.slices.push_back(slice);

@@ -12,8 +12,8 @@
 
 namespace stagecoach {
 
-// A small job: 3 stages, hidden width 5, 100 tokens of vocabulary, context 64, 16 blocks of 8 tokens, 32 rows, 4
-// slices.
+// A small job: 3 stages, hidden width 5, 100 tokens of vocabulary, context 64, two block groups of 16 and 12 blocks of
+// 8 tokens, 32 rows, 4 slices.
 FrameLimits SmallLimits();
 
 // A valid batch of two slices with an open, a free, blocks, targets and token ids; three rows start at position 6 of

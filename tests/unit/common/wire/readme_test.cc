@@ -18,13 +18,14 @@ namespace {
 std::string DrawnFrame() {
   FrameLimits limits = SmallLimits();
   limits.hidden = 4;
+  limits.group_blocks = {16};
   StepFrame frame;
   frame.batch.number = 7;
   SequenceSlice slice;
   slice.sequence = 1;
   slice.start = 6;
   slice.count = 3;
-  slice.new_blocks = {15};
+  slice.new_blocks = {{15}};
   slice.sample = true;
   frame.batch.slices = {slice};
   frame.times = {{0, 1'700'000'000'000'000, 1'700'000'000'000'040, 1'700'000'000'000'900, 55}};

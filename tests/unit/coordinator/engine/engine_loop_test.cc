@@ -23,7 +23,7 @@ SchedulerOptions Options() {
   options.max_num_batched_tokens = 512;
   options.prefill_chunk = 512;
   options.block_tokens = 32;
-  options.blocks = kSequences * 32;
+  options.group_blocks = {kSequences * 32};
   options.context = 1024;
   options.max_open_tokens = 1024;
   return options;

@@ -61,7 +61,7 @@ uint64_t AllWeights(const ModelDescription& model) {
 
 // What the pools of the stages take, for a model like Model().
 uint64_t PoolBytes(const JobPlan& plan, const pb::StageAssignment& stage) {
-  return static_cast<uint64_t>(plan.blocks) * 32 * 4096 *
+  return static_cast<uint64_t>(plan.group_blocks[0]) * 32 * 4096 *
          static_cast<uint64_t>(stage.last_layer() - stage.first_layer());
 }
 
@@ -78,9 +78,9 @@ TEST(JobPlan, RunsAModelLargerThanHalfOfTheFreeMemory) {
   const auto plan = PlanJob(Job(), {StageOn("node", weights + kGiB)}, *model, kRunId);
   ASSERT_TRUE(plan.ok()) << plan.status();
   // Most of half a GiB, which is 145 blocks and 4680 tokens; buffers take a little of it.
-  EXPECT_GT(plan->blocks, 100);
+  EXPECT_GT(plan->group_blocks[0], 100);
   EXPECT_LE(PoolBytes(*plan), kGiB / 2);
-  EXPECT_EQ(plan->context, int64_t{plan->blocks} * 32);
+  EXPECT_EQ(plan->context, int64_t{plan->group_blocks[0]} * 32);
 }
 
 TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
@@ -88,13 +88,13 @@ TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
   job.set_context(1000);
   const auto plan = PlanJob(job, {StageOn("node", 64 * kGiB)}, *Model(), kRunId);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->blocks, 8 * 32);  // 1000 tokens are 32 blocks
+  EXPECT_EQ(plan->group_blocks[0], 8 * 32);  // 1000 tokens are 32 blocks
   EXPECT_EQ(plan->context, 1000);
   job.set_context(0);
   const auto whole = PlanJob(job, {StageOn("node", 512 * kGiB)}, *Model(), kRunId);
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->context, 40960);
-  EXPECT_EQ(whole->blocks, 8 * 40960 / 32);
+  EXPECT_EQ(whole->group_blocks[0], 8 * 40960 / 32);
 }
 
 TEST(JobPlan, StagesOfOneHostShareWhatItsWeightsLeave) {
@@ -110,7 +110,7 @@ TEST(JobPlan, StagesOfOneHostShareWhatItsWeightsLeave) {
   EXPECT_LE(weights + PoolBytes(*four), available);
   EXPECT_LE(PoolBytes(*four), kGiB);
   EXPECT_GT(PoolBytes(*four), kGiB / 2);
-  EXPECT_LE(four->blocks, one->blocks);
+  EXPECT_LE(four->group_blocks[0], one->group_blocks[0]);
 }
 
 TEST(JobPlan, AHostsShareFollowsTheLayersOfEachStageSoThatNothingIsLeftOver) {
@@ -125,7 +125,7 @@ TEST(JobPlan, AHostsShareFollowsTheLayersOfEachStageSoThatNothingIsLeftOver) {
   job.add_layer_split(14);
   const auto even = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kRunId);
   ASSERT_TRUE(even.ok()) << even.status();
-  EXPECT_EQ(plan->blocks, even->blocks);
+  EXPECT_EQ(plan->group_blocks[0], even->group_blocks[0]);
 }
 
 TEST(JobPlan, TheSmallestHostDecidesOnTheBlocksOfAll) {
@@ -134,9 +134,9 @@ TEST(JobPlan, TheSmallestHostDecidesOnTheBlocksOfAll) {
   const auto mixed = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
   const auto large = PlanJob(Job(), {StageOn("a", 64 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
   ASSERT_TRUE(small.ok() && mixed.ok() && large.ok()) << small.status() << mixed.status() << large.status();
-  EXPECT_LE(small->blocks, mixed->blocks);
-  EXPECT_LT(mixed->blocks, large->blocks);
-  for (const pb::StageAssignment& stage : mixed->stages) EXPECT_EQ(stage.blocks(), mixed->blocks);
+  EXPECT_LE(small->group_blocks[0], mixed->group_blocks[0]);
+  EXPECT_LT(mixed->group_blocks[0], large->group_blocks[0]);
+  for (const pb::StageAssignment& stage : mixed->stages) EXPECT_EQ(stage.group_blocks(0), mixed->group_blocks[0]);
   // Two stages beside each other on the small host leave less than one.
   const auto crowded =
       PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
@@ -152,7 +152,7 @@ TEST(JobPlan, TheLeastThatAStageSeesOfItsHostHoldsForTheHost) {
   const auto both = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 64 * kGiB)}, *model, kRunId);
   const auto least = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *model, kRunId);
   ASSERT_TRUE(both.ok() && least.ok()) << both.status() << least.status();
-  EXPECT_EQ(both->blocks, least->blocks);
+  EXPECT_EQ(both->group_blocks[0], least->group_blocks[0]);
 }
 
 TEST(JobPlan, GivenBytesAreTakenForEachStageAsTheyAre) {
@@ -162,7 +162,7 @@ TEST(JobPlan, GivenBytesAreTakenForEachStageAsTheyAre) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   int64_t most_layers = 0;
   for (const auto& stage : plan->stages) most_layers = std::max(most_layers, stage.last_layer() - stage.first_layer());
-  EXPECT_EQ(plan->blocks, 100 * 14 / most_layers);
+  EXPECT_EQ(plan->group_blocks[0], 100 * 14 / most_layers);
 }
 
 TEST(JobPlan, AModelThatDoesNotFitIsRefusedWithWhatIsThereAndWhatIsNeeded) {
@@ -194,7 +194,7 @@ TEST(JobPlan, WhenHalfOfTheRestHoldsNoBlockTheMessageNamesTheField) {
   job.set_kv_cache_bytes(28 * 32 * 4096);
   const auto asked = PlanJob(job, {StageOn("node7", high + 28 * 32 * 4096)}, *model, kRunId);
   ASSERT_TRUE(asked.ok()) << asked.status();
-  EXPECT_EQ(asked->blocks, 1);
+  EXPECT_EQ(asked->group_blocks[0], 1);
 }
 
 TEST(JobPlan, GivenBytesThatAreTooManyOrTooFewAreRefusedByName) {
@@ -261,7 +261,7 @@ TEST(PlanJob, ARelaunchThatCannotHoldWhatWasAcceptedSaysWhatItNeeds) {
   const std::vector<pb::Hello> hosts = {StageOn("a", 8 * kGiB)};
   const absl::StatusOr<JobPlan> enough = PlanJob(job, hosts, *model, kRunId);
   ASSERT_TRUE(enough.ok()) << enough.status();
-  EXPECT_EQ(enough->blocks, 64);
+  EXPECT_EQ(enough->group_blocks, std::vector<int32_t>({64}));
   job.set_min_kv_tokens(64 * 32 + 1);
   const absl::Status status = PlanJob(job, hosts, *model, kRunId).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);

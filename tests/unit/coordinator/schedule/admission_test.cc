@@ -40,7 +40,7 @@ double RecomputedShare(const SchedulerOptions& options, int sequences, int64_t p
 TEST(Admission, RecomputesLittleWhenManyMoreSequencesWaitThanThePoolHolds) {
   // A sequence needs 7 blocks at first and 25 in the end. Admitted into whatever is free, 40 % of all rows were
   // computed more than once.
-  SchedulerOptions options{.max_num_seqs = 96, .blocks = 204, .context = 800, .max_open_tokens = 800};
+  SchedulerOptions options{.max_num_seqs = 96, .group_blocks = {204}, .context = 800, .max_open_tokens = 800};
   for (const Policy policy : {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority}) {
     options.policy = policy;
     EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.185) << PolicyName(policy);
@@ -58,7 +58,7 @@ SequenceSpec Spec(SequenceId id, int64_t prompt, int64_t new_tokens) {
 
 // How many of two sequences run together when the second one comes as the first one decodes its first row.
 size_t RunningTogether(int32_t blocks, const SequenceSpec& first, const SequenceSpec& second) {
-  const SchedulerOptions options{.block_tokens = 4, .blocks = blocks, .context = 32, .max_open_tokens = 64};
+  const SchedulerOptions options{.block_tokens = 4, .group_blocks = {blocks}, .context = 32, .max_open_tokens = 64};
   Scheduler scheduler(options);
   SimulatedStages stages(options);
   EXPECT_TRUE(scheduler.Add(first).ok());

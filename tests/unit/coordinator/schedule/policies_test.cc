@@ -26,7 +26,7 @@ SchedulerOptions Options(Policy policy) {
           .prefill_chunk = 64,
           .policy = policy,
           .block_tokens = 16,
-          .blocks = 256,
+          .group_blocks = {256},
           .context = 1024,
           .micro_batches = 1,
           .max_open_tokens = 4096};

@@ -18,7 +18,7 @@ SchedulerOptions Options() {
   return {.max_num_seqs = kSequences,
           .max_num_batched_tokens = 2 * kSequences,
           .block_tokens = 16,
-          .blocks = 4 * kSequences,
+          .group_blocks = {4 * kSequences},
           .context = 64,
           .max_open_tokens = 4 * kSequences};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +20,10 @@ namespace stagecoach {
 namespace {
 
 constexpr Policy kPolicies[] = {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority};
+
+int32_t FewestBlocks(const SchedulerOptions& options) {
+  return *std::min_element(options.group_blocks.begin(), options.group_blocks.end());
+}
 
 class History {
  public:
@@ -69,7 +74,8 @@ class History {
 
   void Arrive() {
     SequenceSpec spec{.id = next_id_++};
-    const int64_t longest = std::min<int64_t>(options_.context, int64_t{options_.blocks} * options_.block_tokens);
+    const int64_t longest =
+        std::min<int64_t>(options_.context, int64_t{FewestBlocks(options_)} * options_.block_tokens);
     const int64_t prompt = Draw(1, Chance(2) ? longest : std::max<int64_t>(longest / 4, 1));
     for (int64_t i = 0; i < prompt; ++i) spec.prompt.push_back(static_cast<TokenId>(random_() % kSimulatedVocabulary));
     spec.max_new_tokens = Draw(1, longest);
@@ -85,7 +91,7 @@ class History {
     const int64_t most = std::min(spec.max_new_tokens, options_.context - prompt);
     const int64_t rows = prompt + std::max<int64_t>(most - 1, 0);
     const bool fits = (spec.max_new_tokens == 0 || most > 0) &&
-                      (rows + options_.block_tokens - 1) / options_.block_tokens <= options_.blocks;
+                      (rows + options_.block_tokens - 1) / options_.block_tokens <= FewestBlocks(options_);
     ASSERT_EQ(status.code(), fits ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
     if (!fits) return;
     const int64_t first_score = std::max<int64_t>(spec.score_from - 1, 0);
@@ -171,7 +177,9 @@ class History {
   // Everything was given back; the stages learn so with the next micro-batch.
   void Finish() {
     for (const auto& [id, client] : clients_) EXPECT_TRUE(client.done) << "sequence " << id;
-    EXPECT_EQ(scheduler_.blocks().used(), 0);
+    for (size_t group = 0; group < options_.group_blocks.size(); ++group) {
+      EXPECT_EQ(scheduler_.blocks().used(group), 0);
+    }
     EXPECT_FALSE(scheduler_.Next().has_value()) << "a micro-batch for the sake of frees";
     ASSERT_TRUE(scheduler_.Add({.id = next_id_, .prompt = {1}, .max_new_tokens = 0, .score_from = 0}).ok());
     const std::optional<MicroBatch> last = scheduler_.Next();
@@ -201,7 +209,9 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
   options.block_tokens = draw(1, 5);
   options.context = draw(2, 40);
   const int whole_context = static_cast<int>(options.context - 1) / options.block_tokens + 1;
-  options.blocks = draw(std::max(1, whole_context - 1), 2 * whole_context);
+  for (int groups = draw(1, 3); groups > 0; --groups) {
+    options.group_blocks.push_back(draw(std::max(1, whole_context - 1), 2 * whole_context));
+  }
   options.micro_batches = draw(1, 5);
   options.max_open_tokens = options.context + draw(0, 40);
   return options;
@@ -209,8 +219,9 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
 
 std::string Describe(const SchedulerOptions& o) {
   return absl::StrCat(PolicyName(o.policy), ", seqs ", o.max_num_seqs, ", budget ", o.max_num_batched_tokens,
-                      ", chunk ", o.prefill_chunk, ", block ", o.block_tokens, ", blocks ", o.blocks, ", context ",
-                      o.context, ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens);
+                      ", chunk ", o.prefill_chunk, ", block ", o.block_tokens, ", blocks ",
+                      absl::StrJoin(o.group_blocks, " "), ", context ", o.context, ", micro-batches ", o.micro_batches,
+                      ", open ", o.max_open_tokens);
 }
 
 TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {

@@ -18,13 +18,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 SchedulerOptions SmallOptions() {
   return {.max_num_seqs = 4,
           .max_num_batched_tokens = 16,
           .prefill_chunk = 8,
           .block_tokens = 4,
-          .blocks = 8,
+          .group_blocks = {8},
           .context = 32,
           .micro_batches = 2,
           .max_open_tokens = 64};
@@ -86,7 +87,8 @@ TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
   EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = 0; }), HasSubstr("max_num_batched_tokens is 0"));
   EXPECT_THAT(message([](auto& o) { o.prefill_chunk = -3; }), HasSubstr("prefill_chunk is -3"));
   EXPECT_THAT(message([](auto& o) { o.block_tokens = 0; }), HasSubstr("block_tokens is 0"));
-  EXPECT_THAT(message([](auto& o) { o.blocks = 0; }), HasSubstr("blocks is 0"));
+  EXPECT_EQ(message([](auto& o) { o.group_blocks = {8, 0}; }), "group_blocks is 0, must be from 1 to 1073741824");
+  EXPECT_THAT(message([](auto& o) { o.group_blocks.clear(); }), HasSubstr("group_blocks is empty"));
   EXPECT_THAT(message([](auto& o) { o.context = 0; }), HasSubstr("context is 0"));
   EXPECT_THAT(message([](auto& o) { o.micro_batches = 2000; }), HasSubstr("micro_batches is 2000"));
   EXPECT_THAT(message([](auto& o) { o.max_open_tokens = 31; }), HasSubstr("max_open_tokens is 31, must be from 32"));
@@ -119,7 +121,7 @@ TEST(Scheduler, RefusesWhatCannotFitTheContextOrThePoolWithBothNumbers) {
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()),
               HasSubstr("the prompt has 32 tokens and needs room for a new one, the context holds 32"));
-  options.blocks = 4;  // 16 tokens
+  options.group_blocks = {4};  // 16 tokens
   Scheduler poor(options);
   const absl::Status large = poor.Add(Spec(1, 10, 8));
   EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
@@ -156,14 +158,15 @@ TEST(Scheduler, CutsNewTokensToWhatTheContextLeaves) {
 
 TEST(Scheduler, ChunksOfOnePromptFollowEachOtherWithoutWaiting) {
   SchedulerOptions options{
-      .block_tokens = 32, .blocks = 32, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024};
+      .block_tokens = 32, .group_blocks = {32}, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024};
   Machine machine(options);
   ASSERT_TRUE(machine.scheduler.Add(Spec(1, 600, 4)).ok());
   const MicroBatch first = machine.Submit(), second = machine.Submit();
   EXPECT_EQ(machine.scheduler.in_flight(), 2);
   EXPECT_EQ(first.slices[0].count, 512);
   EXPECT_FALSE(first.slices[0].sample);
-  EXPECT_EQ(first.slices[0].new_blocks.size(), 16u);
+  ASSERT_EQ(first.slices[0].new_blocks.size(), 1u);
+  EXPECT_EQ(first.slices[0].new_blocks[0].size(), 16u);
   EXPECT_EQ(second.slices[0].start, 512);
   EXPECT_EQ(second.slices[0].count, 88);
   EXPECT_TRUE(second.slices[0].sample);
@@ -181,11 +184,11 @@ TEST(Scheduler, FreesRideOnTheNextMicroBatchAndFreesEveryBlockWhenASequenceFinis
   Machine machine(SmallOptions());
   ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 1)).ok());
   machine.Submit();
-  EXPECT_EQ(machine.scheduler.blocks().used(), 2);
+  EXPECT_EQ(machine.scheduler.blocks().used(0), 2);
   const std::vector<SequenceEvent> events = machine.Confirm();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].finished, FinishReason::kLength);
-  EXPECT_EQ(machine.scheduler.blocks().used(), 0);
+  EXPECT_EQ(machine.scheduler.blocks().used(0), 0);
   EXPECT_FALSE(machine.scheduler.HasUnfinished());
   EXPECT_FALSE(machine.scheduler.Next().has_value());
   ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 1)).ok());
@@ -221,7 +224,7 @@ TEST(Scheduler, APreemptedSequenceKeepsItsNameAndItsTokenInFlight) {
   machine.Submit();  // the whole prompt; its token is still to come
   ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
   EXPECT_EQ(machine.scheduler.Find(1)->state(), SequenceState::kPreempted);
-  EXPECT_EQ(machine.scheduler.blocks().used(), 0);
+  EXPECT_EQ(machine.scheduler.blocks().used(0), 0);
   EXPECT_EQ(machine.scheduler.Preempt(1).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(machine.scheduler.Next().has_value()) << "it is not drained";
   const std::vector<SequenceEvent> events = machine.Confirm();
@@ -241,7 +244,7 @@ TEST(Scheduler, APreemptedSequenceKeepsItsNameAndItsTokenInFlight) {
 
 TEST(Scheduler, ThePreemptedOneIsTheLatestAndItGoesToTheFrontOfTheQueue) {
   SchedulerOptions options = SmallOptions();
-  options.blocks = 4;
+  options.group_blocks = {4};
   options.context = 16;
   options.micro_batches = 1;
   Machine machine(options);
@@ -265,7 +268,7 @@ TEST(Scheduler, ThePreemptedOneIsTheLatestAndItGoesToTheFrontOfTheQueue) {
 
 TEST(Scheduler, TheLatestPreemptsItselfWhenItIsTheOneThatAsks) {
   SchedulerOptions options = SmallOptions();
-  options.blocks = 4;
+  options.group_blocks = {4};
   options.context = 16;
   options.micro_batches = 1;
   Machine machine(options);
@@ -296,16 +299,16 @@ TEST(Scheduler, ASequenceAdmittedAndPreemptedInOneMicroBatchIsNeverHeardOf) {
   SchedulerOptions options = SmallOptions();
   options.max_num_batched_tokens = 3;
   options.block_tokens = 1;
-  options.blocks = 41;
+  options.group_blocks = {41};
   options.context = 20;
   options.micro_batches = 1;
   Machine machine(options);
   for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 1, 19)).ok());
   // Decode rows of three sequences fill the budget until sequence 4 is owed a chunk, just when two blocks are left.
-  while (machine.scheduler.blocks().free() > 2 + 3 * kStarvationBound) machine.Step();
+  while (machine.scheduler.blocks().free(0) > 2 + 3 * kStarvationBound) machine.Step();
   ASSERT_TRUE(machine.scheduler.Add(Spec(4, 1, 8)).ok());
   for (int i = 0; i < kStarvationBound; ++i) machine.Step();
-  ASSERT_EQ(machine.scheduler.blocks().free(), 2);
+  ASSERT_EQ(machine.scheduler.blocks().free(0), 2);
   ASSERT_EQ(machine.scheduler.counters().preemptions, 0u);
   const MicroBatch batch = machine.Submit();  // 4 is admitted, 1 takes the last block, 2 takes that of 4
   EXPECT_EQ(machine.scheduler.counters().preemptions, 1u);
@@ -320,7 +323,7 @@ TEST(Scheduler, ASequenceAdmittedAndPreemptedInOneMicroBatchIsNeverHeardOf) {
 
 TEST(Scheduler, AFullPoolIsNotThrashed) {
   SchedulerOptions options = SmallOptions();
-  options.blocks = 10;
+  options.group_blocks = {10};
   options.context = 40;
   Machine machine(options);
   int64_t needed = 0;
@@ -332,7 +335,46 @@ TEST(Scheduler, AFullPoolIsNotThrashed) {
   const SchedulerCounters& counters = machine.scheduler.counters();
   EXPECT_GT(counters.preemptions, 0u);
   EXPECT_LT(counters.prefill_rows + counters.decode_rows, static_cast<uint64_t>(2 * needed));
-  EXPECT_EQ(counters.blocks_used_peak, 10);
+  EXPECT_THAT(counters.blocks_used_peak, ElementsAre(10));
+}
+
+TEST(BlockGroups, GetAsManyBlocksEach) {
+  SchedulerOptions options = SmallOptions();
+  options.group_blocks = {8, 6, 7};
+  Machine machine(options);
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 7, 8)).ok());
+  EXPECT_THAT(machine.Submit().slices[0].new_blocks, ElementsAre(SizeIs(2), SizeIs(2), SizeIs(2)));
+  machine.Confirm();
+  EXPECT_THAT(machine.Submit().slices[0].new_blocks, IsEmpty()) << "the eighth row has room in all groups";
+  machine.Confirm();
+  EXPECT_THAT(machine.Submit().slices[0].new_blocks, ElementsAre(SizeIs(1), SizeIs(1), SizeIs(1)));
+  for (size_t group = 0; group < 3; ++group) EXPECT_EQ(machine.scheduler.blocks().used(group), 3);
+  EXPECT_THAT(machine.scheduler.counters().blocks_used_peak, ElementsAre(3, 3, 3));
+}
+
+TEST(BlockGroups, TheSmallestDecidesWhatIsAcceptedAndAdmitted) {
+  SchedulerOptions options = SmallOptions();
+  options.group_blocks = {8, 4};
+  Machine machine(options);
+  EXPECT_THAT(std::string(machine.scheduler.Add(Spec(1, 10, 8)).message()),
+              HasSubstr("the pool holds 16 (4 blocks of 4)"));
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 7, 1)).ok());
+  EXPECT_THAT(machine.Submit().open, SizeIs(2));
+}
+
+TEST(BlockGroups, PreemptForTheFirstThatRunsOut) {
+  SchedulerOptions options = SmallOptions();
+  options.group_blocks = {8, 4, 8};
+  options.context = 16;
+  options.micro_batches = 1;
+  Machine machine(options);
+  for (SequenceId id = 1; id <= 2; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 7, 8)).ok());
+  machine.Step();
+  machine.Step();  // row 7 of both: the second group is full to the last token
+  const MicroBatch batch = machine.Submit();
+  EXPECT_THAT(batch.free, ElementsAre(2u));
+  ASSERT_EQ(batch.slices.size(), 1u);
+  for (size_t group = 0; group < 3; ++group) EXPECT_EQ(machine.scheduler.blocks().used(group), 3);
 }
 
 TEST(Scheduler, ASequenceCanBeCancelledInEveryState) {
@@ -354,7 +396,7 @@ TEST(Scheduler, ASequenceCanBeCancelledInEveryState) {
     ASSERT_TRUE(machine.scheduler.Cancel(1).ok());
     EXPECT_EQ(machine.scheduler.Cancel(1).code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(machine.scheduler.Preempt(1).code(), absl::StatusCode::kNotFound);
-    EXPECT_EQ(machine.scheduler.blocks().used(), 0);
+    EXPECT_EQ(machine.scheduler.blocks().used(0), 0);
     EXPECT_TRUE(machine.scheduler.CheckIntegrity().ok());
     ASSERT_TRUE(machine.scheduler.Add(Spec(1, 3, 8)).ok()) << "the name is free again";
     const MicroBatch next = machine.Submit();
@@ -429,7 +471,7 @@ TEST(Scheduler, OpensNoMoreTokensThanAFrameHolds) {
   SchedulerOptions options = SmallOptions();
   options.max_num_batched_tokens = 64;
   options.max_open_tokens = 32;
-  options.blocks = 64;
+  options.group_blocks = {64};
   options.prefill_chunk = 64;
   Machine machine(options);
   for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 12, 4)).ok());

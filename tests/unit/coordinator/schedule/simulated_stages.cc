@@ -59,7 +59,11 @@ ExpectedAnswer ComputeAlone(const SequenceSpec& spec, int64_t context) {
 }
 
 SimulatedStages::SimulatedStages(const SchedulerOptions& options)
-    : options_(options), pool_(static_cast<size_t>(options.blocks) * options.block_tokens) {}
+    : options_(options), owners_(options.group_blocks.size()) {
+  for (const int32_t blocks : options.group_blocks) {
+    pools_.emplace_back(static_cast<size_t>(blocks) * options.block_tokens);
+  }
+}
 
 absl::StatusOr<StepResult> SimulatedStages::Run(const MicroBatch& batch) {
   if (batch.number != next_number_++) return Refuse("micro-batch ", batch.number, " is out of order");
@@ -83,7 +87,9 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
   for (const SequenceId id : batch.free) {
     const auto found = open_.find(id);
     if (found == open_.end()) return Refuse("free of sequence ", id, ", which is not open");
-    for (const BlockId block : found->second.table) owner_.erase(block);
+    for (size_t group = 0; group < owners_.size(); ++group) {
+      for (const BlockId block : found->second.tables[group]) owners_[group].erase(block);
+    }
     open_.erase(found);
   }
   int64_t opened_tokens = 0;
@@ -91,6 +97,7 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     if (open_.contains(open.sequence)) return Refuse("sequence ", open.sequence, " is opened twice");
     Open& sequence = open_[open.sequence];
     sequence.opening = ++openings_;
+    sequence.tables.resize(owners_.size());
     sequence.tokens = open.prompt;
     sequence.tokens.insert(sequence.tokens.end(), open.output.begin(), open.output.end());
     sequence.known = static_cast<int64_t>(sequence.tokens.size());
@@ -109,21 +116,16 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
   if (slice.count < 1 || slice.count > options_.prefill_chunk) return Refuse("a slice has ", slice.count, " rows");
   if (slice.tokens.size() != static_cast<size_t>(slice.count)) return Refuse("tokens are missing");
   if (!slice.targets.empty() && slice.targets.size() != slice.tokens.size()) return Refuse("targets are missing");
-  for (const BlockId block : slice.new_blocks) {
-    if (block < 0 || block >= options_.blocks) return Refuse("block ", block, " does not exist");
-    if (!owner_.emplace(block, slice.sequence).second) return Refuse("block ", block, " belongs to somebody else");
-    sequence.table.push_back(block);
-  }
+  RETURN_IF_ERROR(TakeBlocks(slice, sequence));
   const int64_t end = slice.start + slice.count;
-  if (static_cast<int64_t>(sequence.table.size()) != (end + options_.block_tokens - 1) / options_.block_tokens) {
-    return Refuse(sequence.table.size(), " blocks for ", end, " rows");
-  }
   if (end > static_cast<int64_t>(sequence.tokens.size())) return Refuse("row ", end - 1, " has no known token");
   TargetLogprobs scores{.sequence = slice.sequence, .start = slice.start};
   for (int32_t i = 0; i < slice.count; ++i) {
     const int64_t position = slice.start + i;
     if (slice.tokens[i] != sequence.tokens[position]) return Refuse("wrong token at position ", position);
-    SlotOf(sequence, position) = {.opening = sequence.opening, .position = position, .token = slice.tokens[i]};
+    for (size_t group = 0; group < pools_.size(); ++group) {
+      SlotOf(sequence, group, position) = {.opening = sequence.opening, .position = position, .token = slice.tokens[i]};
+    }
     ASSIGN_OR_RETURN(const std::vector<TokenId> prefix, Gather(sequence, position));
     if (!slice.targets.empty()) {
       scores.logprobs.push_back(slice.targets[i] == kNoToken ? 0 : ModelLogprob(prefix, slice.targets[i]));
@@ -141,20 +143,45 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
   return absl::OkStatus();
 }
 
-SimulatedStages::Slot& SimulatedStages::SlotOf(const Open& sequence, int64_t position) {
-  return pool_[sequence.table[position / options_.block_tokens] * options_.block_tokens +
-               position % options_.block_tokens];
+absl::Status SimulatedStages::TakeBlocks(const SequenceSlice& slice, Open& sequence) {
+  const int64_t end = slice.start + slice.count;
+  const int64_t more =
+      (end + options_.block_tokens - 1) / options_.block_tokens - static_cast<int64_t>(sequence.tables.front().size());
+  if (slice.new_blocks.size() != (more > 0 ? owners_.size() : 0)) {
+    return Refuse("blocks of ", slice.new_blocks.size(), " groups, expected ", more, " of each");
+  }
+  for (size_t group = 0; group < slice.new_blocks.size(); ++group) {
+    const std::vector<BlockId>& blocks = slice.new_blocks[group];
+    if (static_cast<int64_t>(blocks.size()) != more) {
+      return Refuse(blocks.size(), " blocks of group ", group, " for ", end, " rows, expected ", more);
+    }
+    for (const BlockId block : blocks) {
+      if (block < 0 || block >= options_.group_blocks[group]) return Refuse("block ", block, " does not exist");
+      if (!owners_[group].emplace(block, slice.sequence).second) {
+        return Refuse("block ", block, " of group ", group, " belongs to somebody else");
+      }
+      sequence.tables[group].push_back(block);
+    }
+  }
+  return absl::OkStatus();
+}
+
+SimulatedStages::Slot& SimulatedStages::SlotOf(const Open& sequence, size_t group, int64_t position) {
+  const BlockId block = sequence.tables[group][position / options_.block_tokens];
+  return pools_[group][block * options_.block_tokens + position % options_.block_tokens];
 }
 
 absl::StatusOr<std::vector<TokenId>> SimulatedStages::Gather(const Open& sequence, int64_t position) {
   std::vector<TokenId> tokens;
   for (int64_t p = 0; p <= position; ++p) {
-    const Slot& slot = SlotOf(sequence, p);
-    if (slot.opening != sequence.opening || slot.position != p || slot.token != sequence.tokens[p]) {
-      return Refuse("the slot of position ", p, " holds position ", slot.position, " of opening ", slot.opening,
-                    ", expected opening ", sequence.opening);
+    for (size_t group = 0; group < pools_.size(); ++group) {
+      const Slot& slot = SlotOf(sequence, group, p);
+      if (slot.opening != sequence.opening || slot.position != p || slot.token != sequence.tokens[p]) {
+        return Refuse("the slot of position ", p, " in group ", group, " holds position ", slot.position,
+                      " of opening ", slot.opening, ", expected opening ", sequence.opening);
+      }
     }
-    tokens.push_back(slot.token);
+    tokens.push_back(sequence.tokens[p]);
   }
   return tokens;
 }

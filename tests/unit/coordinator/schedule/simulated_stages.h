@@ -52,20 +52,21 @@ class SimulatedStages {
     uint64_t opening = 0;  // unique: a sequence opened again must not see what it wrote before
     int64_t known = 0;     // tokens at opening
     std::vector<TokenId> tokens;
-    std::vector<BlockId> table;
+    BlockLists tables;
     int64_t rows = 0;
   };
 
   absl::Status ApplyControl(const MicroBatch& batch);
   absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
-  Slot& SlotOf(const Open& sequence, int64_t position);
-  // The tokens of positions [0, position] as the pool holds them.
+  absl::Status TakeBlocks(const SequenceSlice& slice, Open& sequence);
+  Slot& SlotOf(const Open& sequence, size_t group, int64_t position);
+  // The tokens of positions [0, position] as the pools of all groups hold them.
   absl::StatusOr<std::vector<TokenId>> Gather(const Open& sequence, int64_t position);
 
   const SchedulerOptions options_;
-  std::vector<Slot> pool_;
+  std::vector<std::vector<Slot>> pools_;  // [groups]
   std::map<SequenceId, Open> open_;
-  std::map<BlockId, SequenceId> owner_;
+  std::vector<std::map<BlockId, SequenceId>> owners_;  // [groups]
   uint64_t next_number_ = 0;
   uint64_t openings_ = 0;
 };

@@ -8,6 +8,7 @@
 namespace stagecoach {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -20,19 +21,20 @@ OpenSequence Open(SequenceId sequence) {
   return open;
 }
 
-SequenceSlice Slice(SequenceId sequence, int32_t start, int32_t count, std::vector<BlockId> blocks = {}) {
+// Blocks of the same ids in both groups.
+SequenceSlice Slice(SequenceId sequence, int32_t start, int32_t count, const std::vector<BlockId>& blocks = {}) {
   SequenceSlice slice;
   slice.sequence = sequence;
   slice.start = start;
   slice.count = count;
-  slice.new_blocks = std::move(blocks);
+  if (!blocks.empty()) slice.new_blocks = {blocks, blocks};
   return slice;
 }
 
-// A table of 8 blocks with sequence 1 open: 20 rows in blocks 3 and 5.
+// A table of two groups, of 8 and 6 blocks, with sequence 1 open: 20 rows in blocks 3 and 5 of both.
 class SequenceTableTest : public ::testing::Test {
  protected:
-  SequenceTableTest() : table_(kBlockTokens, 8, 64) {
+  SequenceTableTest() : table_(kBlockTokens, {8, 6}, 64) {
     MicroBatch batch;
     batch.open = {Open(1)};
     batch.slices = {Slice(1, 0, 20, {3, 5})};
@@ -46,9 +48,9 @@ class SequenceTableTest : public ::testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
     ASSERT_NE(table_.Find(1), nullptr);
     EXPECT_EQ(table_.Find(1)->rows, 20);
-    EXPECT_THAT(table_.Find(1)->blocks, ElementsAre(3, 5));
+    EXPECT_THAT(table_.Find(1)->tables, Each(ElementsAre(3, 5)));
     EXPECT_EQ(table_.size(), 1u);
-    EXPECT_EQ(table_.blocks_in_use(), 2);
+    for (size_t group = 0; group < 2; ++group) EXPECT_EQ(table_.blocks_in_use(group), 2);
   }
 
   SequenceTable table_;
@@ -59,8 +61,8 @@ TEST_F(SequenceTableTest, AppendsRowsAndBlocksInOrder) {
   batch.slices = {Slice(1, 20, 12), Slice(1, 32, 1, {0})};
   ASSERT_TRUE(table_.Apply(batch).ok());
   EXPECT_EQ(table_.Find(1)->rows, 33);
-  EXPECT_THAT(table_.Find(1)->blocks, ElementsAre(3, 5, 0));
-  EXPECT_EQ(table_.blocks_in_use(), 3);
+  EXPECT_THAT(table_.Find(1)->tables, Each(ElementsAre(3, 5, 0)));
+  for (size_t group = 0; group < 2; ++group) EXPECT_EQ(table_.blocks_in_use(group), 3);
 }
 
 TEST_F(SequenceTableTest, GivesABlockFreedByABatchAwayInTheSameBatch) {
@@ -69,8 +71,8 @@ TEST_F(SequenceTableTest, GivesABlockFreedByABatchAwayInTheSameBatch) {
   batch.open = {Open(2), Open(1)};
   batch.slices = {Slice(2, 0, 16, {5}), Slice(1, 0, 1, {3})};
   ASSERT_TRUE(table_.Apply(batch).ok());
-  EXPECT_THAT(table_.Find(2)->blocks, ElementsAre(5));
-  EXPECT_THAT(table_.Find(1)->blocks, ElementsAre(3));
+  EXPECT_THAT(table_.Find(2)->tables, Each(ElementsAre(5)));
+  EXPECT_THAT(table_.Find(1)->tables, Each(ElementsAre(3)));
   EXPECT_EQ(table_.Find(1)->rows, 1);
 }
 
@@ -79,7 +81,7 @@ TEST_F(SequenceTableTest, ForgetsAFreedSequence) {
   batch.free = {1};
   ASSERT_TRUE(table_.Apply(batch).ok());
   EXPECT_EQ(table_.Find(1), nullptr);
-  EXPECT_EQ(table_.blocks_in_use(), 0);
+  for (size_t group = 0; group < 2; ++group) EXPECT_EQ(table_.blocks_in_use(group), 0);
 }
 
 TEST_F(SequenceTableTest, RefusesAFreeOfAnUnknownSequence) {
@@ -121,21 +123,48 @@ TEST_F(SequenceTableTest, RefusesABlockThatAnySequenceUses) {
   MicroBatch batch;
   batch.open = {Open(2)};
   batch.slices = {Slice(2, 0, 16, {5})};
-  ExpectRefused(batch, "block 5, which sequence 1 uses");
+  ExpectRefused(batch, "block 5 of block group 0, which sequence 1 uses");
   batch.slices = {Slice(1, 20, 1, {3})};
   batch.open = {};
-  ExpectRefused(batch, "block 3, which sequence 1 uses");
+  ExpectRefused(batch, "block 3 of block group 0, which sequence 1 uses");
   batch.open = {Open(2)};
   batch.slices = {Slice(1, 20, 1, {0}), Slice(2, 0, 1, {0})};
-  ExpectRefused(batch, "block 0, which this micro-batch gave away already");
+  ExpectRefused(batch, "block 0 of block group 0, which this micro-batch gave away already");
 }
 
 TEST_F(SequenceTableTest, RefusesABlockOutOfRange) {
   MicroBatch batch;
   batch.slices = {Slice(1, 20, 1, {8})};
-  ExpectRefused(batch, "block 8, the pool has blocks 0 to 7");
+  ExpectRefused(batch, "block 8 of block group 0, the pool has blocks 0 to 7");
   batch.slices = {Slice(1, 20, 1, {-1})};
-  ExpectRefused(batch, "block -1, the pool has blocks 0 to 7");
+  ExpectRefused(batch, "block -1 of block group 0, the pool has blocks 0 to 7");
+}
+
+TEST_F(SequenceTableTest, KeepsTheTablesOfTheGroupsApart) {
+  MicroBatch batch;
+  batch.slices = {Slice(1, 20, 20)};
+  batch.slices[0].new_blocks = {{7}, {2}};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_THAT(table_.Find(1)->tables, ElementsAre(ElementsAre(3, 5, 7), ElementsAre(3, 5, 2)));
+  batch.open = {Open(2)};
+  batch.slices = {Slice(2, 0, 1)};
+  batch.slices[0].new_blocks = {{2}, {0}};
+  EXPECT_TRUE(table_.Apply(batch).ok()) << "block 2 is taken in the other group only";
+}
+
+TEST_F(SequenceTableTest, RefusesBlocksThatAreNotAsManyOfEveryGroup) {
+  MicroBatch batch;
+  batch.slices = {Slice(1, 20, 20)};
+  batch.slices[0].new_blocks = {{0}};
+  ExpectRefused(batch, "sequence 1 is given blocks of 1 block groups, expected 2");
+  batch.slices[0].new_blocks = {{0}, {0}, {0}};
+  ExpectRefused(batch, "sequence 1 is given blocks of 3 block groups, expected 2");
+  batch.slices[0].new_blocks = {{0}, {0, 1}};
+  ExpectRefused(batch, "sequence 1 is given 2 blocks of block group 1, expected 1 as of group 0");
+  batch.slices[0].new_blocks = {{0}, {6}};
+  ExpectRefused(batch, "block 6 of block group 1, the pool has blocks 0 to 5");
+  batch.slices[0].new_blocks = {{0}, {5}};
+  ExpectRefused(batch, "block 5 of block group 1, which sequence 1 uses");
 }
 
 TEST_F(SequenceTableTest, RefusesMoreRowsThanTheBlocksOrTheContextHold) {

@@ -60,7 +60,7 @@ class StepMemory : public ::testing::TestWithParam<Case> {
     config.last_layer = (*model)->hyper.layer_count();
     config.owns_embedding = true;
     config.owns_head = true;
-    config.blocks = 64;
+    config.group_blocks = {64};
     config.block_tokens = kBlockTokens;
     config.threads = GetParam().threads;
     config.context = 512;
@@ -82,7 +82,8 @@ class StepMemory : public ::testing::TestWithParam<Case> {
     for (int32_t i = 0; i < count; ++i) slice.tokens.push_back((slice.start + i) * 7 % 300);
     rows_[sequence] += count;
     for (; blocks_[sequence] * kBlockTokens < rows_[sequence]; ++blocks_[sequence]) {
-      slice.new_blocks.push_back(next_block_++);
+      slice.new_blocks.resize(1);
+      slice.new_blocks[0].push_back(next_block_++);
     }
   }
 

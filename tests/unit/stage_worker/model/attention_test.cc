@@ -54,7 +54,8 @@ MicroBatch NextBatch(const std::vector<Slice>& slices, bool rows) {
       open.prompt = {1};
       batch.open.push_back(open);
       const int32_t blocks = (slices[i].start + slices[i].rows + kBlockTokens - 1) / kBlockTokens;
-      for (int32_t b = 0; b < blocks; ++b) slice.new_blocks.push_back((next_block++ * 37 + 5) % kBlocks);
+      slice.new_blocks.resize(1);
+      for (int32_t b = 0; b < blocks; ++b) slice.new_blocks[0].push_back((next_block++ * 37 + 5) % kBlocks);
     }
     batch.slices.push_back(slice);
   }
@@ -73,7 +74,7 @@ class Rig {
                 .head_dim = kHeadDim,
                 .threads = threads}),
         pool_(KvPool::Create({1, kBlocks, kBlockTokens, kKvHeads, kHeadDim, type}).value()),
-        table_(kBlockTokens, kBlocks, sizes_.context),
+        table_(kBlockTokens, {kBlocks}, sizes_.context),
         plan_(sizes_),
         scratch_(kHidden, spec_.attention, spec_.ffn.width, {}, {}, sizes_),
         gang_(threads, {}) {
@@ -111,7 +112,7 @@ class Rig {
     const SequenceTable::Entry& entry = *table_.Find(sequence);
     std::vector<float> x(kHeadDim);
     for (int32_t p = 0; p < positions; ++p) {
-      const BlockId block = entry.blocks[p / kBlockTokens];
+      const BlockId block = entry.tables[0][p / kBlockTokens];
       const int32_t tile = p % kBlockTokens / kTilePositions, lane = p % kTilePositions;
       for (int64_t head = 0; head < kKvHeads; ++head) {
         for (int64_t d = 0; d < kHeadDim; ++d) x[d] = Random(sequence, (p * kKvHeads + head) * kHeadDim + d);

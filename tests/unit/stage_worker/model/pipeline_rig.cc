@@ -26,7 +26,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.owns_embedding = i == 0;
     config.owns_head = i == options.stages - 1;
     config.block_tokens = options.block_tokens;
-    config.blocks = blocks;
+    config.group_blocks = {blocks};
     config.kv_type = options.kv_type;
     config.threads = options.threads;
     config.context = model_->hyper.context;
@@ -79,7 +79,8 @@ void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, 
   slice.targets = targets;
   state.rows += slice.count;
   while (static_cast<int32_t>(state.blocks.size()) * block_tokens_ < state.rows) {
-    slice.new_blocks.push_back(free_blocks_.back());
+    slice.new_blocks.resize(1);
+    slice.new_blocks[0].push_back(free_blocks_.back());
     state.blocks.push_back(free_blocks_.back());
     free_blocks_.pop_back();
   }

@@ -28,7 +28,7 @@ StageConfig SmallConfig() {
   StageConfig config;
   config.last_layer = 4;
   config.owns_embedding = config.owns_head = true;
-  config.blocks = 8;
+  config.group_blocks = {8};
   config.context = 64;
   config.max_rows = 16;
   config.max_slices = 2;
@@ -106,7 +106,11 @@ TEST(StageLoading, RefusesAConfigurationOutOfRange) {
       {[](StageConfig* c) { c->max_rows = 0; }, "max_rows 0, expected 1 to"},
       {[](StageConfig* c) { c->threads = 0; }, "threads 0"},
       {[](StageConfig* c) { c->context = 0; }, "context 0"},
-      {[](StageConfig* c) { c->blocks = 0; }, "0 blocks"},
+      {[](StageConfig* c) { c->group_blocks = {0}; }, "0 blocks"},
+      {[](StageConfig* c) {
+         c->group_blocks = {8, 8};
+       },
+       "KV pools of 2 block groups, the model has 1"},
       {[](StageConfig* c) { c->block_tokens = 20; }, "blocks of 20 tokens"},
       {[](StageConfig* c) { c->isa = "abacus"; }, "abacus"},
   };
@@ -149,7 +153,7 @@ class StageBeginTest : public ::testing::Test {
   static MicroBatch Rows() {
     MicroBatch batch;
     batch.slices.push_back(
-        {.sequence = 1, .start = 0, .count = 3, .tokens = {5, 6, 7}, .new_blocks = {0}, .sample = true});
+        {.sequence = 1, .start = 0, .count = 3, .tokens = {5, 6, 7}, .new_blocks = {{0}}, .sample = true});
     return batch;
   }
 
@@ -197,7 +201,7 @@ TEST_F(StageBeginTest, RefusesWhatTheSequenceTableRefuses) {
   batch.slices[0].start = 1;
   ExpectRefused(batch, "starts at position 1, expected 0");
   batch = Rows();
-  batch.slices[0].new_blocks = {8};
+  batch.slices[0].new_blocks = {{8}};
   ExpectRefused(batch, "block 8");
 }
 
