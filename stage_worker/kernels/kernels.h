@@ -83,6 +83,8 @@ struct AttentionState {
   float* acc;  // [columns, head_dim]
 };
 
+struct SamplingKernels;
+
 struct Kernels {
   const char* isa;  // "scalar", "avx2", "avx512", "avx512-vnni", "avx512-bf16", "neon-dotprod", "neon-i8mm"
 
@@ -150,6 +152,8 @@ struct Kernels {
 
   // log(sum(exp(x - max))) + max, the sum in double over 16 lanes as in rms_norm. n >= 1; x finite or -inf.
   float (*log_sum_exp)(const float* x, int64_t n);
+
+  const SamplingKernels* sampling;  // of whole rows of logits: sampling.h
 };
 
 // The input that a matrix of this type takes from these kernels.

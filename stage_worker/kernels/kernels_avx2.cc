@@ -5,6 +5,7 @@
 #include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/avx2.h"
 #include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
 namespace {
@@ -163,6 +164,7 @@ const Kernels kAvx2Kernels = {
     .attend = AttendAvx2,
     .merge_attention = MergeAttentionAvx2,
     .log_sum_exp = LogSumExp,
+    .sampling = &kSamplingAvx2,
 };
 
 }  // namespace stagecoach

@@ -5,6 +5,7 @@
 #include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
 namespace {
@@ -155,6 +156,7 @@ constexpr Kernels TableOf(const char* isa) {
       .attend = AttendAvx512,
       .merge_attention = MergeAttentionAvx512,
       .log_sum_exp = LogSumExp,
+      .sampling = &kSamplingAvx512,
   };
 }
 

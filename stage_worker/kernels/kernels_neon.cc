@@ -5,6 +5,7 @@
 #include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/neon.h"
+#include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
 namespace {
@@ -149,6 +150,7 @@ constexpr Kernels MakeTable(const char* isa) {
       .attend = AttendNeon,
       .merge_attention = MergeAttentionScalar,
       .log_sum_exp = LogSumExp,
+      .sampling = &kSamplingNeon,
   };
 }
 

@@ -8,6 +8,7 @@
 
 #include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/sampling.h"
 #include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
@@ -196,6 +197,7 @@ const Kernels kScalarKernels = {
     .attend = AttendScalar,
     .merge_attention = MergeAttentionScalar,
     .log_sum_exp = LogSumExp,
+    .sampling = &kSamplingScalar,
 };
 
 }  // namespace stagecoach

@@ -1,20 +1,35 @@
 #ifndef STAGECOACH_STAGE_WORKER_SAMPLE_LOGITS_RULES_H_
 #define STAGECOACH_STAGE_WORKER_SAMPLE_LOGITS_RULES_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "stage_worker/sample/token_history.h"
 
 namespace stagecoach {
 
-// Changes the raw logits [vocab] in place as the sequence's sampling parameters ask, in this order:
+// Changes raw logits as the sequence's sampling parameters ask, in this order:
 //   1. logit bias: added, in the order of the list.
 //   2. repetition penalty r: every token that occurs among the last repeat_last_n of prompt and output (-1: all), once:
-//   a logit above 0 is
-//      divided by r, another multiplied by r.
+//      a logit above 0 is divided by r, another multiplied by r.
 //   3. presence and frequency, over the output only: logit -= presence + count * frequency.
-// The rules of llama.cpp's penalties sampler. Tokens are in [0, vocab), see CheckOpenSequence.
-void ApplyLogitsRules(const TokenHistory& history, float* logits);
+// The rules of llama.cpp's penalties sampler. Keeps its memory between calls; for one thread.
+class LogitsRules {
+ public:
+  // Whether the sequence asks for any of them.
+  static bool ChangeAnything(const TokenHistory& history);
+
+  // logits [vocab], in place. Tokens of the history are in [0, vocab), see CheckOpenSequence.
+  void Apply(const TokenHistory& history, int64_t vocab, float* logits);
+
+  static size_t MaxBytes(int64_t vocab);
+
+ private:
+  void ApplyRepetition(const TokenHistory& history, int64_t vocab, float* logits);
+
+  std::vector<uint64_t> seen_;  // one bit a token
+};
 
 }  // namespace stagecoach
 

@@ -1,139 +1,143 @@
 #include "stage_worker/sample/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "common/base/counter_rng.h"
-#include "stage_worker/sample/logits_rules.h"
+#include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
 namespace {
 
-// A candidate as one number, so that sorting ascending gives the ranking: the order-reversing image of the logit's bits
-// above the token id. For floats, a < b iff the image of a is above that of b; -0 is made +0 and NaN -inf first.
-uint64_t RankKey(float logit, TokenId token) {
-  if (std::isnan(logit)) logit = -std::numeric_limits<float>::infinity();
-  const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);
-  const uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  return (static_cast<uint64_t>(~ascending) << 32) | static_cast<uint32_t>(token);
-}
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
-TokenId RankedToken(uint64_t key) { return static_cast<TokenId>(key & 0xffffffffu); }
-
-// The best `count` of all tokens, ranked.
-void Rank(const float* logits, int64_t vocab, int64_t count, std::vector<uint64_t>* ranked) {
-  ranked->resize(static_cast<size_t>(vocab));
-  for (int64_t token = 0; token < vocab; ++token) {
-    (*ranked)[static_cast<size_t>(token)] = RankKey(logits[token], static_cast<TokenId>(token));
-  }
-  if (count < vocab) {
-    std::nth_element(ranked->begin(), ranked->begin() + count, ranked->end());
-    ranked->resize(static_cast<size_t>(count));
-  }
-  std::sort(ranked->begin(), ranked->end());
-}
-
-// How many of the ranked candidates top-p and min-p leave; at least 1. weights: exp(logit - best logit) of each.
-size_t CountKept(const std::vector<double>& weights, const SamplingParams& sampling) {
-  size_t kept = weights.size();
-  if (sampling.top_p < 1) {
-    double total = 0;
-    for (const double weight : weights) total += weight;
-    const double wanted = total * sampling.top_p;
-    double sum = weights[0];
-    for (kept = 1; kept < weights.size() && sum < wanted; ++kept) sum += weights[kept];
-  }
-  // Weights descend and the first is 1, so min-p too cuts a tail.
-  while (kept > 1 && weights[kept - 1] < sampling.min_p) --kept;
-  return kept;
-}
+size_t WeightBlocks(int64_t n) { return static_cast<size_t>((n + kWeightBlock - 1) / kWeightBlock); }
 
 }  // namespace
 
-TokenId Sampler::Pick(const SamplingParams& sampling, int64_t position, const float* logits, int64_t vocab) {
-  if (sampling.temperature == 0) return Argmax(logits, vocab);
-  const int64_t top_k = sampling.top_k > 0 ? std::min<int64_t>(sampling.top_k, vocab) : vocab;
-  Rank(logits, vocab, top_k, &ranked_);
-  const float best = logits[RankedToken(ranked_[0])];
-  if (!std::isfinite(best)) return RankedToken(ranked_[0]);
+TokenId Sampler::Pick(const Kernels& kernels, const SamplingParams& sampling, int64_t position, const float* logits,
+                      int64_t vocab) {
+  const SamplingKernels& fast = *kernels.sampling;
+  const LogitPeak peak = fast.find_peak(logits, vocab);
+  if (sampling.temperature == 0 || !std::isfinite(peak.max)) return static_cast<TokenId>(peak.index);
 
-  if (sampling.top_p < 1 || sampling.min_p > 0) {
-    weights_.resize(ranked_.size());
-    for (size_t i = 0; i < ranked_.size(); ++i) {
-      const float logit = logits[RankedToken(ranked_[i])];
-      weights_[i] = std::isnan(logit) ? 0 : FixedExp(logit - best);
+  const float* x = logits;
+  int64_t n = vocab;
+  const bool only_k = sampling.top_k > 0 && sampling.top_k < vocab;
+  if (only_k) {
+    n = Keep(fast, cutter_.First(fast, x, n, sampling.top_k), logits, vocab);
+    x = kept_logits_.data();
+  }
+  RankingCut cut;
+  Weighing weighing = {peak.max, std::numbers::log2e_v<float>, -kInf};
+  if (sampling.top_p < 1) cut = cutter_.Heaviest(fast, x, n, weighing, sampling.top_p);
+  weighing.scale = std::min(1 / sampling.temperature, 1e38f) * std::numbers::log2e_v<float>;
+  if (sampling.min_p > 0) weighing.floor = peak.max + FixedLog(sampling.min_p);
+  const double uniform = UniformAt(sampling.seed, static_cast<uint64_t>(position));
+  const int64_t drawn = Draw(fast, cut, x, n, weighing, uniform);
+  return only_k ? kept_[static_cast<size_t>(drawn)] : static_cast<TokenId>(drawn);
+}
+
+// Puts what the cut leaves into kept_ and kept_logits_, in the order of the tokens; returns their number.
+int64_t Sampler::Keep(const SamplingKernels& kernels, const RankingCut& cut, const float* logits, int64_t vocab) {
+  const size_t room = static_cast<size_t>(vocab + kGatherSlack);
+  if (kept_.size() < room) kept_.resize(room);
+  // Before the end of the ties what equals the cut's floor stays, after it what is above.
+  const int64_t border = std::min(cut.tie_end, vocab);
+  int64_t above = 0;
+  int64_t kept = kernels.gather(logits, border, cut.floor, kInf, kept_.data(), &above);
+  const int64_t before = kept;
+  kept += kernels.gather(logits + border, vocab - border, std::nextafter(cut.floor, kInf), kInf, kept_.data() + kept,
+                         &above);
+  for (int64_t i = before; i < kept; ++i) kept_[i] += static_cast<int32_t>(border);
+  if (kept_logits_.size() < static_cast<size_t>(kept)) kept_logits_.resize(static_cast<size_t>(kept));
+  for (int64_t i = 0; i < kept; ++i) kept_logits_[i] = logits[kept_[i]];
+  return kept;
+}
+
+// The index of the drawn one of the n logits that the cut and weighing.floor leave; the best is always among them.
+int64_t Sampler::Draw(const SamplingKernels& kernels, const RankingCut& cut, const float* x, int64_t n,
+                      Weighing weighing, double uniform) {
+  // Before the end of the ties what equals the cut's floor counts, after it what is above.
+  struct Part {
+    int64_t begin, end;
+    Weighing weighing;
+    size_t first_sum;
+  } parts[2];
+  const int64_t border = std::min(cut.tie_end, n);
+  parts[0] = {0, border, weighing, 0};
+  parts[0].weighing.floor = std::max(weighing.floor, cut.floor);
+  parts[1] = {border, n, weighing, WeightBlocks(border)};
+  parts[1].weighing.floor = std::max(weighing.floor, std::nextafter(cut.floor, kInf));
+  sums_.resize(WeightBlocks(border) + WeightBlocks(n - border));
+  uint64_t total = 0;
+  for (const Part& part : parts) {
+    total += kernels.weigh(x + part.begin, part.end - part.begin, part.weighing, sums_.data() + part.first_sum);
+  }
+
+  // The random number is a multiple of 2^-53, so this is exact; it is below the total.
+  const unsigned __int128 random = static_cast<uint64_t>(uniform * 0x1p53);
+  const uint64_t target = static_cast<uint64_t>((random * total) >> 53);
+  uint64_t sum = 0;
+  for (const Part& part : parts) {
+    size_t block = part.first_sum;
+    for (int64_t begin = part.begin; begin < part.end; begin += kWeightBlock, ++block) {
+      if (sum + sums_[block] <= target) {
+        sum += sums_[block];
+        continue;
+      }
+      uint32_t weights[kWeightBlock];
+      kernels.weigh_each(x + begin, std::min<int64_t>(kWeightBlock, part.end - begin), part.weighing, weights);
+      int64_t i = 0;
+      while (sum + weights[i] <= target) sum += weights[i++];
+      return begin + i;
     }
-    ranked_.resize(CountKept(weights_, sampling));
   }
-  weights_.resize(ranked_.size());
-  double total = 0;
-  for (size_t i = 0; i < ranked_.size(); ++i) {
-    const float logit = logits[RankedToken(ranked_[i])];
-    weights_[i] = std::isnan(logit) ? 0 : FixedExp((logit - best) / sampling.temperature);
-    total += weights_[i];
-  }
-  const double target = UniformAt(sampling.seed, static_cast<uint64_t>(position)) * total;
-  double sum = 0;
-  for (size_t i = 0; i < ranked_.size(); ++i) {
-    sum += weights_[i];
-    if (sum > target) return RankedToken(ranked_[i]);
-  }
-  // Not reached: the last sum is `total`, and target < total because the random number is at most 1 - 2^-53.
-  return RankedToken(ranked_[0]);
+  return 0;  // not reached: the last sum is the total
 }
 
 SampledToken Sampler::Sample(const Kernels& kernels, const TokenHistory& history, int32_t position, const float* logits,
                              int64_t vocab) {
   const SamplingParams& sampling = history.sampling();
-  adjusted_.assign(logits, logits + vocab);
-  ApplyLogitsRules(history, adjusted_.data());
+  const float* adjusted = logits;
+  if (LogitsRules::ChangeAnything(history)) {
+    adjusted_.assign(logits, logits + vocab);
+    rules_.Apply(history, vocab, adjusted_.data());
+    adjusted = adjusted_.data();
+  }
   SampledToken sampled;
   sampled.position = position;
-  sampled.token = Pick(sampling, position, adjusted_.data(), vocab);
+  sampled.token = Pick(kernels, sampling, position, adjusted, vocab);
   if (sampling.logprobs < 0) return sampled;
   const float log_sum = kernels.log_sum_exp(logits, vocab);
   sampled.logprob = LogProbability(logits[sampled.token], log_sum);
-  sampled.top = TopLogprobs(logits, vocab, log_sum, sampling.logprobs);
+  sampled.top = TopLogprobs(kernels, logits, vocab, log_sum, sampling.logprobs);
   return sampled;
 }
 
-size_t Sampler::MaxBytes(int64_t vocab) {
-  // Ranked candidates, once more those of TopLogprobs, weights, adjusted logits.
-  return static_cast<size_t>(vocab) * (2 * sizeof(uint64_t) + sizeof(double) + sizeof(float));
+std::vector<TokenLogprob> Sampler::TopLogprobs(const Kernels& kernels, const float* logits, int64_t vocab,
+                                               float log_sum, int32_t count) {
+  std::vector<TokenLogprob> top;
+  if (count < 1) return top;
+  const int64_t kept = Keep(*kernels.sampling, cutter_.First(*kernels.sampling, logits, vocab, count), logits, vocab);
+  std::sort(kept_.begin(), kept_.begin() + kept,
+            [logits](TokenId a, TokenId b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+  top.reserve(static_cast<size_t>(kept));
+  for (int64_t i = 0; i < kept; ++i) top.push_back({kept_[i], LogProbability(logits[kept_[i]], log_sum)});
+  return top;
 }
 
-TokenId Argmax(const float* logits, int64_t vocab) {
-  // The largest first, in lanes that the compiler makes vectors of, then where it is: a vocabulary is long.
-  constexpr int64_t kLanes = 16;
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
-  int64_t token = 0;
-  for (; token + kLanes <= vocab; token += kLanes) {
-    for (int64_t i = 0; i < kLanes; ++i) lanes[i] = logits[token + i] > lanes[i] ? logits[token + i] : lanes[i];
-  }
-  for (; token < vocab; ++token) lanes[0] = logits[token] > lanes[0] ? logits[token] : lanes[0];  // false for NaN
-  const float best = *std::max_element(lanes, lanes + kLanes);
-  if (best == -std::numeric_limits<float>::infinity()) return 0;  // nothing but that and NaN
-  return static_cast<TokenId>(std::find(logits, logits + vocab, best) - logits);
+size_t Sampler::MaxBytes(int64_t vocab) {
+  const size_t tokens = static_cast<size_t>(vocab) + kGatherSlack;
+  return RankingCutter::MaxBytes(vocab) + LogitsRules::MaxBytes(vocab) +
+         tokens * (2 * sizeof(float) + sizeof(int32_t)) + (WeightBlocks(vocab) + 1) * sizeof(uint64_t);
 }
 
 float LogProbability(float logit, float log_sum) {
   const float logprob = logit - log_sum;
   return std::isfinite(logprob) ? logprob : std::numeric_limits<float>::lowest();
-}
-
-std::vector<TokenLogprob> TopLogprobs(const float* logits, int64_t vocab, float log_sum, int32_t count) {
-  std::vector<TokenLogprob> top;
-  if (count < 1) return top;
-  std::vector<uint64_t> ranked;
-  Rank(logits, vocab, std::min<int64_t>(count, vocab), &ranked);
-  for (const uint64_t key : ranked) {
-    const TokenId token = RankedToken(key);
-    top.push_back({token, LogProbability(logits[token], log_sum)});
-  }
-  return top;
 }
 
 }  // namespace stagecoach

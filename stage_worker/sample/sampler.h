@@ -2,8 +2,8 @@
 #define STAGECOACH_STAGE_WORKER_SAMPLE_SAMPLER_H_
 
 // From logits to a token. Everything is deterministic: candidates are ranked by logit, higher first, and token id,
-// lower first; sums run in that order in double; the random number is addressed by (seed, position). A NaN ranks like
-// -inf.
+// lower first; what they weigh are integers, so that sums are exact in any order; the random number is addressed by
+// (seed, position). A NaN is never a candidate.
 
 #include <cstdint>
 #include <vector>
@@ -11,24 +11,31 @@
 #include "common/base/ids.h"
 #include "common/step/step.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/sample/logits_rules.h"
+#include "stage_worker/sample/ranking_cut.h"
 #include "stage_worker/sample/token_history.h"
 
 namespace stagecoach {
 
-// Picks from logits that went through ApplyLogitsRules. Keeps its memory between calls; one for each thread that
-// samples.
+// Keeps its memory between calls; one for each thread that samples.
 class Sampler {
  public:
-  // `position`: of the new token in its sequence. Temperature 0: the best-ranked token. Else, over the ranked
-  // candidates:
+  // Picks from logits that went through the rules. `position`: of the new token in its sequence. Temperature 0: the
+  // best-ranked token. Else, over the candidates:
   //   top-k   the first k (0: all);
-  //   top-p   the shortest prefix whose probabilities (softmax over what top-k left) reach top_p;
-  //   min-p   those with at least min_p times the probability of the first;
-  //   then weights exp((logit - best logit) / temperature), and the draw: the first candidate at which the running sum
-  //   of weights exceeds UniformAt(seed, position) * total.
+  //   top-p   the shortest beginning of the ranking whose probabilities (softmax over what top-k left) reach top_p;
+  //   min-p   those whose logit is at least best logit + log(min_p);
+  //   then the weights of (logit - best logit) / temperature (see Weighing), and the draw: the first candidate in the
+  //   order of token ids at which the running sum of weights exceeds UniformAt(seed, position) * their total.
   // When the best logit is not finite (all are NaN or -inf, or one is +inf) the best-ranked token is returned, which is
   // token 0 in the first case.
-  TokenId Pick(const SamplingParams& sampling, int64_t position, const float* logits, int64_t vocab);
+  TokenId Pick(const Kernels& kernels, const SamplingParams& sampling, int64_t position, const float* logits,
+               int64_t vocab);
+
+  // The `count` most probable tokens of raw logits below +infinity, most probable first; NaN is left out, and there may
+  // be fewer. log_sum: Kernels::log_sum_exp of the logits.
+  std::vector<TokenLogprob> TopLogprobs(const Kernels& kernels, const float* logits, int64_t vocab, float log_sum,
+                                        int32_t count);
 
   // The whole way of a sampled row: raw logits [vocab] through the sequence's rules to a token, with the
   // log-probabilities it asks for. `position`: of the new token. Fills everything but SampledToken::sequence; does not
@@ -40,20 +47,21 @@ class Sampler {
   static size_t MaxBytes(int64_t vocab);
 
  private:
-  std::vector<uint64_t> ranked_;  // candidates, best first; see RankKey
-  std::vector<double> weights_;
-  std::vector<float> adjusted_;  // logits after the rules
-};
+  int64_t Keep(const SamplingKernels& kernels, const RankingCut& cut, const float* logits, int64_t vocab);
+  int64_t Draw(const SamplingKernels& kernels, const RankingCut& cut, const float* x, int64_t n, Weighing weighing,
+               double uniform);
 
-// The best-ranked token; 0 when every logit is NaN or -inf.
-TokenId Argmax(const float* logits, int64_t vocab);
+  LogitsRules rules_;
+  RankingCutter cutter_;
+  std::vector<float> adjusted_;     // logits after the rules
+  std::vector<int32_t> kept_;       // begins with the tokens that a cut has left, ascending
+  std::vector<float> kept_logits_;  // theirs
+  std::vector<uint64_t> sums_;      // of weights, by block
+};
 
 // log-softmax of one token: logit - log_sum, where log_sum is Kernels::log_sum_exp of the raw logits. Always a finite
 // number, so that it can be printed as JSON: what is NaN or infinite becomes the lowest float.
 float LogProbability(float logit, float log_sum);
-
-// The `count` most probable tokens of the raw logits (all, when there are fewer), most probable first.
-std::vector<TokenLogprob> TopLogprobs(const float* logits, int64_t vocab, float log_sum, int32_t count);
 
 }  // namespace stagecoach
 

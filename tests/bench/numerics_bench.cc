@@ -108,6 +108,11 @@ struct Divergence {
   double perplexity() const { return std::exp(nll_sum / static_cast<double>(tokens)); }
 };
 
+// The first of the largest.
+int64_t Best(const std::vector<float>& logits) {
+  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
+
 absl::StatusOr<Divergence> Compare(const PerplexityWindows& windows, WindowModel* original, WindowModel* other) {
   Divergence divergence;
   std::vector<float> logits, other_logits;
@@ -123,7 +128,7 @@ absl::StatusOr<Divergence> Compare(const PerplexityWindows& windows, WindowModel
       LogSoftmax(other_logits, &q);
       for (size_t i = 0; i < p.size(); ++i) divergence.kl_sum += std::exp(p[i]) * (p[i] - q[i]);
       divergence.nll_sum -= q[static_cast<size_t>(window[static_cast<size_t>(position)])];
-      divergence.same_top += Argmax(logits.data(), original->vocab()) == Argmax(other_logits.data(), other->vocab());
+      divergence.same_top += Best(logits) == Best(other_logits);
       ++divergence.tokens;
     }
   }

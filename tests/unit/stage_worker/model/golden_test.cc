@@ -151,7 +151,8 @@ void CheckGreedyUpToSmallLeads(const std::string& model_path, const std::string&
     f32.Prefill(theirs, prompt.tokens, kChunk);
     for (const TokenId expected : prompt.greedy) {
       const std::vector<float> logits = f32.Logits(static_cast<int64_t>(f32.hidden().size()) / 256 - 1);
-      const std::vector<TokenLogprob> best = TopLogprobs(logits.data(), static_cast<int64_t>(logits.size()), 0, 2);
+      const std::vector<TokenLogprob> best = Sampler().TopLogprobs(*SelectKernels("auto").value(), logits.data(),
+                                                                   static_cast<int64_t>(logits.size()), 0, 2);
       if (best[0].logprob - best[1].logprob < bound) break;
       EXPECT_EQ(result.sampled[0].token, expected) << prompt.name;
       ++compared;

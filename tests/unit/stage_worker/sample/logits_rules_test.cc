@@ -21,7 +21,15 @@ OpenSequence Open(std::vector<TokenId> prompt, std::vector<TokenId> output) {
 }
 
 std::vector<float> Apply(const OpenSequence& open, std::vector<float> logits) {
-  ApplyLogitsRules(TokenHistory(open), logits.data());
+  const TokenHistory history(open);
+  const std::vector<float> raw = logits;
+  LogitsRules rules;
+  rules.Apply(history, static_cast<int64_t>(raw.size()), logits.data());
+  EXPECT_TRUE(LogitsRules::ChangeAnything(history) || logits == raw);
+  // Nothing is left in its memory.
+  std::vector<float> again = raw;
+  rules.Apply(history, static_cast<int64_t>(raw.size()), again.data());
+  EXPECT_EQ(again, logits);
   return logits;
 }
 
@@ -71,8 +79,9 @@ TEST(LogitsRules, AreTheSameWhetherOutputWasAppendedOrReplayed) {
   open.output = {1, 2, 1};
   const TokenHistory replayed(open);
   std::vector<float> a = {4, 4, 4, 4}, b = {4, 4, 4, 4};
-  ApplyLogitsRules(appended, a.data());
-  ApplyLogitsRules(replayed, b.data());
+  LogitsRules rules;
+  rules.Apply(appended, 4, a.data());
+  rules.Apply(replayed, 4, b.data());
   EXPECT_EQ(a, b);
   EXPECT_EQ(appended.size(), 5);
   EXPECT_EQ(appended.output_counts().at(1), 2);

@@ -6,22 +6,35 @@
 #include <map>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
+#include "tests/testing/sample/naive_sampler.h"
 
 namespace stagecoach {
 namespace {
 
+using testing::LogitShape;
+using testing::LogitShapeName;
+using testing::NaivePick;
+using testing::NaiveRanking;
+using testing::RandomLogits;
+using testing::RandomSampling;
+
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+const Kernels& Best() { return *SelectKernels("auto").value(); }
+
 TokenId Pick(const SamplingParams& sampling, int64_t position, const std::vector<float>& logits) {
   Sampler sampler;
-  return sampler.Pick(sampling, position, logits.data(), static_cast<int64_t>(logits.size()));
+  return sampler.Pick(Best(), sampling, position, logits.data(), static_cast<int64_t>(logits.size()));
 }
 
 // How often each token is drawn at positions 0 .. draws-1.
@@ -49,25 +62,6 @@ TEST(Sampler, IsGreedyAtTemperatureZeroAndBreaksTiesByTheLowerId) {
   EXPECT_EQ(Pick(AtTemperature(0), 0, {-0.0f, 0.0f}), 0);
 }
 
-TEST(Sampler, FindsTheFirstOfTheLargestInAVocabularyOfAnySize) {
-  const std::vector<float> values = {-kInf, kNan, -1, -0.0f, 0.0f, 0.5f, 0.5f, 1, kInf};
-  std::mt19937 random(3);
-  for (int64_t vocab = 1; vocab < 100; ++vocab) {
-    for (size_t choices = 1; choices <= values.size(); ++choices) {
-      std::vector<float> logits(static_cast<size_t>(vocab));
-      for (float& logit : logits) logit = values[random() % choices];
-      TokenId expected = 0;
-      float best = -kInf;
-      for (size_t i = 0; i < logits.size(); ++i) {
-        if (!(logits[i] > best)) continue;
-        best = logits[i];
-        expected = static_cast<TokenId>(i);
-      }
-      ASSERT_EQ(Argmax(logits.data(), vocab), expected) << ::testing::PrintToString(logits);
-    }
-  }
-}
-
 TEST(Sampler, DrawsTheSameTokenForTheSameSeedAndPosition) {
   const std::vector<float> logits = {1, 1.5, 0.5, 1, 0.9f, 1.2f};
   const SamplingParams sampling = AtTemperature(1);
@@ -77,7 +71,7 @@ TEST(Sampler, DrawsTheSameTokenForTheSameSeedAndPosition) {
   Sampler reused;
   for (int64_t position = 0; position < 100; ++position) {
     const TokenId token = Pick(sampling, position, logits);
-    EXPECT_EQ(reused.Pick(sampling, position, logits.data(), 6), token);
+    EXPECT_EQ(reused.Pick(Best(), sampling, position, logits.data(), 6), token);
     differences += Pick(other, position, logits) != token;
   }
   EXPECT_GT(differences, 20);
@@ -98,47 +92,40 @@ TEST(Sampler, DividesLogitsByTheTemperature) {
   EXPECT_EQ(DrawnTokens(AtTemperature(1e-30f), {1, 2, 1.999f}), (std::set<TokenId>{1}));
 }
 
-// The definition written out: rank, cut, weigh, walk to the random number.
-TokenId PickByDefinition(const SamplingParams& sampling, int64_t position, const std::vector<float>& logits) {
-  std::vector<TokenId> ranked(logits.size());
-  for (size_t i = 0; i < ranked.size(); ++i) ranked[i] = static_cast<TokenId>(i);
-  std::stable_sort(ranked.begin(), ranked.end(), [&](TokenId a, TokenId b) { return logits[a] > logits[b]; });
-  if (sampling.top_k > 0 && static_cast<size_t>(sampling.top_k) < ranked.size()) ranked.resize(sampling.top_k);
-  const float best = logits[ranked[0]];
-  double total = 0, reached = 0;
-  for (const TokenId token : ranked) total += FixedExp(logits[token] - best);
-  std::vector<TokenId> kept;
-  for (const TokenId token : ranked) {
-    if (!kept.empty() && sampling.top_p < 1 && reached >= total * sampling.top_p) break;
-    if (!kept.empty() && FixedExp(logits[token] - best) < sampling.min_p) break;
-    kept.push_back(token);
-    reached += FixedExp(logits[token] - best);
+std::string Describe(const SamplingParams& sampling) {
+  return absl::StrCat("temperature ", sampling.temperature, " top-k ", sampling.top_k, " top-p ", sampling.top_p,
+                      " min-p ", sampling.min_p);
+}
+
+void ExpectTheDefinition(size_t vocab, int rounds, std::mt19937* random) {
+  std::vector<const Kernels*> kernels;
+  for (const Isa& isa : ListIsas()) {
+    if (isa.available) kernels.push_back(isa.kernels);
   }
-  double weight_total = 0, sum = 0;
-  for (const TokenId token : kept) weight_total += FixedExp((logits[token] - best) / sampling.temperature);
-  const double target = UniformAt(sampling.seed, position) * weight_total;
-  for (const TokenId token : kept) {
-    sum += FixedExp((logits[token] - best) / sampling.temperature);
-    if (sum > target) return token;
+  Sampler sampler;
+  for (int shape = 0; shape < static_cast<int>(LogitShape::kCount); ++shape) {
+    const std::vector<float> logits = RandomLogits(static_cast<LogitShape>(shape), vocab, random);
+    for (int round = 0; round < rounds; ++round) {
+      const SamplingParams sampling = RandomSampling(vocab, random);
+      const TokenId expected = NaivePick(sampling, round, logits);
+      for (const Kernels* one : kernels) {
+        ASSERT_EQ(sampler.Pick(*one, sampling, round, logits.data(), static_cast<int64_t>(vocab)), expected)
+            << one->isa << " " << LogitShapeName(static_cast<LogitShape>(shape)) << " of " << vocab << ": "
+            << Describe(sampling);
+      }
+    }
   }
-  return kNoToken;
 }
 
 TEST(Sampler, FollowsTheDefinitionForRandomLogitsAndParameters) {
   std::mt19937 random(1);
-  std::normal_distribution<float> normal(0, 2);
-  Sampler sampler;
-  for (int round = 0; round < 500; ++round) {
-    std::vector<float> logits(1 + random() % 300);
-    for (float& logit : logits) logit = std::round(normal(random) * 4) / 4;  // many ties
-    SamplingParams sampling = AtTemperature(0.25f + static_cast<float>(random() % 8) / 4);
-    sampling.top_k = static_cast<int32_t>(random() % 3 == 0 ? 0 : random() % 350);
-    sampling.top_p = random() % 2 == 0 ? 1 : 0.05f + 0.9f * static_cast<float>(random() % 100) / 100;
-    sampling.min_p = random() % 2 == 0 ? 0 : static_cast<float>(random() % 100) / 100;
-    sampling.seed = random();
-    EXPECT_EQ(sampler.Pick(sampling, round, logits.data(), static_cast<int64_t>(logits.size())),
-              PickByDefinition(sampling, round, logits));
-  }
+  for (int i = 0; i < 60; ++i) ExpectTheDefinition(1 + random() % 300, 20, &random);
+  for (int i = 0; i < 20; ++i) ExpectTheDefinition(300 + random() % 5000, 10, &random);
+}
+
+TEST(Sampler, FollowsTheDefinitionForALargeVocabulary) {
+  std::mt19937 random(2);
+  ExpectTheDefinition(151936, 4, &random);
 }
 
 TEST(Sampler, KeepsTheFirstKWithTiesByTheLowerId) {
@@ -189,15 +176,34 @@ TEST(Sampler, FallsBackToTheBestRankedTokenWhenThereIsNoDistribution) {
 }
 
 TEST(Logprobs, AreTheRankedLogSoftmax) {
-  const std::vector<float> logits = {1, 3, 3, 0, kNan};
+  const std::vector<float> logits = {1, 3, 3, 0, -kInf};
   const float log_sum = std::log(std::exp(1.0f) + 2 * std::exp(3.0f) + 1);
-  const std::vector<TokenLogprob> top = TopLogprobs(logits.data(), 5, log_sum, 3);
+  Sampler sampler;
+  const std::vector<TokenLogprob> top = sampler.TopLogprobs(Best(), logits.data(), 5, log_sum, 3);
   ASSERT_EQ(top.size(), 3u);
   EXPECT_EQ(top[0], (TokenLogprob{1, 3 - log_sum}));
   EXPECT_EQ(top[1], (TokenLogprob{2, 3 - log_sum}));
   EXPECT_EQ(top[2], (TokenLogprob{0, 1 - log_sum}));
-  EXPECT_EQ(TopLogprobs(logits.data(), 5, log_sum, 128).size(), 5u);
-  EXPECT_TRUE(TopLogprobs(logits.data(), 5, log_sum, 0).empty());
+  EXPECT_EQ(sampler.TopLogprobs(Best(), logits.data(), 5, log_sum, 128).size(), 5u);
+  EXPECT_TRUE(sampler.TopLogprobs(Best(), logits.data(), 5, log_sum, 0).empty());
+}
+
+TEST(Logprobs, AreTheFirstOfTheRankingForRowsOfEveryShape) {
+  std::mt19937 random(4);
+  Sampler sampler;
+  for (const size_t vocab : {size_t{7}, size_t{300}, size_t{5000}, size_t{40000}}) {
+    for (int shape = 0; shape < static_cast<int>(LogitShape::kCount); ++shape) {
+      const std::vector<float> logits = RandomLogits(static_cast<LogitShape>(shape), vocab, &random);
+      const std::vector<TokenId> ranked = NaiveRanking(logits);
+      for (const int count : {1, 20, kMaxLogprobs}) {
+        const auto top = sampler.TopLogprobs(Best(), logits.data(), static_cast<int64_t>(vocab), 2.5f, count);
+        ASSERT_EQ(top.size(), std::min<size_t>(ranked.size(), static_cast<size_t>(count))) << shape;
+        for (size_t i = 0; i < top.size(); ++i) {
+          ASSERT_EQ(top[i], (TokenLogprob{ranked[i], LogProbability(logits[ranked[i]], 2.5f)})) << shape << " " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(Logprobs, AreAlwaysFinite) {
