@@ -16,7 +16,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr int kCoordinator = 0;
 
 absl::Status BadFrame(const absl::Status& status) {
   return absl::DataLossError(absl::StrCat("received a bad frame: ", status.message()));

@@ -20,6 +20,8 @@
 
 namespace stagecoach {
 
+inline constexpr int kCoordinator = 0;  // its rank
+
 // A frame on its way to another rank.
 struct OutgoingFrame {
   Channel channel;

@@ -15,7 +15,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr int kCoordinator = 0;
 constexpr int64_t kHeartbeatUs = 1000000;
 
 // What the system does not give is this rank's own, final error; it must not end the process unheard.

@@ -68,7 +68,7 @@ class PerplexityVerb : public Verb {
  private:
   absl::Status CutWindows();
   absl::Status RunAll();
-  void SubmitMore();
+  absl::Status SubmitMore();
   absl::Status Take(const SessionEvent& event);
   void DrawProgress();
   absl::Status Report(absl::Status status);
@@ -100,7 +100,7 @@ absl::Status PerplexityVerb::CutWindows() {
   return absl::OkStatus();
 }
 
-void PerplexityVerb::SubmitMore() {
+absl::Status PerplexityVerb::SubmitMore() {
   const size_t in_flight = 2 * static_cast<size_t>(cluster_options_.max_num_seqs);
   while (running_.size() < in_flight && static_cast<int64_t>(scores_.size()) < windows_->count() &&
          !cluster_->DrainRequested()) {
@@ -112,12 +112,13 @@ void PerplexityVerb::SubmitMore() {
     running_[id] = static_cast<int64_t>(scores_.size());
     scores_.emplace_back(windows_->first_scored(), cluster_options_.context);
   }
+  return absl::OkStatus();
 }
 
 absl::Status PerplexityVerb::RunAll() {
   bool cancelled = false;
   while (true) {
-    if (!cancelled) SubmitMore();
+    if (!cancelled) RETURN_IF_ERROR(SubmitMore());
     if (running_.empty() || cluster_->GiveUp()) break;
     ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, cluster_->Next());
     if (event.has_value()) RETURN_IF_ERROR(Take(*event));

@@ -7,13 +7,13 @@
 namespace stagecoach {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kSorted = 256;   // so few logits are sorted instead of partitioned
 constexpr int kMostSamples = 256;  // values drawn to choose a bracket
 
 int SamplesOf(int64_t n) { return n < 16 * kMostSamples ? kMostSamples / 4 : kMostSamples; }
 
-float Above(float x) { return std::nextafter(x, kInf); }
+float Above(float x) { return std::nextafter(x, kInfinity); }
 
 template <typename T>
 T* WithRoomFor(int64_t count, std::vector<T>* memory) {
@@ -76,7 +76,7 @@ class CutSearch {
   const float* x_;
   int64_t n_;
   uint64_t mass_ = 0;  // of the logits at x_
-  float low_ = -kInf, high_ = kInf;
+  float low_ = -kInfinity, high_ = kInfinity;
   uint64_t above_ = 0;
 
   // Set when the cut is at one value: how many logits have it, and how many of them are needed.
@@ -94,7 +94,7 @@ Bracket CutSearch::ChooseBracket(bool one_value) const {
   } else {
     for (int i = 0; i < samples; ++i) {
       const float value = x_[(2 * i + 1) * n_ / (2 * samples)];
-      values[i] = std::isnan(value) ? -kInf : value;
+      values[i] = std::isnan(value) ? -kInfinity : value;
     }
   }
   std::sort(values, values + samples, std::greater<float>());
@@ -105,8 +105,8 @@ Bracket CutSearch::ChooseBracket(bool one_value) const {
   };
   // Many equal ones: very probably the cut is there.
   if (one_value || value(at - margin / 2) == value(at + margin / 2)) return {value(at), Above(value(at))};
-  return {.low = at + margin < samples ? value(at + margin) : -kInf,
-          .high = at - margin >= 0 ? Above(value(at - margin)) : kInf};
+  return {.low = at + margin < samples ? value(at + margin) : -kInfinity,
+          .high = at - margin >= 0 ? Above(value(at - margin)) : kInfinity};
 }
 
 // The logits at evenly spaced points of the running sum of weights.

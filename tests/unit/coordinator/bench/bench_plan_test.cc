@@ -67,7 +67,7 @@ int64_t LeastLeftAtStart(const BenchTest& test, const BenchScheduling& schedulin
   options.policy = ParsePolicy(scheduling.policy).value();
   options.micro_batches = static_cast<int32_t>(scheduling.micro_batches);
   options.context = ContextOf(test, scheduling);
-  options.group_blocks = {static_cast<int32_t>(BlocksOf(test}, scheduling, options.block_tokens));
+  options.group_blocks = {static_cast<int32_t>(BlocksOf(test, scheduling, options.block_tokens))};
   options.max_open_tokens = std::max<int64_t>(options.context, 16384);
   Scheduler scheduler(options);
   for (int64_t i = 0; i < test.sequences; ++i) {

@@ -137,10 +137,12 @@ TEST(JoinedSession, AWakeUpCostsOnePollAndOneReadHoweverManyEventsItBrings) {
   EngineChannel engine(ends[1]);
   pb::EngineMessage message;
   message.mutable_ready()->set_context(1000);
+  message.mutable_ready()->set_blocks(40);
+  message.mutable_ready()->set_block_tokens(32);
   ASSERT_TRUE(engine.Send(message).ok());
   while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
   std::vector<RequestId> ids;
-  for (int i = 0; i < 50; ++i) ids.push_back(session->Submit(Request({1}, 100)));
+  for (int i = 0; i < 50; ++i) ids.push_back(Submit(session.get(), Request({1}, 100)));
   for (int position = 1; position <= 20; ++position) {
     message.clear_body();
     for (const RequestId id : ids) {

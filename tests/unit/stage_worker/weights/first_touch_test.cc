@@ -20,14 +20,18 @@ std::shared_ptr<const ModelDescription> Write(const testing::TempDir& dir, const
 }
 
 StageWeights Load(const ModelDescription& model, Gang* gang) {
-  const StageWeightsRequest request = {
-      .first_layer = 0, .last_layer = model.hyper.layers, .owns_embedding = true, .owns_head = true, .gang = gang};
+  const StageWeightsRequest request = {.first_layer = 0,
+                                       .last_layer = static_cast<int64_t>(model.hyper.layers.size()),
+                                       .owns_embedding = true,
+                                       .owns_head = true,
+                                       .gang = gang};
   std::atomic<uint64_t> to_load{0}, loaded{0};
   return LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &loaded).value();
 }
 
 QkvHeads ShapeOf(const ModelDescription& model) {
-  return {model.hyper.heads, model.hyper.kv_heads, model.hyper.head_dim};
+  const AttentionSpec& attention = model.hyper.layers[0].attention;
+  return {attention.heads, attention.kv_heads, attention.head_dim};
 }
 
 TEST(SharesOfWeights, AreEveryByteOfEveryMatrixOnce) {
