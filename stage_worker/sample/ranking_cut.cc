@@ -136,7 +136,7 @@ bool CutSearch::Narrow(const Bracket& bracket) {
   uint64_t mass_above = static_cast<uint64_t>(count_above);
   if (weighing_ != nullptr && count_above > 0) {
     const Weighing weighing = {weighing_->best, weighing_->scale, bracket.high};
-    mass_above = kernels_.weigh(x_, n_, weighing, WithRoomFor(n_ / kWeightBlock + 1, &memory_.part_sums));
+    mass_above = kernels_.weigh(x_, n_, weighing, WithRoomFor(size_ / kWeightBlock + 1, &memory_.part_sums));
   }
   if (above_ + mass_above >= wanted_) {
     low_ = bracket.high;
@@ -169,7 +169,7 @@ bool CutSearch::Narrow(const Bracket& bracket) {
 
 // x_ = the logits of x that `indices` names.
 void CutSearch::TakeFrom(const float* x, int64_t count) {
-  float* const values = WithRoomFor(count, &memory_.values);
+  float* const values = WithRoomFor(size_, &memory_.values);  // as much as any later row of this length may need
   // The indices ascend, so x may be `values` itself.
   for (int64_t i = 0; i < count; ++i) values[i] = x[memory_.indices[i]];
   x_ = values;
@@ -185,7 +185,7 @@ void CutSearch::TakeUpInRow() {
 }
 
 void CutSearch::WeighLogits() {
-  mass_ = kernels_.weigh(x_, n_, *weighing_, WithRoomFor(n_ / kWeightBlock + 1, &memory_.sums));
+  mass_ = kernels_.weigh(x_, n_, *weighing_, WithRoomFor(size_ / kWeightBlock + 1, &memory_.sums));
 }
 
 RankingCut CutSearch::Sort() const {

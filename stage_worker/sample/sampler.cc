@@ -71,7 +71,7 @@ int64_t Sampler::Draw(const SamplingKernels& kernels, const RankingCut& cut, con
   parts[0].weighing.floor = std::max(weighing.floor, cut.floor);
   parts[1] = {border, n, weighing, WeightBlocks(border)};
   parts[1].weighing.floor = std::max(weighing.floor, std::nextafter(cut.floor, kInf));
-  sums_.resize(WeightBlocks(border) + WeightBlocks(n - border));
+  if (sums_.size() < WeightBlocks(n) + 1) sums_.resize(WeightBlocks(n) + 1);  // for a border anywhere
   uint64_t total = 0;
   for (const Part& part : parts) {
     total += kernels.weigh(x + part.begin, part.end - part.begin, part.weighing, sums_.data() + part.first_sum);

@@ -20,9 +20,9 @@
 //   changed=1         report another fingerprint from the second launch on
 //   failed=final|lost report JobFailed in place of JobReady
 //   hostile=KIND      in place of JobReady: length, garbage, submit, unknown_request, negative_token, torn
-//   crash_on=T        end as mpirun does when stage 0 crashed, as soon as a request whose prompt holds token T is computed
-//   short=N           report that memory is short in place of JobReady, in the launches from the second to the Nth
-//   told=1            insist that every launch but the first is told the files' fingerprints and of
+//   crash_on=T        end as mpirun does when stage 0 crashed, as soon as a request whose prompt holds token T is
+//   computed short=N           report that memory is short in place of JobReady, in the launches from the second to the
+//   Nth told=1            insist that every launch but the first is told the files' fingerprints and of
 //                     the KV tokens that a relaunch needs
 //   environment=FILE  write all environment variables there
 

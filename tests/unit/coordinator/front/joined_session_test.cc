@@ -48,15 +48,16 @@ GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
   return request;
 }
 
-// An engine that does not read: the front's memory holds a request once, in its journal.
-// Under an id of its own.
-RequestId Submit(Session* session, GenerationRequest request) {
-  static RequestId last = 0;
-  const absl::Status status = session->Submit(++last, std::move(request));
+// Under the first id that the session takes.
+RequestId Submit(Session* session, const GenerationRequest& request) {
+  RequestId id = 1;
+  absl::Status status;
+  while (absl::IsInvalidArgument(status = session->Submit(id, request))) ++id;
   EXPECT_TRUE(status.ok()) << status;
-  return last;
+  return id;
 }
 
+// An engine that does not read: the front's memory holds a request once, in its journal.
 TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -64,6 +65,8 @@ TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
   EngineChannel engine(ends[1]);
   pb::EngineMessage message;
   message.mutable_ready()->set_context(1 << 30);
+  message.mutable_ready()->set_blocks(1 << 20);
+  message.mutable_ready()->set_block_tokens(1024);
   ASSERT_TRUE(engine.Send(message).ok());
   while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
   const std::vector<TokenId> prompt(1 << 20, 1);  // 1 MiB on the wire

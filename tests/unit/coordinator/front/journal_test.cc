@@ -57,10 +57,11 @@ std::vector<TokenId> NewTokens(const absl::StatusOr<std::optional<SessionEvent>>
   return tokens;
 }
 
-RequestId Add(RequestJournal* journal, GenerationRequest request) {
-  static RequestId last = 0;
-  EXPECT_TRUE(journal->Add(++last, std::move(request)).ok());
-  return last;
+// Under the first id that the journal takes.
+RequestId Add(RequestJournal* journal, const GenerationRequest& request) {
+  RequestId id = 1;
+  while (absl::IsInvalidArgument(journal->Add(id, request))) ++id;
+  return id;
 }
 
 TEST(RequestJournal, PassesEachPositionOnOnce) {
@@ -179,6 +180,26 @@ TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {
   EXPECT_EQ(events[3].finished->reason(), Finished::REASON_CANCELLED);
   EXPECT_THAT(journal.unfinished(), ElementsAre(running, too_long));
   EXPECT_FALSE(journal.Cancel(cancelled));
+}
+
+TEST(RequestJournal, TakesIdsThatGrow) {
+  RequestJournal journal;
+  EXPECT_TRUE(journal.Add(5, Request({1}, 2)).ok());
+  EXPECT_EQ(journal.Add(5, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(journal.Add(4, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(journal.Add(9, Request({1}, 2)).ok());
+}
+
+TEST(RequestJournal, TheLargestNeedIsThatOfWhatCouldEverRun) {
+  RequestJournal journal;
+  EXPECT_EQ(journal.LargestNeed(100, 80), 0);
+  Add(&journal, Request({1, 2, 3}, 20));
+  EXPECT_EQ(journal.LargestNeed(100, 80), 23);
+  Add(&journal, Request(std::vector<TokenId>(60, 1), 500));  // would fill the context, which the pool never held
+  EXPECT_EQ(journal.LargestNeed(100, 80), 23);
+  EXPECT_EQ(journal.LargestNeed(100, 100), 100);
+  Add(&journal, Request(std::vector<TokenId>(101, 1), 1));  // no context for it
+  EXPECT_EQ(journal.LargestNeed(100, 100), 100);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "coordinator/launch/process_group.h"
 #include "tests/unit/coordinator/front/fake_engine.h"
+#include "tests/unit/coordinator/front/session_fixture.h"
 
 namespace stagecoach {
 namespace {
@@ -30,137 +31,6 @@ using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 using Finished = pb::RequestFinished;
-
-constexpr absl::Duration kGenerous = absl::Seconds(60);
-
-// One line of the fake engine's state file.
-struct LaunchRecord {
-  pid_t pid = 0;
-  std::vector<std::string> directories;
-};
-
-class SessionTest : public testing::Test {
- protected:
-  SessionTest() {
-    std::string name = "/tmp/session_test.XXXXXX";
-    directory_ = mkdtemp(name.data());
-    setenv("TMPDIR", directory_.c_str(), 1);
-  }
-  ~SessionTest() override {
-    unsetenv("TMPDIR");
-    std::filesystem::remove_all(directory_);
-  }
-
-  LaunchOptions Options(const std::string& fake) {
-    LaunchOptions options;
-    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-    options.mpirun_path = options.coordinator_path = options.stage_worker_path = self;
-    options.stages = 2;
-    options.mpirun_args = absl::StrCat("--fake state=", directory_, "/state,", fake);
-    options.job.set_model_path("demo.gguf");
-    options.relaunch_timeout = absl::ZeroDuration();
-    return options;
-  }
-
-  std::unique_ptr<Session> Launch(const LaunchOptions& options) {
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Launch(options);
-    EXPECT_TRUE(session.ok()) << session.status();
-    return session.ok() ? *std::move(session) : nullptr;
-  }
-
-  std::vector<LaunchRecord> Launches() const {
-    std::vector<LaunchRecord> records;
-    std::ifstream in(directory_ + "/state");
-    for (std::string line; std::getline(in, line);) {
-      std::istringstream words(line);
-      LaunchRecord record;
-      words >> record.pid;
-      for (std::string path; words >> path;) record.directories.push_back(path);
-      records.push_back(record);
-    }
-    return records;
-  }
-
-  // Every directory of every launch is gone, and so is its process.
-  void ExpectNothingIsLeft() const {
-    for (const LaunchRecord& launch : Launches()) {
-      EXPECT_THAT(launch.directories, Not(IsEmpty()));
-      for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;
-      EXPECT_NE(kill(launch.pid, 0), 0) << launch.pid;
-    }
-    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-      EXPECT_THAT(entry.path().filename().string(), Not(StartsWith("stagecoach.")));
-    }
-  }
-
-  std::string directory_;
-};
-
-struct Outcome {
-  std::vector<TokenId> tokens;
-  std::vector<int32_t> positions;
-  std::vector<float> scores;
-  std::optional<Finished::Reason> reason;
-  std::string error;
-};
-
-GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
-  GenerationRequest request;
-  request.prompt = std::move(prompt);
-  request.max_new_tokens = max_new_tokens;
-  request.sampling.seed = 42;
-  return request;
-}
-
-void Take(const SessionEvent& event, std::map<RequestId, Outcome>* outcomes) {
-  Outcome& outcome = (*outcomes)[event.request];
-  EXPECT_FALSE(outcome.reason.has_value()) << "request " << event.request << " goes on after its end";
-  for (const SampledToken& token : event.tokens) {
-    outcome.tokens.push_back(token.token);
-    outcome.positions.push_back(token.position);
-  }
-  for (const TargetLogprobs& scores : event.scores) {
-    outcome.scores.insert(outcome.scores.end(), scores.logprobs.begin(), scores.logprobs.end());
-  }
-  if (!event.finished.has_value()) return;
-  outcome.reason = event.finished->reason();
-  outcome.error = event.finished->error();
-}
-
-// Runs until `count` requests have ended, or to the first error.
-absl::Status RunUntilFinished(Session* session, size_t count, std::map<RequestId, Outcome>* outcomes) {
-  const absl::Time deadline = absl::Now() + kGenerous;
-  size_t finished = 0;
-  while (finished < count) {
-    if (absl::Now() > deadline) return absl::DeadlineExceededError("the test's own deadline");
-    absl::StatusOr<std::optional<SessionEvent>> event = session->Next(absl::Seconds(1));
-    if (!event.ok()) return event.status();
-    if (!event->has_value()) continue;
-    Take(**event, outcomes);
-    if ((*event)->finished.has_value()) ++finished;
-  }
-  return absl::OkStatus();
-}
-
-void ExpectWhole(const Outcome& outcome, const GenerationRequest& request) {
-  std::vector<TokenId> tokens;
-  std::vector<int32_t> positions;
-  for (int64_t i = 0; i < request.max_new_tokens; ++i) {
-    positions.push_back(static_cast<int32_t>(request.prompt.size() + i));
-    tokens.push_back(FakeToken(request.prompt, request.sampling.seed, positions.back()));
-  }
-  EXPECT_EQ(outcome.tokens, tokens);
-  EXPECT_EQ(outcome.positions, positions);
-  EXPECT_EQ(outcome.reason, Finished::REASON_LENGTH);
-}
-
-// Under an id of its own.
-RequestId Submit(Session* session, GenerationRequest request) {
-  static RequestId last = 0;
-  const absl::Status status = session->Submit(++last, std::move(request));
-  EXPECT_TRUE(status.ok()) << status;
-  return last;
-}
 
 TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
   std::unique_ptr<Session> session = Launch(Options(""));
@@ -257,90 +127,6 @@ TEST_F(SessionTest, GivesUpAfterThreeLossesWithoutAToken) {
   session.reset();
   EXPECT_THAT(Launches(), SizeIs(3));
   ExpectNothingIsLeft();
-}
-
-TEST_F(SessionTest, QuickLossesDoNotEndItWhileItsPatienceLasts) {
-  LaunchOptions options = Options("die_after=0,launches=4");
-  options.relaunch_timeout = absl::Minutes(10);
-  std::unique_ptr<Session> session = Launch(options);
-  const GenerationRequest request = Request({1, 2}, 6);
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ExpectWhole(outcomes[id], request);
-  EXPECT_EQ(session->relaunches(), 4);
-}
-
-TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthersGoOn) {
-  LaunchOptions options = Options("crash_on=7");
-  options.relaunch_timeout = absl::Minutes(10);
-  std::unique_ptr<Session> session = Launch(options);
-  std::map<RequestId, GenerationRequest> requests;
-  for (TokenId i = 3; i < 11; ++i) {
-    const GenerationRequest request = Request({i, 5}, 4);
-    requests[Submit(session.get(), request)] = request;
-  }
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
-  ASSERT_TRUE(status.ok()) << status;
-  for (const auto& [id, request] : requests) {
-    if (request.prompt[0] != 7) {
-      ExpectWhole(outcomes[id], request);
-      continue;
-    }
-    EXPECT_EQ(outcomes[id].reason, Finished::REASON_FAILED);
-    EXPECT_THAT(outcomes[id].error, HasSubstr("rank 1 (stage 0) on x was ended by signal 11 (Segmentation fault)"));
-  }
-  EXPECT_LE(session->relaunches(), 8);
-}
-
-TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {
-  LaunchOptions options = Options("told=1,die_after=3,launches=1,short=4");
-  options.relaunch_timeout = absl::Minutes(10);
-  std::unique_ptr<Session> session = Launch(options);
-  std::map<RequestId, GenerationRequest> requests;
-  for (TokenId i = 0; i < 12; ++i) {
-    const GenerationRequest request = Request({i, 5}, 6);
-    requests[Submit(session.get(), request)] = request;
-  }
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
-  ASSERT_TRUE(status.ok()) << status;
-  for (const auto& [id, request] : requests) ExpectWhole(outcomes[id], request);
-  EXPECT_EQ(session->relaunches(), 4);
-}
-
-TEST_F(SessionTest, RefusesAtOnceWhatTheReadyJobCannotHoldAndIdsThatDoNotGrow) {
-  std::unique_ptr<Session> session = Launch(Options(""));
-  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
-  const absl::Status too_long = session->Submit(100000, Request(std::vector<TokenId>(1000, 1), 1));
-  EXPECT_EQ(too_long.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(std::string(too_long.message()), HasSubstr("the prompt has 1000 tokens"));
-  EXPECT_TRUE(session->Submit(100000, Request({1}, 2)).ok()) << "the refused one's id is still free";
-  EXPECT_EQ(session->Submit(100000, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(session->Submit(99999, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ASSERT_TRUE(session->Finish().ok());
-  EXPECT_EQ(session->Submit(100001, Request({1}, 2)).code(), absl::StatusCode::kFailedPrecondition);
-}
-
-TEST_F(SessionTest, ABatchOfEventsIsAllThatIsThereInOrder) {
-  std::unique_ptr<Session> session = Launch(Options(""));
-  const GenerationRequest first = Request({1, 2, 3}, 20), second = Request({4}, 20);
-  const RequestId a = Submit(session.get(), first), b = Submit(session.get(), second);
-  std::map<RequestId, Outcome> outcomes;
-  size_t finished = 0;
-  while (finished < 2) {
-    const absl::StatusOr<std::vector<SessionEvent>> events = session->NextBatch(absl::Seconds(1));
-    ASSERT_TRUE(events.ok()) << events.status();
-    for (const SessionEvent& event : *events) {
-      Take(event, &outcomes);
-      finished += event.finished.has_value() ? 1 : 0;
-    }
-  }
-  ExpectWhole(outcomes[a], first);
-  ExpectWhole(outcomes[b], second);
 }
 
 TEST_F(SessionTest, KeepsGoingThroughAnyNumberOfLossesThatMadeProgress) {
@@ -525,7 +311,7 @@ TEST_F(SessionTest, LeavesNoProcessWhenTheFrontIsKilled) {
   while (ListSession(leader).size() != 4) absl::SleepFor(absl::Milliseconds(5));
   kill(front, SIGKILL);
   ASSERT_EQ(waitpid(front, nullptr, 0), front);
-  const absl::Time deadline = absl::Now() + kGenerous;
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
   while (!ListSession(leader).empty() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_THAT(ListSession(leader), IsEmpty());
   for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;

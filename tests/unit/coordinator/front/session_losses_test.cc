@@ -1,0 +1,99 @@
+// What becomes of requests when jobs are lost again and again, and what a session takes at all.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/front/session_fixture.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::HasSubstr;
+using Finished = pb::RequestFinished;
+
+TEST_F(SessionTest, QuickLossesDoNotEndItWhileItsPatienceLasts) {
+  LaunchOptions options = Options("die_after=0,launches=4");
+  options.relaunch_timeout = absl::Minutes(10);
+  std::unique_ptr<Session> session = Launch(options);
+  const GenerationRequest request = Request({1, 2}, 6);
+  const RequestId id = Submit(session.get(), request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 4);
+}
+
+TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthersGoOn) {
+  LaunchOptions options = Options("crash_on=7");
+  options.relaunch_timeout = absl::Minutes(10);
+  std::unique_ptr<Session> session = Launch(options);
+  std::map<RequestId, GenerationRequest> requests;
+  for (TokenId i = 3; i < 11; ++i) {
+    const GenerationRequest request = Request({i, 5}, 4);
+    requests[Submit(session.get(), request)] = request;
+  }
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const auto& [id, request] : requests) {
+    if (request.prompt[0] != 7) {
+      ExpectWhole(outcomes[id], request);
+      continue;
+    }
+    EXPECT_EQ(outcomes[id].reason, Finished::REASON_FAILED);
+    EXPECT_THAT(outcomes[id].error, HasSubstr("rank 1 (stage 0) on x was ended by signal 11 (Segmentation fault)"));
+  }
+  EXPECT_LE(session->relaunches(), 8);
+}
+
+TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {
+  LaunchOptions options = Options("told=1,die_after=3,launches=1,short=4");
+  options.relaunch_timeout = absl::Minutes(10);
+  std::unique_ptr<Session> session = Launch(options);
+  std::map<RequestId, GenerationRequest> requests;
+  for (TokenId i = 0; i < 12; ++i) {
+    const GenerationRequest request = Request({i, 5}, 6);
+    requests[Submit(session.get(), request)] = request;
+  }
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const auto& [id, request] : requests) ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 4);
+}
+
+TEST_F(SessionTest, RefusesAtOnceWhatTheReadyJobCannotHoldAndIdsThatDoNotGrow) {
+  std::unique_ptr<Session> session = Launch(Options(""));
+  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+  const absl::Status too_long = session->Submit(100000, Request(std::vector<TokenId>(1000, 1), 1));
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(too_long.message()), HasSubstr("the prompt has 1000 tokens"));
+  EXPECT_TRUE(session->Submit(100000, Request({1}, 2)).ok()) << "the refused one's id is still free";
+  EXPECT_EQ(session->Submit(100000, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(session->Submit(99999, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ASSERT_TRUE(session->Finish().ok());
+  EXPECT_EQ(session->Submit(100001, Request({1}, 2)).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, ABatchOfEventsIsAllThatIsThereInOrder) {
+  std::unique_ptr<Session> session = Launch(Options(""));
+  const GenerationRequest first = Request({1, 2, 3}, 20), second = Request({4}, 20);
+  const RequestId a = Submit(session.get(), first), b = Submit(session.get(), second);
+  std::map<RequestId, Outcome> outcomes;
+  size_t finished = 0;
+  while (finished < 2) {
+    const absl::StatusOr<std::vector<SessionEvent>> events = session->NextBatch(absl::Seconds(1));
+    ASSERT_TRUE(events.ok()) << events.status();
+    for (const SessionEvent& event : *events) {
+      Take(event, &outcomes);
+      finished += event.finished.has_value() ? 1 : 0;
+    }
+  }
+  ExpectWhole(outcomes[a], first);
+  ExpectWhole(outcomes[b], second);
+}
+
+}  // namespace
+}  // namespace stagecoach
