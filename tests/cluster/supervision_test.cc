@@ -219,8 +219,8 @@ TEST_F(SupervisionTest, ABlipOfThreeSecondsHealsItselfWithoutARelaunch) {
   ExpectNothingLeft();
 }
 
-TEST_F(SupervisionTest, ThreeLossesWithoutProgressEndWithCodeFive) {
-  auto front = Start();
+TEST_F(SupervisionTest, LossesWithoutProgressEndWithCodeFiveWhenPatienceIsOver) {
+  auto front = Start({"--relaunch-timeout", "0"});
   AwaitText(front.get());
   // From now on no stage survives for long; what was produced so far stays printed.
   for (int i = 0; i < 3000 && testing::IsAlive(front->pid()); ++i) {
