@@ -55,11 +55,22 @@ struct PendingSend {
 struct LoopbackWorld::Mailbox {
   std::mutex mu;
   std::map<std::pair<Channel, int>, std::deque<Parcel>> waiting;  // by channel and source; guarded by mu
+  bool left = false;  // its rank has gone: what is sent to it is dropped; guarded by mu
 };
 
 class LoopbackWorld::LoopbackEndpoint : public Endpoint {
  public:
-  LoopbackEndpoint(LoopbackWorld* world, int rank) : world_(world), rank_(rank) {}
+  LoopbackEndpoint(LoopbackWorld* world, int rank) : world_(world), rank_(rank), own_(world->mailboxes_[rank]) {}
+  // A heartbeat that crosses with the end of its receiver must not hold up its sender for ever; MPI has such small
+  // messages buffered.
+  ~LoopbackEndpoint() override {
+    std::lock_guard<std::mutex> lock(own_->mu);
+    own_->left = true;
+    for (auto& [key, parcels] : own_->waiting) {
+      for (const Parcel& parcel : parcels) parcel.taken->store(true, std::memory_order_release);
+      parcels.clear();
+    }
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(world_->mailboxes_.size()); }
@@ -77,6 +88,7 @@ class LoopbackWorld::LoopbackEndpoint : public Endpoint {
 
   LoopbackWorld* const world_;
   const int rank_;
+  const std::shared_ptr<Mailbox> own_;  // shared: an endpoint that is left over may outlive its world
   std::vector<Receive> receives_;
   std::vector<PendingSend> sends_;
   std::map<std::pair<Channel, int>, uint64_t> sent_;  // frames by channel and destination
@@ -86,7 +98,7 @@ class LoopbackWorld::LoopbackEndpoint : public Endpoint {
 
 LoopbackWorld::LoopbackWorld(int size, FaultHook hook) : hook_(std::move(hook)) {
   CHECK_GT(size, 0);
-  for (int rank = 0; rank < size; ++rank) mailboxes_.push_back(std::make_unique<Mailbox>());
+  for (int rank = 0; rank < size; ++rank) mailboxes_.push_back(std::make_shared<Mailbox>());
 }
 
 LoopbackWorld::~LoopbackWorld() = default;
@@ -139,7 +151,11 @@ absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destinat
   parcel.taken = std::move(taken);
   Mailbox& mailbox = *world_->mailboxes_[destination];
   std::lock_guard<std::mutex> lock(mailbox.mu);
-  mailbox.waiting[{channel, rank_}].push_back(std::move(parcel));
+  if (mailbox.left) {
+    parcel.taken->store(true, std::memory_order_release);
+  } else {
+    mailbox.waiting[{channel, rank_}].push_back(std::move(parcel));
+  }
   return absl::OkStatus();
 }
 

@@ -28,7 +28,8 @@ class LoopbackWorld {
  public:
   explicit LoopbackWorld(int size, FaultHook hook = nullptr);
   ~LoopbackWorld();
-  // The endpoint of a rank, to be used by one thread. The world must outlive it.
+  // The endpoint of a rank, to be used by one thread, one a rank. The world must outlive its use. Once it is gone,
+  // frames to its rank are dropped, and their senders wait for them no longer.
   std::unique_ptr<Endpoint> Connect(int rank);
   // What MPI_Abort is to a real job: from now on Poll and Send of every rank return kAborted. Thread-safe.
   void Abort() { aborted_ = true; }
@@ -36,7 +37,7 @@ class LoopbackWorld {
  private:
   struct Mailbox;
   class LoopbackEndpoint;
-  std::vector<std::unique_ptr<Mailbox>> mailboxes_;
+  std::vector<std::shared_ptr<Mailbox>> mailboxes_;
   FaultHook hook_;
   std::atomic<bool> aborted_{false};
 };

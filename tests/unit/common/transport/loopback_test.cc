@@ -99,6 +99,17 @@ TEST(Loopback, TakesFramesFromAnyRankOnOneReceive) {
   EXPECT_EQ(arrived, (std::map<int, std::vector<uint8_t>>{{1, {1}}, {2, {2}}}));
 }
 
+TEST(Loopback, NobodyWaitsForARankThatHasLeft) {
+  Pair pair(1);
+  for (uint8_t i = 0; i < 3; ++i) pair.Send({i});
+  ASSERT_TRUE(Next(pair.receiver.get()).has_value());
+  EXPECT_TRUE(pair.sender->SendsPending());
+  pair.receiver.reset();
+  EXPECT_FALSE(pair.sender->SendsPending());
+  pair.Send({9});
+  EXPECT_FALSE(pair.sender->SendsPending());
+}
+
 TEST(Loopback, AFrameWaitsWithItsSenderUntilAReceiveIsFree) {
   Pair pair(2);
   for (uint8_t i = 0; i < 3; ++i) pair.Send({i});
