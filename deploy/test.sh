@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and tests; ends with a table of its time. Without arguments the whole suite: the unit tests under
-# the address and undefined-behaviour sanitizers, then everything in the release tree. Arguments go to ctest and choose tests of the
+# the address and undefined-behaviour sanitizers, those of what threads share under the thread sanitizer, then everything in the release tree. Arguments go to ctest and choose tests of the
 # release tree; only what these need is installed and built, and no sanitizers:
 #   deploy/test.sh -L smoke           a few fast tests of everything
 #   deploy/test.sh -R e2e.generate    those whose name matches
@@ -20,12 +20,19 @@ test_everything() {
   part "configure"
   configure_release
   run cmake --preset asan
+  run cmake --preset tsan
   part "build release"
   run cmake --build --preset release
   part "build asan"
   run cmake --build --preset asan --target unit_tests
   part "tests asan"
   run ctest --preset asan -L unit -j "$jobs"
+  part "tsan"
+  run cmake --build --preset tsan --target race_tests
+  # g++ 12's thread sanitizer does not start where the kernel randomises addresses by more than 28 bits.
+  local fixed_addresses=()
+  ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
+  run "${fixed_addresses[@]}" ctest --preset tsan
   part "fresh machine"
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
   run ctest --preset release -L fresh

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_STAGE_WORKER_QUEUE_H_
-#define STAGECOACH_STAGE_WORKER_QUEUE_H_
+#ifndef STAGECOACH_STAGE_WORKER_EXEC_QUEUE_H_
+#define STAGECOACH_STAGE_WORKER_EXEC_QUEUE_H_
 
 #include <condition_variable>
 #include <deque>
@@ -64,4 +64,4 @@ class Queue {
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_STAGE_WORKER_QUEUE_H_
+#endif  // STAGECOACH_STAGE_WORKER_EXEC_QUEUE_H_
