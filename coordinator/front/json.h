@@ -22,7 +22,7 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens);
 
 // One line without a newline at its end. Invalid UTF-8 becomes U+FFFD.
 std::string CompactJson(const Json& json);
-// Indented, with a newline at its end.
+// Indented, with a newline at its end. A list without objects that fits in 100 characters is one line.
 std::string PrettyJson(const Json& json);
 
 }  // namespace stagecoach

@@ -1,5 +1,6 @@
 #include "coordinator/front/json.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -47,6 +48,38 @@ TEST(JsonOutput, TurnsInvalidUtf8ToTheReplacementCharacter) {
 }
 
 TEST(JsonOutput, KeepsTheOrderOfKeys) { EXPECT_EQ(CompactJson({{"z", 1}, {"a", 2}}), R"({"z":1,"a":2})"); }
+
+TEST(JsonOutput, PrintsShortListsOnOneLine) {
+  const Json json = {{"shape", {1, 2, 3}},
+                     {"top", Json::array({Json::array({7, -0.5}), Json::array({9, nullptr})})},
+                     {"empty", Json::array()},
+                     {"none", Json::object()},
+                     {"stages", Json::array({Json{{"rank", 1}, {"layers", {0, 12}}}})},
+                     {"te\"xt", "a, [b]"}};
+  EXPECT_EQ(PrettyJson(json), R"({
+  "shape": [1, 2, 3],
+  "top": [[7, -0.5], [9, null]],
+  "empty": [],
+  "none": {},
+  "stages": [
+    {
+      "rank": 1,
+      "layers": [0, 12]
+    }
+  ],
+  "te\"xt": "a, [b]"
+}
+)");
+}
+
+TEST(JsonOutput, PrintsALongListWithALineForEachItem) {
+  for (int length : {33, 34, 3000}) {  // ", 7" three times the length: 99 characters fit, 102 do not
+    const Json list(length, 7);
+    const std::string text = PrettyJson(list);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), length <= 33 ? 1 : length + 2) << length;
+    EXPECT_EQ(Json::parse(text), list);
+  }
+}
 
 TEST(JsonOutput, ListsOneEntryPerTokenWithItsBest) {
   SampledToken token;
