@@ -11,12 +11,14 @@ base=${3:-HEAD~1}
 skip() { echo "NOT RUN: $1"; exit 77; }
 command -v clang-tidy >/dev/null || skip "clang-tidy is not installed"
 
+# The kernels are g++'s: clang 14 has neither all their flags nor their constant expressions.
+kernels='^stage_worker/kernels/'
 programs='^(common|coordinator|stage_worker)/.*\.(cc|h)$'
 if [ "$base" = all ]; then
-  changed=$(find common coordinator stage_worker -name '*.cc' -o -name '*.h')
+  changed=$(find common coordinator stage_worker -name '*.cc' -o -name '*.h' | grep -vE "$kernels")
 else
   git rev-parse --quiet --verify "$base^{commit}" >/dev/null || skip "there is no commit '$base' to compare with"
-  changed=$(git diff --name-only --diff-filter=d "$base" | grep -E "$programs")
+  changed=$(git diff --name-only --diff-filter=d "$base" | grep -E "$programs" | grep -vE "$kernels")
 fi
 [ -n "$changed" ] || { echo "no source of the programs has changed since $base"; exit 0; }
 

@@ -47,6 +47,7 @@ std::vector<CpuPlace> AllowedCpuPlaces() {
     if (places.size() == allowed.size()) return places;
   }
   std::vector<CpuPlace> places;
+  places.reserve(allowed.size());
   for (const int cpu : allowed) places.push_back({cpu, cpu, 0});
   return places;
 }

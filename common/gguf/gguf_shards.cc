@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<GgufShard>> OpenGgufShards(const std::string& path) {
     }
     for (int i = 0; i < count; ++i) {
       if (i == number) {
-        shards.push_back(std::move(given));
+        shards.push_back(std::move(given));  // NOLINT(bugprone-use-after-move): once, for one i
         continue;
       }
       absl::StatusOr<GgufShard> sibling = OpenGgufShard(GgufShardPath(std::string(prefix), i, static_cast<int>(count)));

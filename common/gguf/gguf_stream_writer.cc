@@ -54,7 +54,7 @@ struct GgufStreamWriter::Counter {
 
 absl::StatusOr<std::unique_ptr<GgufStreamWriter>> GgufStreamWriter::Create(const std::string& path,
                                                                            absl::Span<const GgufRawEntry> metadata,
-                                                                           std::vector<GgufStreamTensor> tensors) {
+                                                                           absl::Span<const GgufStreamTensor> tensors) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".partial");
   FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0) {

@@ -30,7 +30,7 @@ class GgufStreamWriter {
   // directory is not there or cannot be written.
   static absl::StatusOr<std::unique_ptr<GgufStreamWriter>> Create(const std::string& path,
                                                                   absl::Span<const GgufRawEntry> metadata,
-                                                                  std::vector<GgufStreamTensor> tensors);
+                                                                  absl::Span<const GgufStreamTensor> tensors);
   ~GgufStreamWriter();  // without Finish the temporary file is removed
   GgufStreamWriter(const GgufStreamWriter&) = delete;
 

@@ -24,12 +24,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/counter_rng.h"
-#include "stage_worker/check/kernel_check.h"
 #include "stage_worker/check/machine_peaks.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
+#include "tests/bench/checked_kernels.h"
 
 namespace stagecoach {
 namespace {
@@ -289,21 +288,11 @@ void RegisterAll(const std::vector<Subject>& subjects) {
 
 int Main(int argc, char** argv) {
   std::vector<Subject> subjects;
-  for (const std::string& isa : std::vector<std::string>(absl::StrSplit(KnownIsas(), ", "))) {
-    const auto found = SelectKernels(isa);
-    if (!found.ok()) {
-      std::printf("%s: NOT RUN: %s\n", isa.c_str(), std::string(found.status().message()).c_str());
-      continue;
-    }
-    const Kernels* kernels = *found;
-    const KernelCheck check = CheckKernels(*kernels);
-    std::printf("%s: %s", isa.c_str(), check.valid() ? "VALID" : "INVALID\n");
-    for (const std::string& difference : check.differences) std::printf("  %s\n", difference.c_str());
-    if (!check.valid()) return 1;
+  for (const Kernels* kernels : CheckedKernels()) {
     subjects.push_back({kernels, MeasurePeaks(*kernels, 1).value()});
     const MachinePeaks& peaks = subjects.back().peaks;
-    std::printf("; one thread reads %.1f GB/s and does %.0f int8, %.0f bf16, %.0f f32 GOP/s\n", peaks.read_gbps,
-                peaks.int8_gops, peaks.bf16_gops, peaks.f32_gops);
+    std::printf("%s: one thread reads %.1f GB/s and does %.0f int8, %.0f bf16, %.0f f32 GOP/s\n", kernels->isa,
+                peaks.read_gbps, peaks.int8_gops, peaks.bf16_gops, peaks.f32_gops);
   }
   std::fflush(stdout);
   RegisterAll(subjects);

@@ -22,14 +22,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/model/model_description.h"
-#include "stage_worker/check/kernel_check.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/weights/matrix_loader.h"
 #include "stage_worker/weights/stage_weights.h"
+#include "tests/bench/checked_kernels.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 
@@ -114,8 +113,11 @@ const ModelDescription& ModelOf(TensorType type) {
 // The whole model as one stage with one thread. Returns how many bytes it has read.
 uint64_t LoadAll(const ModelDescription& model, const Kernels& kernels) {
   Gang gang(1, {});
-  const StageWeightsRequest request = {
-      .first_layer = 0, .last_layer = model.hyper.layer_count(), .owns_embedding = true, .owns_head = true, .gang = &gang};
+  const StageWeightsRequest request = {.first_layer = 0,
+                                       .last_layer = model.hyper.layer_count(),
+                                       .owns_embedding = true,
+                                       .owns_head = true,
+                                       .gang = &gang};
   std::atomic<uint64_t> to_load{0}, loaded{0};
   LoadStageWeights(model, request, kernels, &to_load, &loaded).value();
   return loaded;
@@ -161,21 +163,7 @@ void ColdLoad(benchmark::State& state, const Kernels& kernels, TensorType type) 
 }
 
 int Main(int argc, char** argv) {
-  std::vector<const Kernels*> subjects;
-  for (const std::string& isa : std::vector<std::string>(absl::StrSplit(KnownIsas(), ", "))) {
-    const auto found = SelectKernels(isa);
-    if (!found.ok()) {
-      std::printf("%s: NOT RUN: %s\n", isa.c_str(), std::string(found.status().message()).c_str());
-      continue;
-    }
-    const Kernels* kernels = *found;
-    const KernelCheck check = CheckKernels(*kernels);
-    std::printf("%s: %s\n", isa.c_str(), check.valid() ? "VALID" : "INVALID");
-    for (const std::string& difference : check.differences) std::printf("  %s\n", difference.c_str());
-    if (!check.valid()) return 1;
-    subjects.push_back(kernels);
-  }
-  std::fflush(stdout);
+  const std::vector<const Kernels*> subjects = CheckedKernels();
   for (TensorType type : SupportedTypes()) {
     for (const auto& [what, body] : {std::pair("pack", &Pack), {"load", &Load}, {"cold", &ColdLoad}}) {
       for (const Kernels* kernels : subjects) {
