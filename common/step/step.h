@@ -92,6 +92,7 @@ struct SampledToken {
   TokenId token = kNoToken;
   float logprob = 0;              // of the raw distribution; valid when logprobs >= 0 were asked for
   std::vector<TokenLogprob> top;  // the K most probable, most probable first
+  bool invalid_logits = false;  // the model gave a NaN, +infinity, or nothing above -infinity: the token means nothing
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 
@@ -100,6 +101,7 @@ struct TargetLogprobs {
   SequenceId sequence = 0;
   int32_t start = 0;  // position of the slice's first row
   std::vector<float> logprobs;
+  bool invalid_logits = false;  // of a row with a target: as of SampledToken
   friend bool operator==(const TargetLogprobs&, const TargetLogprobs&) = default;
 };
 

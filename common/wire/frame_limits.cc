@@ -30,9 +30,9 @@ constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSampli
 // Without the entries of its lists, and without its blocks.
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 * kMessage + (kTag + 1);
 constexpr size_t kBlockListBytes = 2 * kMessage;  // of one group, without the ids
-constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) +
+constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) + (kTag + 1) +
                                  kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
-constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + kMessage;
+constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + kMessage + (kTag + 1);
 
 size_t Count(int64_t value) {
   CHECK_GE(value, 0);

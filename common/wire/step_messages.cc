@@ -49,6 +49,7 @@ pb::SampledToken ToProto(const SampledToken& token) {
     entry->set_token(top.token);
     entry->set_logprob(top.logprob);
   }
+  out.set_invalid_logits(token.invalid_logits);
   return out;
 }
 
@@ -59,6 +60,7 @@ SampledToken FromProto(const pb::SampledToken& token) {
   out.token = token.token();
   out.logprob = token.logprob();
   for (const pb::TokenLogprob& top : token.top()) out.top.push_back({top.token(), top.logprob()});
+  out.invalid_logits = token.invalid_logits();
   return out;
 }
 
@@ -67,6 +69,7 @@ pb::TargetLogprobs ToProto(const TargetLogprobs& scores) {
   out.set_sequence(scores.sequence);
   out.set_start(scores.start);
   out.mutable_logprobs()->Add(scores.logprobs.begin(), scores.logprobs.end());
+  out.set_invalid_logits(scores.invalid_logits);
   return out;
 }
 
@@ -75,6 +78,7 @@ TargetLogprobs FromProto(const pb::TargetLogprobs& scores) {
   out.sequence = scores.sequence();
   out.start = scores.start();
   out.logprobs.assign(scores.logprobs().begin(), scores.logprobs().end());
+  out.invalid_logits = scores.invalid_logits();
   return out;
 }
 

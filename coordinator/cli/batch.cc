@@ -24,6 +24,7 @@
 #include "common/step/sampling_limits.h"
 #include "coordinator/cli/batch_output.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/line_reader.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/sampling_options.h"
@@ -248,7 +249,8 @@ absl::Status BatchVerb::Take(const SessionEvent& event) {
   const std::unique_ptr<Running> done = std::move(found->second);
   running_.erase(found);
   if (!done->completion.rejection().empty()) {
-    done->line.error = BatchError{done->completion.failed() ? "failed" : "rejected", done->completion.rejection()};
+    done->line.error =
+        BatchError{done->completion.failed() ? "failed" : "rejected", WithFlags(done->completion.rejection())};
     return WriteError(done->line);
   }
   if (done->completion.finish_reason() == "cancelled") return absl::OkStatus();  // answered when the batch is run again

@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/prompt_input.h"
 #include "coordinator/cli/sampling_options.h"
@@ -238,7 +239,7 @@ Json GenerateVerb::AnswerJson(const Answer& answer) const {
                {"text", answer.completion.text()},
                {"finish_reason", answer.completion.finish_reason()},
                {"seed", sampling_.seed}};
-  if (!answer.completion.rejection().empty()) json["error"] = answer.completion.rejection();
+  if (!answer.completion.rejection().empty()) json["error"] = WithFlags(answer.completion.rejection());
   if (logprobs_.has_value()) json["logprobs"] = LogprobsJson(answer.completion.tokens());
   return json;
 }

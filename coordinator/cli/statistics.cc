@@ -84,6 +84,7 @@ std::string StatisticsText(const RunSummary& summary) {
     absl::StrAppendFormat(&text, "first token  after %.3f s%s\n", t.first_token_s,
                           t.requests_with_tokens > 1 ? " (mean)" : "");
   }
+  if (t.failed > 0) absl::StrAppendFormat(&text, "failed       %d\n", t.failed);
   absl::StrAppendFormat(&text, "preemptions  %d\n", t.preemptions);
   if (t.relaunches > 0) absl::StrAppendFormat(&text, "relaunches   %d\n", t.relaunches);
   if (summary.job.has_value()) {
@@ -109,6 +110,7 @@ Json TimingsJson(const RunSummary& summary) {
                {"decode_s", t.decode_s},
                {"decode_tokens_per_second", DecodeRate(t)},
                {"time_to_first_token_s", t.first_token_s},
+               {"failed", t.failed},
                {"preemptions", t.preemptions},
                {"relaunches", t.relaunches}};
   if (!summary.job.has_value()) return json;

@@ -25,6 +25,7 @@ pb::RequestFinished::Reason ReasonOf(FinishReason reason) {
     case FinishReason::kLength: return pb::RequestFinished::REASON_LENGTH;
     case FinishReason::kCancelled: return pb::RequestFinished::REASON_CANCELLED;
     case FinishReason::kScored: return pb::RequestFinished::REASON_SCORED;
+    case FinishReason::kInvalidLogits: return pb::RequestFinished::REASON_FAILED;
   }
   return pb::RequestFinished::REASON_UNSPECIFIED;
 }
@@ -157,7 +158,7 @@ absl::Status Engine::TakeEvent(const SequenceEvent& event) {
       if (!absl::IsFailedPrecondition(preempted)) RETURN_IF_ERROR(preempted);  // it may have been preempted just now
     }
   }
-  if (event.finished.has_value()) Finish(request, ReasonOf(*event.finished), "");
+  if (event.finished.has_value()) Finish(request, ReasonOf(*event.finished), event.error);
   return absl::OkStatus();
 }
 

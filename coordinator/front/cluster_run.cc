@@ -141,6 +141,7 @@ void ClusterRun::Count(const SessionEvent& event) {
     ++totals_.requests;
     totals_.prompt_tokens += running.prompt_tokens;
   }
+  if (event.finished->reason() == pb::RequestFinished::REASON_FAILED) ++totals_.failed;
   running_.erase(found);
 }
 

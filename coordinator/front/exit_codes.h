@@ -12,7 +12,7 @@ enum class ExitCode : int {
   kUsage = 2,          // the command line, or a request that can never run
   kInputFile = 3,      // the model, an input or an output file
   kLaunch = 4,         // the job did not come up
-  kLostStages = 5,     // stages were lost too often
+  kLostStages = 5,     // stages were lost too often, or a request could not be computed
   kInterrupted = 130,  // by a signal
 };
 

@@ -17,6 +17,7 @@ struct RunTotals {
   int64_t prompt_tokens = 0;  // of all requests that ran
   int64_t decode_tokens = 0;  // produced
   int64_t requests_with_tokens = 0;
+  int64_t failed = 0;  // requests that could not be computed
   int64_t preemptions = 0;
   int relaunches = 0;
   double load_s = 0;         // from the start until the job was ready

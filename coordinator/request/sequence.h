@@ -14,7 +14,7 @@
 
 namespace stagecoach {
 
-enum class FinishReason { kStop, kLength, kCancelled, kScored };
+enum class FinishReason { kStop, kLength, kCancelled, kScored, kInvalidLogits };
 
 // What a request asks for; constant while it runs.
 struct SequenceSpec {

@@ -43,6 +43,14 @@ absl::Status CheckSpec(const SequenceSpec& spec) {
   return absl::OkStatus();
 }
 
+// The logits for the tokens at these positions.
+std::string InvalidLogitsError(int64_t first, int64_t last) {
+  return absl::StrCat(
+      "the logits for ", first == last ? "position " : absl::StrCat("one of the positions ", first, " to "), last,
+      " are not finite, often because keys or values pass 65504, the largest number of an f16 KV cache; "
+      "run with `kv_type` bf16");
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options)
@@ -260,6 +268,13 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
   if (running) {
     CHECK_EQ(sequence.confirmed, slice.start);
     sequence.confirmed += slice.count;
+  }
+  if ((token != nullptr && token->invalid_logits) || (scores != nullptr && scores->invalid_logits)) {
+    event.finished = FinishReason::kInvalidLogits;
+    const int64_t last = slice.start + slice.count;
+    event.error = InvalidLogitsError(token != nullptr ? last : slice.start + 1, last);
+    Finish(sequence);
+    return event;
   }
   if (scores != nullptr) {
     const auto first = scores->logprobs.begin() + (slice.score_begin - slice.start);

@@ -83,6 +83,7 @@ struct SequenceEvent {
   std::vector<TargetLogprobs> scores;  // of this micro-batch: exactly the rows that score_from asks for, each once in a
                                        // sequence's life, in order, whatever preemptions happen
   std::optional<FinishReason> finished;
+  std::string error;  // with kInvalidLogits: where, and what often helps; names fields of the job in backquotes
 };
 
 struct SchedulerCounters {

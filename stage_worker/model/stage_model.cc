@@ -216,6 +216,9 @@ void StageModelImpl::Finish(const MicroBatch& batch, const float* hidden, StepRe
   head_->ForEachRow(hidden, head_row_indices_, [this](int thread, size_t index, const float* logits) {
     FinishRow(thread, head_rows_[index], logits);
   });
+  for (const HeadRow& row : head_rows_) {
+    if (row.invalid) *row.target_invalid = true;
+  }
 }
 
 void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
@@ -237,8 +240,9 @@ void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
       const bool samples = slice.sample && i == slice.count - 1;
       const bool scores = !slice.targets.empty() && slice.targets[static_cast<size_t>(i)] != kNoToken;
       if (!samples && !scores) continue;
-      head_rows_.push_back(
-          {&slice, i, samples ? sampled : nullptr, scores ? &targets->logprobs[static_cast<size_t>(i)] : nullptr});
+      head_rows_.push_back({&slice, i, samples ? sampled : nullptr,
+                            scores ? &targets->logprobs[static_cast<size_t>(i)] : nullptr,
+                            scores ? &targets->invalid_logits : nullptr});
       head_row_indices_.push_back(first_row + i);
     }
     sampled += slice.sample ? 1 : 0;
@@ -247,11 +251,12 @@ void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   }
 }
 
-void StageModelImpl::FinishRow(int thread, const HeadRow& row, const float* logits) {
+void StageModelImpl::FinishRow(int thread, HeadRow& row, const float* logits) {
   const SequenceSlice& slice = *row.slice;
   if (row.target_logprob != nullptr) {
     const TokenId target = slice.targets[static_cast<size_t>(row.offset)];
     *row.target_logprob = LogProbability(logits[target], kernels_.log_sum_exp(logits, hyper_.vocab));
+    row.invalid = InvalidLogits(kernels_.sampling->find_peak(logits, hyper_.vocab));
   }
   if (row.sampled == nullptr) return;
   // A sequence is sampled at most once in a batch (see CheckHeadWork), so no other thread touches its history.

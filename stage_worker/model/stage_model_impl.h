@@ -45,6 +45,8 @@ class StageModelImpl final : public StageModel {
     int32_t offset;         // in the slice
     SampledToken* sampled;  // nullptr: not sampled
     float* target_logprob;  // nullptr: no target
+    bool* target_invalid;   // of its target list, which rows of other threads share: set when all are done
+    bool invalid = false;   // its logits, when it has a target
   };
 
   StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
@@ -54,7 +56,7 @@ class StageModelImpl final : public StageModel {
   absl::Status CheckTokens(const MicroBatch& batch) const;    // stage with the embedding
   absl::Status CheckHeadWork(const MicroBatch& batch) const;  // stage with the head
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
-  void FinishRow(int thread, const HeadRow& row, const float* logits);
+  void FinishRow(int thread, HeadRow& row, const float* logits);
 
   const std::shared_ptr<const ModelDescription> model_;
   const HyperParameters& hyper_;

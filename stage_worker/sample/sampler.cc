@@ -19,8 +19,12 @@ size_t WeightBlocks(int64_t n) { return static_cast<size_t>((n + kWeightBlock - 
 
 TokenId Sampler::Pick(const Kernels& kernels, const SamplingParams& sampling, int64_t position, const float* logits,
                       int64_t vocab) {
+  return PickBelow(kernels.sampling->find_peak(logits, vocab), kernels, sampling, position, logits, vocab);
+}
+
+TokenId Sampler::PickBelow(const LogitPeak& peak, const Kernels& kernels, const SamplingParams& sampling,
+                           int64_t position, const float* logits, int64_t vocab) {
   const SamplingKernels& fast = *kernels.sampling;
-  const LogitPeak peak = fast.find_peak(logits, vocab);
   if (sampling.temperature == 0 || !std::isfinite(peak.max)) return static_cast<TokenId>(peak.index);
 
   const float* x = logits;
@@ -109,7 +113,11 @@ SampledToken Sampler::Sample(const Kernels& kernels, const TokenHistory& history
   }
   SampledToken sampled;
   sampled.position = position;
-  sampled.token = Pick(kernels, sampling, position, adjusted, vocab);
+  const LogitPeak peak = kernels.sampling->find_peak(adjusted, vocab);
+  sampled.token = PickBelow(peak, kernels, sampling, position, adjusted, vocab);
+  // No rule makes a valid logit of an invalid one, but a rule can make the opposite.
+  sampled.invalid_logits =
+      InvalidLogits(peak) && (adjusted == logits || InvalidLogits(kernels.sampling->find_peak(logits, vocab)));
   if (sampling.logprobs < 0) return sampled;
   const float log_sum = kernels.log_sum_exp(logits, vocab);
   sampled.logprob = LogProbability(logits[sampled.token], log_sum);
@@ -134,6 +142,8 @@ size_t Sampler::MaxBytes(int64_t vocab) {
   return RankingCutter::MaxBytes(vocab) + LogitsRules::MaxBytes(vocab) +
          tokens * (2 * sizeof(float) + sizeof(int32_t)) + (WeightBlocks(vocab) + 1) * sizeof(uint64_t);
 }
+
+bool InvalidLogits(const LogitPeak& peak) { return peak.invalid > 0 || peak.max == -kInf; }
 
 float LogProbability(float logit, float log_sum) {
   const float logprob = logit - log_sum;

@@ -11,6 +11,7 @@
 #include "common/base/ids.h"
 #include "common/step/step.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/sampling.h"
 #include "stage_worker/sample/logits_rules.h"
 #include "stage_worker/sample/ranking_cut.h"
 #include "stage_worker/sample/token_history.h"
@@ -39,7 +40,8 @@ class Sampler {
 
   // The whole way of a sampled row: raw logits [vocab] through the sequence's rules to a token, with the
   // log-probabilities it asks for. `position`: of the new token. Fills everything but SampledToken::sequence; does not
-  // append to the history.
+  // append to the history. Logits are invalid as the model gave them: what the rules make of them, such as -infinity
+  // for a forbidden token, is not.
   SampledToken Sample(const Kernels& kernels, const TokenHistory& history, int32_t position, const float* logits,
                       int64_t vocab);
 
@@ -47,6 +49,8 @@ class Sampler {
   static size_t MaxBytes(int64_t vocab);
 
  private:
+  TokenId PickBelow(const LogitPeak& peak, const Kernels& kernels, const SamplingParams& sampling, int64_t position,
+                    const float* logits, int64_t vocab);
   int64_t Keep(const SamplingKernels& kernels, const RankingCut& cut, const float* logits, int64_t vocab);
   int64_t Draw(const SamplingKernels& kernels, const RankingCut& cut, const float* x, int64_t n, Weighing weighing,
                double uniform);
@@ -58,6 +62,9 @@ class Sampler {
   std::vector<float> kept_logits_;  // theirs
   std::vector<uint64_t> sums_;      // of weights, by block
 };
+
+// Whether a row of raw logits with this peak is none to pick from: it has a NaN, +infinity, or nothing above -infinity.
+bool InvalidLogits(const LogitPeak& peak);
 
 // log-softmax of one token: logit - log_sum, where log_sum is Kernels::log_sum_exp of the raw logits. Always a finite
 // number, so that it can be printed as JSON: what is NaN or infinite becomes the lowest float.

@@ -304,7 +304,7 @@ TEST(FrameLimits, LeaveRoomForTheLargestResult) {
   StepResult result;
   result.number = ~0ull;
   for (uint64_t i = 0; i < 4; ++i) {
-    result.sampled.push_back({~i, kLarge, kLarge, -1.f, std::vector<TokenLogprob>(kMaxLogprobs, {kLarge, -1.f})});
+    result.sampled.push_back({~i, kLarge, kLarge, -1.f, std::vector<TokenLogprob>(kMaxLogprobs, {kLarge, -1.f}), true});
     result.targets.push_back({~i, kLarge, std::vector<float>(8, -1.f)});
   }
   result.times = SampleTimes(3);

@@ -135,8 +135,8 @@ std::vector<StageTimes> SampleTimes(int stages) {
 StepResult SampleResult(const FrameLimits& limits) {
   StepResult result;
   result.number = 7;
-  result.sampled = {{2, 1, 99, -0.25f, {{99, -0.25f}, {4, -1.75f}}}, {5, 64, 0, 0, {}}};
-  result.targets = {{1, 6, {-1.5f, -2.5f, 0.f}}};
+  result.sampled = {{2, 1, 99, -0.25f, {{99, -0.25f}, {4, -1.75f}}}, {5, 64, 0, 0, {}, true}};
+  result.targets = {{1, 6, {-1.5f, -2.5f, 0.f}, true}};
   result.times = SampleTimes(limits.stages);
   return result;
 }

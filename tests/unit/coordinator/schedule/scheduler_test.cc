@@ -218,6 +218,39 @@ TEST(Scheduler, AStopTokenEndsTheSequenceAndIsReported) {
   EXPECT_EQ(output, expected.output);
 }
 
+TEST(Scheduler, LogitsThatAreNotFiniteEndTheSequenceAndNoOther) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 4)).ok());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 4)).ok());
+  machine.Submit();
+  ASSERT_EQ(machine.results[0].sampled.size(), 2u);
+  machine.results[0].sampled[0].invalid_logits = true;
+  const std::vector<SequenceEvent> events = machine.Confirm();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_THAT(events[0].tokens, IsEmpty());
+  EXPECT_EQ(events[0].finished, FinishReason::kInvalidLogits);
+  EXPECT_THAT(events[0].error, HasSubstr("the logits for position 6 are not finite"));
+  EXPECT_THAT(events[0].error, HasSubstr("`kv_type` bf16"));
+  EXPECT_EQ(events[1].tokens.size(), 1u);
+  EXPECT_FALSE(events[1].finished.has_value());
+  EXPECT_EQ(machine.scheduler.Find(1), nullptr);
+}
+
+TEST(Scheduler, ScoresFromLogitsThatAreNotFiniteAreNotReported) {
+  Machine machine(SmallOptions());
+  SequenceSpec spec = Spec(1, 6, 0);
+  spec.score_from = 0;
+  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Submit();
+  ASSERT_EQ(machine.results[0].targets.size(), 1u);
+  machine.results[0].targets[0].invalid_logits = true;
+  const std::vector<SequenceEvent> events = machine.Confirm();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_THAT(events[0].scores, IsEmpty());
+  EXPECT_EQ(events[0].finished, FinishReason::kInvalidLogits);
+  EXPECT_THAT(events[0].error, HasSubstr("one of the positions 1 to 6"));
+}
+
 TEST(Scheduler, APreemptedSequenceKeepsItsNameAndItsTokenInFlight) {
   Machine machine(SmallOptions());
   ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 8)).ok());

@@ -274,6 +274,31 @@ TEST(StageFinish, ScoresAndSamplesRowsOfOneStep) {
   EXPECT_EQ(rig.counters(0).layers_done.load(), 4u);
 }
 
+// Keys beyond what F16 can hold: the cache stores infinities.
+std::shared_ptr<const ModelDescription> WithLargeKeys(const TempDir& dir) {
+  GgufWriter writer = TinyModel({.architecture = "qwen2"});
+  writer.SetTensor("blk.2.attn_k.bias", {64}, TensorType::kF32, std::vector<float>(64, 1e5f));
+  EXPECT_TRUE(writer.Write(dir.File("large-keys.gguf")).ok());
+  return OpenModel(dir.File("large-keys.gguf")).value();
+}
+
+TEST(StageFinish, SaysThatLogitsAreNotFinite) {
+  const TempDir dir;
+  const auto model = WithLargeKeys(dir);
+  const std::vector<TokenId> tokens = {5, 6, 7, 8}, targets = {kNoToken, 7, 8, kNoToken};
+  for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kF32}) {
+    for (const float temperature : {0.0f, 0.7f}) {
+      PipelineRig rig(model, {.stages = 2, .threads = 3, .kv_type = type});
+      rig.Feed(rig.Open(tokens, {.temperature = temperature, .logprobs = 2}), tokens, true, targets);
+      const StepResult result = rig.Step();
+      EXPECT_EQ(result.sampled.at(0).invalid_logits, type == KvType::kF16) << KvTypeName(type);
+      EXPECT_EQ(result.targets.at(0).invalid_logits, type == KvType::kF16) << KvTypeName(type);
+      EXPECT_TRUE(std::isfinite(result.sampled[0].logprob));
+      for (const float logprob : result.targets[0].logprobs) EXPECT_TRUE(std::isfinite(logprob));
+    }
+  }
+}
+
 // The head works in tiles of 32 rows.
 TEST(StageFinish, SamplesMoreRowsThanATileAsIfEachWereAlone) {
   constexpr int kSequences = 41;

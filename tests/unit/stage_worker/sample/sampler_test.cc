@@ -175,6 +175,61 @@ TEST(Sampler, FallsBackToTheBestRankedTokenWhenThereIsNoDistribution) {
   }
 }
 
+SampledToken Sample(const Kernels& kernels, const SamplingParams& sampling, const std::vector<float>& logits) {
+  const TokenHistory history({.sequence = 1, .prompt = {0, 1}, .output = {1}, .sampling = sampling});
+  Sampler sampler;
+  return sampler.Sample(kernels, history, 3, logits.data(), static_cast<int64_t>(logits.size()));
+}
+
+TEST(Sampler, SaysThatTheLogitsOfTheModelAreNotFinite) {
+  SamplingParams all = AtTemperature(0.8f);
+  all.top_k = 20;
+  all.top_p = 0.9f;
+  all.min_p = 0.01f;
+  all.repeat_penalty = 1.2f;
+  all.presence_penalty = all.frequency_penalty = 0.5f;
+  all.logit_bias = {{1, -kInf}, {2, 5.0f}};
+  for (const Isa& isa : ListIsas()) {
+    if (!isa.available) continue;
+    for (SamplingParams sampling : {AtTemperature(0), AtTemperature(1), all}) {
+      sampling.logprobs = 3;
+      for (const size_t vocab : {size_t{4}, size_t{67}, size_t{2500}}) {
+        const std::vector<float> good(vocab, 1.5f);
+        EXPECT_FALSE(Sample(*isa.kernels, sampling, good).invalid_logits) << isa.kernels->isa;
+        std::vector<float> one_left(vocab, -kInf);
+        one_left[2] = 1;
+        EXPECT_FALSE(Sample(*isa.kernels, sampling, one_left).invalid_logits) << isa.kernels->isa;
+        std::vector<std::vector<float>> bad = {std::vector<float>(vocab, kNan), std::vector<float>(vocab, -kInf),
+                                               std::vector<float>(vocab, kInf)};
+        for (const float value : {kNan, kInf}) {
+          for (const size_t at : {size_t{0}, size_t{1}, vocab / 2, vocab - 1}) {
+            bad.push_back(good);
+            bad.back()[at] = value;
+          }
+        }
+        for (const std::vector<float>& logits : bad) {
+          const SampledToken sampled = Sample(*isa.kernels, sampling, logits);
+          EXPECT_TRUE(sampled.invalid_logits) << isa.kernels->isa << " " << vocab;
+          EXPECT_GE(sampled.token, 0);
+          EXPECT_LT(sampled.token, static_cast<TokenId>(vocab));
+          EXPECT_TRUE(std::isfinite(sampled.logprob));
+          for (const TokenLogprob& top : sampled.top) EXPECT_TRUE(std::isfinite(top.logprob));
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, WhatRulesMakeOfGoodLogitsIsNotTheModelsFault) {
+  SamplingParams sampling = AtTemperature(1);
+  for (TokenId token = 0; token < 4; ++token) sampling.logit_bias.emplace_back(token, -kInf);
+  EXPECT_FALSE(Sample(Best(), sampling, {1, 2, 3, 4}).invalid_logits) << "every token is forbidden";
+  EXPECT_TRUE(Sample(Best(), sampling, {1, 2, kNan, 4}).invalid_logits) << "forbidden, but the model is broken";
+  sampling = AtTemperature(1);
+  sampling.repeat_penalty = 1e-6f;
+  EXPECT_FALSE(Sample(Best(), sampling, {3e38f, 1, 1, 1}).invalid_logits) << "3e38 / 1e-6 is infinite";
+}
+
 TEST(Logprobs, AreTheRankedLogSoftmax) {
   const std::vector<float> logits = {1, 3, 3, 0, -kInf};
   const float log_sum = std::log(std::exp(1.0f) + 2 * std::exp(3.0f) + 1);
