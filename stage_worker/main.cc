@@ -38,9 +38,9 @@ constexpr char kUsage[] =
 
 absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world) {
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels("auto"));
-  ASSIGN_OR_RETURN(
-      const std::vector<std::string> bytes,
-      world->AllGather(MakeHello(pb::Hello::ROLE_STAGE, kernels->isa).SerializeAsString(), kGatherDeadline));
+  ASSIGN_OR_RETURN(const InstructionSet isa, ParseInstructionSet(kernels->isa));
+  ASSIGN_OR_RETURN(const std::vector<std::string> bytes,
+                   world->AllGather(MakeHello(pb::Hello::ROLE_STAGE, isa).SerializeAsString(), kGatherDeadline));
   return ParseHellos(bytes);
 }
 

@@ -11,11 +11,12 @@
 #include "common/base/clock.h"
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 
 namespace stagecoach {
 namespace {
-
 
 absl::Status BadFrame(const absl::Status& status) {
   return absl::DataLossError(absl::StrCat("received a bad frame: ", status.message()));
@@ -23,13 +24,7 @@ absl::Status BadFrame(const absl::Status& status) {
 
 absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& assignment) {
   const std::vector<FileFingerprint>& found = file.fingerprints();
-  bool same = static_cast<int>(found.size()) == assignment.fingerprints_size();
-  for (size_t i = 0; same && i < found.size(); ++i) {
-    const pb::FileFingerprint& expected = assignment.fingerprints(static_cast<int>(i));
-    same = found[i].size_bytes == expected.size_bytes() && found[i].modified_ns == expected.modified_ns() &&
-           found[i].header_hash == expected.header_hash();
-  }
-  if (same) return absl::OkStatus();
+  if (FromProto(assignment.fingerprints()) == found) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       "model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes,
       " bytes here, ", assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
@@ -57,18 +52,19 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
                                                    ", but this is rank ", rank, " of ", ranks,
                                                    "; do coordinator and stage_worker have one version?"));
   }
-  constexpr int64_t kMostOpenTokens = int64_t{1} << 31;
+  // Rows, slices, threads and context are the model's to check.
+  RETURN_IF_ERROR(CheckJobField({"in_flight", JobLimits::kMicroBatches.range}, a.in_flight()));
+  RETURN_IF_ERROR(CheckBlockTokens(a.block_tokens()));
+  for (const int32_t blocks : a.group_blocks()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
+  RETURN_IF_ERROR(
+      CheckJobField({"max_open_tokens", {a.context(), JobLimits::kMaxOpenTokens.range.max}}, a.max_open_tokens()));
   constexpr int32_t kMostCpus = 1 << 20;
   const bool bad_cpu =
       std::any_of(a.cpus().begin(), a.cpus().end(), [](int32_t cpu) { return cpu < 0 || cpu >= kMostCpus; });
-  const bool bad_pool =
-      std::any_of(a.group_blocks().begin(), a.group_blocks().end(), [](int32_t blocks) { return blocks < 1; });
-  if (a.in_flight() < 1 || a.in_flight() > 256 || a.context() < 1 || a.max_open_tokens() < a.context() ||
-      a.max_open_tokens() > kMostOpenTokens || a.block_tokens() < 1 || a.group_blocks().empty() || bad_pool ||
-      a.max_rows() < 1 || a.max_slices() < 1 || bad_cpu || a.cpus_size() > kMostCpus) {
-    return absl::InvalidArgumentError(absl::StrCat("assigned limits out of range: ", a.ShortDebugString()));
+  if (bad_cpu || a.cpus_size() > kMostCpus) {
+    return absl::InvalidArgumentError(absl::StrCat("assigned CPUs out of range: ", a.ShortDebugString()));
   }
-  return ParseWireType(a.wire_type()).status();
+  return FromProto(a.wire_type()).status();
 }
 
 absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
@@ -79,14 +75,14 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.owns_head = assignment.owns_head();
   config.block_tokens = assignment.block_tokens();
   config.group_blocks.assign(assignment.group_blocks().begin(), assignment.group_blocks().end());
-  ASSIGN_OR_RETURN(config.kv_type, ParseKvType(assignment.kv_type()));
+  ASSIGN_OR_RETURN(config.kv_type, FromProto(assignment.kv_type()));
   config.threads = assignment.threads();
   config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());
   config.contended = assignment.contended();
   config.context = assignment.context();
   config.max_rows = assignment.max_rows();
   config.max_slices = assignment.max_slices();
-  config.isa = assignment.isa();
+  ASSIGN_OR_RETURN(config.isa, FromProto(assignment.isa()));
   return config;
 }
 

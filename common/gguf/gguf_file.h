@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/base/file_fingerprint.h"
 #include "common/gguf/q2_layout.h"
 #include "common/quant/tensor_type.h"
 
@@ -80,14 +81,6 @@ struct GgufTensor {
 
   int64_t cols() const { return dims[0]; }  // row length
   int64_t rows() const;                     // product of the other dimensions
-};
-
-// What must not change under a running job: compared in the handshake and at every relaunch.
-struct FileFingerprint {
-  uint64_t size_bytes = 0;
-  int64_t modified_ns = 0;   // modification time, nanoseconds since the epoch
-  uint64_t header_hash = 0;  // of all bytes before the tensor data
-  friend bool operator==(const FileFingerprint&, const FileFingerprint&) = default;
 };
 
 struct GgufOpenOptions {

@@ -25,7 +25,6 @@ constexpr Architecture kArchitectures[] = {
 };
 
 // Bounds far above any model; they keep products of sizes far from overflow.
-constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxContext = int64_t{1} << 30;
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxHeads = int64_t{1} << 16;

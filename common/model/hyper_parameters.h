@@ -13,6 +13,8 @@
 
 namespace stagecoach {
 
+inline constexpr int64_t kMaxLayers = 1024;  // of a model that is read
+
 struct HyperParameters {
   std::string architecture;       // "qwen3", for display and metadata keys only
   std::string name;               // general.name, may be empty

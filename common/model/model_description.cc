@@ -202,22 +202,13 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::share
   return std::shared_ptr<const ModelDescription>(std::move(model));
 }
 
-const char kKvTypeNames[] = "f32, f16, bf16, q8_0";
-
-absl::StatusOr<int64_t> KvBytesPerTokenLayer(const AttentionSpec& attention, absl::string_view kv_type) {
-  constexpr int64_t kGroup = 32, kGroupBytes = 4 + 32;  // of q8_0
-  const int64_t elements = 2 * attention.kv_width();
-  if (kv_type == "f32") return elements * 4;
-  if (kv_type == "f16" || kv_type == "bf16") return elements * 2;
-  if (kv_type != "q8_0") {
-    return absl::InvalidArgumentError(absl::StrCat("`kv_type` is '", kv_type, "', expected one of: ", kKvTypeNames));
-  }
-  if (attention.head_dim % kGroup != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("`kv_type` is q8_0, which keeps one scale per ", kGroup,
+absl::StatusOr<int64_t> KvBytesPerTokenLayer(const AttentionSpec& attention, KvType kv_type) {
+  if (kv_type == KvType::kQ8_0 && attention.head_dim % kKvGroup != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("`kv_type` is q8_0, which keeps one scale per ", kKvGroup,
                                                    " dimensions of a head, but this model's heads have ",
                                                    attention.head_dim, "; use f16, bf16 or f32"));
   }
-  return elements / kGroup * kGroupBytes;
+  return KvBytes(kv_type, 2 * attention.kv_width());
 }
 
 }  // namespace stagecoach

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/gguf/gguf_file.h"
+#include "common/job/job_choices.h"
 #include "common/model/hyper_parameters.h"
 
 namespace stagecoach {
@@ -68,12 +69,9 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenModel(const std::str
 // Describes an already opened file.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::shared_ptr<const GgufFile> file);
 
-// The types in which K and V can be stored: "f32, f16, bf16, q8_0".
-extern const char kKvTypeNames[];
-
-// Bytes of one token's K and V in a layer of this attention when they are stored as kv_type; q8_0 keeps a float scale
-// for each 32 int8. kInvalidArgument for an unknown type, and for q8_0 when the head size is no multiple of 32.
-absl::StatusOr<int64_t> KvBytesPerTokenLayer(const AttentionSpec& attention, absl::string_view kv_type);
+// Bytes of one token's K and V in a layer of this attention when they are stored as kv_type. kInvalidArgument for q8_0
+// when the head size is no multiple of kKvGroup.
+absl::StatusOr<int64_t> KvBytesPerTokenLayer(const AttentionSpec& attention, KvType kv_type);
 
 }  // namespace stagecoach
 

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/job/job_choices.h"
 #include "common/step/step.h"
 #include "common/wire/frame_buffer.h"
 #include "proto/control.pb.h"
@@ -23,11 +24,6 @@
 namespace stagecoach {
 
 inline constexpr uint32_t kProtocolVersion = 3;
-
-enum class WireType { kF32, kBF16 };
-size_t WireTypeBytes(WireType type);
-absl::StatusOr<WireType> ParseWireType(absl::string_view name);  // "f32", "bf16"
-const char* WireTypeName(WireType type);
 
 // What a receiver knows of a job; a frame outside of it is refused.
 struct FrameLimits {
@@ -84,7 +80,7 @@ absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<co
                                         uint64_t expected_number);
 
 // Set-up and telemetry frames; their sequence number is 0. run_id 0 while no job is agreed on (Hello, StageAssignment);
-// otherwise checked. The fields' own values are left to the receiver.
+// otherwise checked. An assignment's choices are known ones; the values of other fields are left to the receiver.
 using ControlBody = std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat>;
 absl::Status EncodeControl(uint64_t run_id, const ControlBody& body, FrameBuffer* buffer);
 absl::StatusOr<ControlBody> DecodeControl(uint64_t run_id, absl::Span<const uint8_t> bytes);

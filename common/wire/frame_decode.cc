@@ -5,6 +5,7 @@
 #include "common/wire/frame.h"
 #include "common/wire/frame_check.h"
 #include "common/wire/frame_layout.h"
+#include "common/wire/job_proto.h"
 #include "common/wire/step_messages.h"
 
 namespace stagecoach {
@@ -160,12 +161,21 @@ absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<co
   return result;
 }
 
+absl::Status CheckChoices(const pb::StageAssignment& assignment) {
+  RETURN_IF_ERROR(FromProto(assignment.kv_type()).status());
+  RETURN_IF_ERROR(FromProto(assignment.wire_type()).status());
+  return FromProto(assignment.isa()).status();
+}
+
 absl::StatusOr<ControlBody> DecodeControl(uint64_t run_id, absl::Span<const uint8_t> bytes) {
   ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(run_id, 0, bytes, kMaxSetupFrameBytes));
   RETURN_IF_ERROR(CheckNoTensor(opened));
   switch (opened.header.body_case()) {
     case pb::FrameHeader::kHello: return opened.header.hello();
-    case pb::FrameHeader::kAssignment: return opened.header.assignment();
+    case pb::FrameHeader::kAssignment: {
+      RETURN_IF_ERROR(CheckChoices(opened.header.assignment()));
+      return opened.header.assignment();
+    }
     case pb::FrameHeader::kReady: return opened.header.ready();
     case pb::FrameHeader::kFailure: return opened.header.failure();
     case pb::FrameHeader::kHeartbeat: return opened.header.heartbeat();

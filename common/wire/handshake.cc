@@ -5,10 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/cpu_topology.h"
 #include "common/base/host_info.h"
+#include "common/wire/job_proto.h"
 
 namespace stagecoach {
 
-pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa) {
+pb::Hello MakeHello(pb::Hello::Role role, std::optional<InstructionSet> isa) {
   pb::Hello hello;
   hello.set_role(role);
   hello.set_protocol_version(kProtocolVersion);
@@ -17,7 +18,7 @@ pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa) {
   hello.set_pid(getpid());
   hello.set_allowed_cores(AllowedCores());
   hello.set_available_memory_bytes(AvailableMemoryBytes());
-  hello.set_isa(isa);
+  if (isa.has_value()) hello.set_isa(ToProto(*isa));
   if (role != pb::Hello::ROLE_STAGE) return hello;
   for (const CpuPlace& place : AllowedCpuPlaces()) {
     pb::CpuPlace* out = hello.add_cpus();
@@ -66,6 +67,9 @@ absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
                        hello.protocol_version(), "), the coordinator runs ", hellos[0].program_version(), " (protocol ",
                        hellos[0].protocol_version(), "); install one version on every host"));
     }
+    if (absl::Status status = FromProto(hello.isa()).status(); !status.ok()) {
+      return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " on ", hello.host(), ": ", status.message()));
+    }
   }
   return absl::OkStatus();
 }
@@ -82,7 +86,7 @@ FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int6
   limits.max_rows = assignment.max_rows();
   limits.max_slices = assignment.max_slices();
   limits.max_open_tokens = assignment.max_open_tokens();
-  limits.wire_type = assignment.wire_type() == "bf16" ? WireType::kBF16 : WireType::kF32;
+  limits.wire_type = *FromProto(assignment.wire_type());
   return limits;
 }
 

@@ -3,6 +3,7 @@
 
 // The first thing ranks say to each other, and whether the world they form can be a job.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,14 +17,15 @@ namespace stagecoach {
 inline constexpr char kProgramVersion[] = "0.1.0";
 
 // This process as a rank: host, process id, cores and memory it may use, a stage's CPUs. `isa`: the best instruction
-// set of its kernels; empty for the coordinator, which computes nothing.
-pb::Hello MakeHello(pb::Hello::Role role, const std::string& isa);
+// set of its kernels; none for the coordinator, which computes nothing.
+pb::Hello MakeHello(pb::Hello::Role role, std::optional<InstructionSet> isa);
 
 // One Hello per rank, by rank. kInvalidArgument for bytes that are no Hello.
 absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string>& bytes);
 
-// Exactly rank 0 coordinates, all others are stages and there is at least one, and all are of one version: otherwise
-// kFailedPrecondition with one message that says what was started and what to start instead.
+// Exactly rank 0 coordinates, all others are stages and there is at least one, all are of one version and every stage
+// names its instruction set: otherwise kFailedPrecondition with one message that says what was started and what to
+// start instead.
 absl::Status CheckWorld(const std::vector<pb::Hello>& hellos);
 
 // What coordinator and stages both know of a job's frames. `wire_type` of the assignment must be valid.

@@ -9,16 +9,6 @@ namespace stagecoach {
 static_assert(std::endian::native == std::endian::little,
               "the wire is little-endian and its payloads are used in place");
 
-size_t WireTypeBytes(WireType type) { return type == WireType::kF32 ? 4 : 2; }
-
-const char* WireTypeName(WireType type) { return type == WireType::kF32 ? "f32" : "bf16"; }
-
-absl::StatusOr<WireType> ParseWireType(absl::string_view name) {
-  if (name == "f32") return WireType::kF32;
-  if (name == "bf16") return WireType::kBF16;
-  return absl::InvalidArgumentError(absl::StrCat("wire type '", name, "' is not known, expected f32 or bf16"));
-}
-
 namespace {
 
 uint16_t ToBf16(float value) {

@@ -7,8 +7,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kDecodePriorityRows = 32;  // prompt rows beside decode rows, under that policy
-
 int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 }  // namespace
@@ -51,12 +49,12 @@ int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling) {
   // A sequence produces at most one token a micro-batch, so at most as many beside the prompts as these need
   // micro-batches.
   int64_t rows = std::min(scheduling.prefill_chunk, scheduling.max_num_batched_tokens);
-  if (scheduling.policy == "decode-priority") rows = std::min(rows, kDecodePriorityRows);
-  if (scheduling.policy == "interleaved") {
+  if (scheduling.policy == Policy::kDecodePriority) rows = std::min<int64_t>(rows, kPrefillQuantum);
+  if (scheduling.policy == Policy::kInterleaved) {
     rows = std::max<int64_t>(1, std::min(rows, scheduling.max_num_batched_tokens - test.sequences));
   }
   const int64_t beside =
-      scheduling.policy == "prefill-first" ? 0 : test.sequences * CeilDiv(test.prompt_tokens(), rows);
+      scheduling.policy == Policy::kPrefillFirst ? 0 : test.sequences * CeilDiv(test.prompt_tokens(), rows);
   return 1 + beside + test.generated + 2 * scheduling.micro_batches + 2;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/job/job_choices.h"
 
 namespace stagecoach {
 
@@ -50,7 +51,7 @@ std::vector<BenchTest> TestsOf(const BenchLists& lists);  // prompts first, then
 
 // How a micro-batch is made up, as far as it matters here.
 struct BenchScheduling {
-  std::string policy;
+  Policy policy = Policy::kPrefillFirst;
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
   int64_t micro_batches = 1;  // in flight

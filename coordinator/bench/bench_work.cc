@@ -55,7 +55,7 @@ ModelSummary SummarizeModel(const ModelDescription& model) {
   return summary;
 }
 
-absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, const std::string& kv_type) {
+absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, KvType kv_type) {
   ModelWork work;
   for (const LayerTensors& layer : model.layers) {
     for (const GgufTensor* tensor : layer.All()) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/job/job_choices.h"
 #include "common/model/model_description.h"
 #include "coordinator/bench/bench_measure.h"
 #include "coordinator/bench/bench_plan.h"
@@ -32,7 +33,7 @@ struct ModelWork {
   std::map<std::string, double> head_ops;   // of one row through the head
   double attention_ops = 0;                 // of one row and one position it attends to, all layers
 };
-absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, const std::string& kv_type);
+absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, KvType kv_type);
 
 // Rates of one repetition, and their shares of the ceilings; a share is 0 when there are no peaks to compare with.
 struct Rates {

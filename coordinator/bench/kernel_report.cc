@@ -66,10 +66,11 @@ absl::StatusOr<KernelReport> ParseKernelReport(const std::string& text) {
   return report;
 }
 
-absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, const std::string& isa,
+absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, std::optional<InstructionSet> isa,
                                                 const std::vector<int64_t>& threads) {
-  const std::string command = JoinShellWords(
-      {stage_worker, "--check-kernels", "--isa", isa.empty() ? "auto" : isa, "--threads", absl::StrJoin(threads, ",")});
+  const std::string command =
+      JoinShellWords({stage_worker, "--check-kernels", "--isa", isa.has_value() ? InstructionSetName(*isa) : "auto",
+                      "--threads", absl::StrJoin(threads, ",")});
   int exit_code = 0;
   ASSIGN_OR_RETURN(const std::string output, Output(command + " 2>&1", &exit_code));
   const size_t begin = output.find('{');  // after warnings, if any

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/job_choices.h"
 
 namespace stagecoach {
 
@@ -36,7 +38,7 @@ absl::StatusOr<KernelReport> ParseKernelReport(const std::string& json);
 
 // Runs the stage program's check on this host, which takes a second or two. kInvalidArgument when it does not like the
 // name of the instruction set, kFailedPrecondition when it cannot run or this host lacks the set.
-absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, const std::string& isa,
+absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, std::optional<InstructionSet> isa,
                                                 const std::vector<int64_t>& threads);
 
 }  // namespace stagecoach

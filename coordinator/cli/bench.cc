@@ -20,8 +20,10 @@
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/gguf/dummy_model.h"
+#include "common/job/job_limits.h"
 #include "common/model/model_description.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/bench/bench_measure.h"
 #include "coordinator/bench/bench_plan.h"
 #include "coordinator/bench/bench_report.h"
@@ -42,14 +44,12 @@ namespace stagecoach {
 namespace {
 
 constexpr IntegerRange kTokensRange = {0, 1 << 24};
-constexpr IntegerRange kSequencesRange = {1, 4096};
-constexpr IntegerRange kCountRange = {1, 1024};
 constexpr int64_t kMostStagesOfAWorld = 16;  // expected, where their number is not known before the job is ready
 constexpr IntegerRange kRepetitionsRange = {1, 10000};
 
 class BenchVerb : public Verb {
  public:
-  BenchVerb() { cluster_options_.policy = "prefill-first"; }
+  BenchVerb() { cluster_options_.policy = Policy::kPrefillFirst; }
   const char* name() const override { return "bench"; }
   const char* summary() const override { return "measure how fast a model runs here, beside what the machine can do"; }
   const char* example() const override {
@@ -116,10 +116,11 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddIntegerList(app, "-n,--n-gen", &lists_.generated, kTokensRange,
                  "tokens that a sequence decodes, 0 for none (128)");
   AddIntegerList(app, "-d,--n-depth", &lists_.depths, kTokensRange, "tokens of context before those (0)");
-  AddIntegerList(app, "-b,--n-parallel", &lists_.sequences, kSequencesRange, "sequences that decode at once (1)");
-  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, kCountRange,
+  AddIntegerList(app, "-b,--n-parallel", &lists_.sequences, JobLimits::kMaxNumSeqs.range,
+                 "sequences that decode at once (1)");
+  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, JobLimits::kStages.range,
                  "pipeline stages (the host file's slots, else 1)");
-  AddIntegerList(app, "-t,--threads", &lists_.threads, kCountRange,
+  AddIntegerList(app, "-t,--threads", &lists_.threads, JobLimits::kThreads.range,
                  "compute threads per stage (allowed cores / stages of the host)");
   AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up",
              absl::StrCat(repetitions_));
@@ -266,9 +267,9 @@ absl::StatusOr<const HostPeaks*> BenchVerb::PeaksFor(const pb::JobReady& ready) 
   int64_t threads = 0;
   for (const pb::StageSummary& stage : ready.stages()) {
     threads += stage.threads();
-    if (stage.host() == HostName() && stage.isa() == kernels_.isa) continue;
-    LogInfo(absl::StrCat("stage ", stage.stage(), " runs the kernels of ", stage.isa(), " on ", stage.host(),
-                         ", which were not checked and whose ceilings are not known: no shares"));
+    if (stage.host() == HostName() && InstructionSetName(stage.isa()) == kernels_.isa) continue;
+    LogInfo(absl::StrCat("stage ", stage.stage(), " runs the kernels of ", InstructionSetName(stage.isa()), " on ",
+                         stage.host(), ", which were not checked and whose ceilings are not known: no shares"));
     return nullptr;
   }
   threads = std::min<int64_t>(threads, AllowedCores());
@@ -351,9 +352,9 @@ BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& mod
   record.n_batch = cluster_options_.max_num_batched_tokens;
   record.n_ubatch = std::min(cluster_options_.prefill_chunk, cluster_options_.max_num_batched_tokens);
   record.n_stages = ready.stages_size();
-  record.type_kv = cluster_options_.kv_type;
+  record.type_kv = KvTypeName(cluster_options_.kv_type);
   for (const pb::StageSummary& stage : ready.stages()) {
-    record.isa = stage.isa();
+    record.isa = InstructionSetName(stage.isa());
     record.n_threads = stage.threads();
   }
   return record;

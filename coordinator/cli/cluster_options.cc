@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <numeric>
 
 #include "CLI/App.hpp"
@@ -14,29 +13,31 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/gguf/dummy_model.h"
+#include "common/job/job_limits.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/front/exit_codes.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr NumberRange kStartupTimeoutS = {0.1, 86400};
 
 constexpr char kClusterGroup[] = "Model and cluster";
 constexpr char kBatchingGroup[] = "Batching and KV cache";
 
 void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help) {
   const char* group = kClusterGroup;
-  AddInteger(app, "-c,--ctx-size", &o->context, {1, kMaxInt32}, context_help,
+  AddInteger(app, "-c,--ctx-size", &o->context, JobLimits::kContext.range, context_help,
              o->context > 0 ? absl::StrCat(o->context) : "min(the model's context, what the pool holds)")
       ->group(group);
-  AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, {1, 1024}, "pipeline stages, each a process",
-             "the host file's slots, else 1")
+  AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, JobLimits::kStages.range,
+             "pipeline stages, each a process", "the host file's slots, else 1")
       ->group(group);
-  AddIntegerList(app, "--layer-split", &o->layer_split, {1, 1024},
+  AddIntegerList(app, "--layer-split", &o->layer_split, {1, kMaxLayers},
                  "layers of each stage, such as 10,9,9 (otherwise split evenly by cost)")
       ->group(group);
-  AddInteger(app, "-t,--threads", &o->threads, {1, 1024}, "compute threads per stage",
+  AddInteger(app, "-t,--threads", &o->threads, JobLimits::kThreads.range, "compute threads per stage",
              "allowed cores / stages of the host")
       ->group(group);
 }
@@ -51,15 +52,15 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   AddText(app, "--stage-worker", &o->stage_worker, "PATH",
           "the stage program (otherwise beside this program, then in ../stage_worker/)")
       ->group(group);
-  AddText(app, "--isa", &o->isa, "NAME", "instruction set of the kernels on every stage: scalar, avx2, ...")
+  AddOptionalChoice(app, "--isa", &o->isa, kInstructionSets, "auto", "instruction set of the kernels on every stage")
       ->group(group);
-  AddChoice(app, "--cpu-bind", &o->cpu_bind, {"auto", "none"},
+  AddChoice(app, "--cpu-bind", &o->cpu_bind, kCpuBinds,
             "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere")
       ->group(group);
-  AddNumber(app, "--stage-timeout", &o->stage_timeout_s, {0.1, 86400},
+  AddNumber(app, "--stage-timeout", &o->stage_timeout_s, JobLimits::kStageTimeoutS,
             "seconds without progress after which a stage is lost", "60")
       ->group(group);
-  AddNumber(app, "--startup-timeout", &o->startup_timeout_s, {0.1, 86400}, "seconds the launched job has to report",
+  AddNumber(app, "--startup-timeout", &o->startup_timeout_s, kStartupTimeoutS, "seconds the launched job has to report",
             "60")
       ->group(group);
   AddNumber(app, "--relaunch-timeout", &o->relaunch_timeout_s, {0, 604800},
@@ -71,26 +72,25 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
 
 void AddScheduling(CLI::App* app, ClusterOptions* o) {
   const char* group = kBatchingGroup;
-  AddInteger(app, "--max-num-batched-tokens", &o->max_num_batched_tokens, {1, 65536}, "token rows of a micro-batch",
-             absl::StrCat(o->max_num_batched_tokens))
+  AddInteger(app, "--max-num-batched-tokens", &o->max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range,
+             "token rows of a micro-batch", absl::StrCat(o->max_num_batched_tokens))
       ->group(group);
-  AddInteger(app, "--prefill-chunk", &o->prefill_chunk, {1, 65536}, "rows of one prompt in a micro-batch",
-             absl::StrCat(o->prefill_chunk))
+  AddInteger(app, "--prefill-chunk", &o->prefill_chunk, JobLimits::kPrefillChunk.range,
+             "rows of one prompt in a micro-batch", absl::StrCat(o->prefill_chunk))
       ->group(group);
-  AddChoice(app, "--policy", &o->policy, {"prefill-first", "interleaved", "decode-priority"},
-            "which rows a micro-batch takes first")
+  AddChoice(app, "--policy", &o->policy, kPolicies, "which rows a micro-batch takes first")->group(group);
+  AddInteger(app, "--micro-batches", &o->micro_batches, JobLimits::kMicroBatches.range, "micro-batches in flight",
+             "the number of stages")
       ->group(group);
-  AddInteger(app, "--micro-batches", &o->micro_batches, {1, 64}, "micro-batches in flight", "the number of stages")
-      ->group(group);
-  AddInteger(app, "--block-size", &o->block_tokens, {16, 1024}, "tokens of a KV block, a multiple of 16",
+  AddInteger(app, "--block-size", &o->block_tokens, JobLimits::kBlockTokens.range,
+             absl::StrCat("tokens of a KV block, a multiple of ", JobLimits::kBlockTokensStep),
              absl::StrCat(o->block_tokens))
       ->group(group);
   AddBytes(app, "--kv-cache-memory", &o->kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
            "min(what --max-num-seqs x -c needs, half of what weights and buffers leave of the free memory)")
       ->group(group);
-  AddChoice(app, "--kv-type", &o->kv_type, {"f32", "f16", "bf16", "q8_0"}, "type of the stored keys and values")
-      ->group(group);
-  AddChoice(app, "--wire-dtype", &o->wire_type, {"f32", "bf16"}, "type of hidden states between stages")->group(group);
+  AddChoice(app, "--kv-type", &o->kv_type, kKvTypes, "type of the stored keys and values")->group(group);
+  AddChoice(app, "--wire-dtype", &o->wire_type, kWireTypes, "type of hidden states between stages")->group(group);
   AddText(app, "--step-log", &o->step_log, "FILE", "write one JSON line per micro-batch")->group(group);
   AddInteger(app, "--stage-delay-us", &o->stage_delay_us, {0, 10000000}, "", "0")->group("");  // for tests of timing
 }
@@ -147,14 +147,14 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_max_num_seqs(static_cast<int32_t>(o.max_num_seqs));
   job->set_max_num_batched_tokens(static_cast<int32_t>(o.max_num_batched_tokens));
   job->set_prefill_chunk(static_cast<int32_t>(o.prefill_chunk));
-  job->set_policy(o.policy);
+  job->set_policy(ToProto(o.policy));
   job->set_micro_batches(static_cast<int32_t>(o.micro_batches));
   job->set_block_tokens(static_cast<int32_t>(o.block_tokens));
   job->set_kv_cache_bytes(o.kv_cache_bytes);
-  job->set_kv_type(o.kv_type);
-  job->set_wire_type(o.wire_type);
-  job->set_isa(o.isa);
-  job->set_cpu_bind(o.cpu_bind);
+  job->set_kv_type(ToProto(o.kv_type));
+  job->set_wire_type(ToProto(o.wire_type));
+  if (o.isa.has_value()) job->set_isa(ToProto(*o.isa));
+  job->set_cpu_bind(ToProto(o.cpu_bind));
   job->set_stage_timeout_s(o.stage_timeout_s);
   job->set_stage_delay_us(static_cast<uint32_t>(o.stage_delay_us));
 }
@@ -178,7 +178,7 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string
   AddQ2LayoutOption(app, &options->q2_layout);
   AddShape(app, options, context_help);
   AddPlaces(app, options);
-  AddInteger(app, "--max-num-seqs", &options->max_num_seqs, {1, 4096}, "sequences that run at once",
+  AddInteger(app, "--max-num-seqs", &options->max_num_seqs, JobLimits::kMaxNumSeqs.range, "sequences that run at once",
              absl::StrCat(options->max_num_seqs))
       ->group(kBatchingGroup);
   AddScheduling(app, options);
@@ -200,9 +200,7 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
   if (o.context > model.context) {
     return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));
   }
-  if (o.block_tokens % 16 != 0) {
-    return UsageError(absl::StrCat("--block-size: ", o.block_tokens, " is not a multiple of 16"));
-  }
+  if (absl::Status status = CheckBlockTokens(o.block_tokens); !status.ok()) return UsageError(status.message());
   LaunchOptions launch;
   FillJob(o, &launch.job);
   launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));

@@ -4,10 +4,12 @@
 // The options that say on what cluster, and how, a model runs.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/job_choices.h"
 #include "common/model/hyper_parameters.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/session.h"
@@ -29,14 +31,14 @@ struct ClusterOptions {
   int64_t max_num_seqs = 8;
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
-  std::string policy = "interleaved";
+  Policy policy = Policy::kInterleaved;
   int64_t micro_batches = 0;
   int64_t block_tokens = 32;
   uint64_t kv_cache_bytes = 0;
-  std::string kv_type = "f16";
-  std::string wire_type = "f32";
-  std::string isa = "auto";
-  std::string cpu_bind = "auto";
+  KvType kv_type = KvType::kF16;
+  WireType wire_type = WireType::kF32;
+  std::optional<InstructionSet> isa;  // absent: the best that every stage has
+  CpuBind cpu_bind = CpuBind::kAuto;
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
   double relaunch_timeout_s = 600;

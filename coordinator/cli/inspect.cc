@@ -175,7 +175,7 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
     json["head_dim"] = attention.head_dim;
     json["vocabulary"] = hyper.vocab;
     json["tied_embedding"] = (*model)->tied();
-    json["kv_bytes_per_token_f16"] = hyper.layer_count() * KvBytesPerTokenLayer(attention, "f16").value();
+    json["kv_bytes_per_token_f16"] = hyper.layer_count() * KvBytesPerTokenLayer(attention, KvType::kF16).value();
   }
   json["types"] = TypesJson(*file);
   json["tokenizer"] = TokenizerJson(*file);

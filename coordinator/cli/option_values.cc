@@ -1,5 +1,6 @@
 #include "coordinator/cli/option_values.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -146,18 +147,25 @@ CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector
                    [out, range](const std::string& text) { return Store(ParseIntegerList(text, range), out); });
 }
 
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& shown_default,
+                       const std::vector<std::string>& choices, std::function<void(size_t)> set,
+                       const std::string& description) {
+  return AddParsed(
+      app, names, description, absl::StrJoin(choices, "|"), shown_default,
+      [choices, set = std::move(set)](const std::string& text) -> absl::Status {
+        const auto chosen = std::find(choices.begin(), choices.end(), text);
+        if (chosen == choices.end()) {
+          return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not one of ", absl::StrJoin(choices, ", ")));
+        }
+        set(static_cast<size_t>(chosen - choices.begin()));
+        return absl::OkStatus();
+      });
+}
+
 CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out,
                        const std::vector<std::string>& choices, const std::string& description) {
-  return AddParsed(
-      app, names, description, absl::StrJoin(choices, "|"), *out,
-      [out, choices](const std::string& text) -> absl::Status {
-        for (const std::string& choice : choices) {
-          if (text != choice) continue;
-          *out = text;
-          return absl::OkStatus();
-        }
-        return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not one of ", absl::StrJoin(choices, ", ")));
-      });
+  return AddChoice(
+      app, names, *out, choices, [out, choices](size_t i) { *out = choices[i]; }, description);
 }
 
 CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const std::string& description) {

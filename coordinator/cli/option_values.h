@@ -5,6 +5,7 @@
 // `--temp: -1 is out of range, expected 0 to 100`. Of a scalar option given twice the last counts.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/named_values.h"
 #include "common/base/value_range.h"
 
 namespace CLI {
@@ -48,6 +50,30 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out
                        const std::vector<std::string>& choices, const std::string& description);
 // Given or not.
 CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const std::string& description);
+// `set` gets the chosen one's index.
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& shown_default,
+                       const std::vector<std::string>& choices, std::function<void(size_t)> set,
+                       const std::string& description);
+// The names of an enum, whose table outlives the parsing.
+template <typename Enum, size_t kCount>
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, Enum* out, const NamedValue<Enum> (&table)[kCount],
+                       const std::string& description) {
+  std::vector<std::string> choices;
+  for (const NamedValue<Enum>& entry : table) choices.push_back(entry.name);
+  return AddChoice(
+      app, names, NameOf(table, *out), choices, [out, &table](size_t i) { *out = table[i].value; }, description);
+}
+// The same beside a name for none of them.
+template <typename Enum, size_t kCount>
+CLI::Option* AddOptionalChoice(CLI::App* app, const std::string& names, std::optional<Enum>* out,
+                               const NamedValue<Enum> (&table)[kCount], const std::string& none,
+                               const std::string& description) {
+  std::vector<std::string> choices = {none};
+  for (const NamedValue<Enum>& entry : table) choices.push_back(entry.name);
+  return AddChoice(
+      app, names, none, choices,
+      [out, &table](size_t i) { *out = i == 0 ? std::nullopt : std::optional<Enum>(table[i - 1].value); }, description);
+}
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description);
 // Must be given.

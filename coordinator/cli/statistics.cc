@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/wire/job_proto.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -136,7 +137,7 @@ Json StagesJson(const RunSummary& summary) {
                     {"last_layer", stage.last_layer()},
                     {"threads", stage.threads()},
                     {"cpus", std::vector<int32_t>(stage.cpus().begin(), stage.cpus().end())},
-                    {"isa", stage.isa()},
+                    {"isa", InstructionSetName(stage.isa())},
                     {"compute_s", stage.compute_s()},
                     {"send_s", stage.send_s()},
                     {"wait_s", stage.wait_s()},

@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/model/model_description.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/job_plan.h"
@@ -51,13 +52,7 @@ absl::Status FlushTo(EngineChannel* front, absl::Duration most) {
 // After a relaunch the file must still be what the answers so far came from.
 absl::Status CheckUnchanged(const pb::ConfigureJob& job, const GgufFile& file) {
   if (job.fingerprints_size() == 0) return absl::OkStatus();
-  bool same = job.fingerprints_size() == static_cast<int>(file.fingerprints().size());
-  for (int i = 0; same && i < job.fingerprints_size(); ++i) {
-    const FileFingerprint& now = file.fingerprints()[i];
-    same = now.size_bytes == job.fingerprints(i).size_bytes() && now.modified_ns == job.fingerprints(i).modified_ns() &&
-           now.header_hash == job.fingerprints(i).header_hash();
-  }
-  if (same) return absl::OkStatus();
+  if (FromProto(job.fingerprints()) == file.fingerprints()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("model file '", file.path(), "' changed while the job ran (was ", job.fingerprints(0).size_bytes(),
                    " bytes, is ", file.fingerprints()[0].size_bytes,
@@ -104,7 +99,7 @@ class Job {
     RETURN_IF_ERROR(model.status());
     model_ = *std::move(model);
     RETURN_IF_ERROR(CheckUnchanged(job_, *model_->file));
-    ASSIGN_OR_RETURN(const Policy policy, ParsePolicy(job_.policy()));
+    ASSIGN_OR_RETURN(const Policy policy, FromProto(job_.policy()));
     std::random_device random;
     const uint64_t run_id =
         (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/front/exit_codes.h"
 
 namespace stagecoach {
@@ -116,7 +117,7 @@ void ClusterRun::NoteReady() {
                           " KV blocks of ", ready.block_tokens(), " tokens"));
   for (const pb::StageSummary& stage : ready.stages()) {
     LogVerbose(absl::StrCat("stage ", stage.stage(), " on ", stage.host(), ": layers ", stage.first_layer(), "-",
-                            stage.last_layer() - 1, ", ", stage.isa(), ", ", stage.threads(),
+                            stage.last_layer() - 1, ", ", InstructionSetName(stage.isa()), ", ", stage.threads(),
                             stage.threads() == 1 ? " thread" : " threads", " on CPUs ", CpuList(stage)));
   }
 }

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/front/statistics_sum.h"
 #include "coordinator/request/request_room.h"
 
@@ -21,14 +22,6 @@ constexpr absl::Duration kMostSilencePerWait = absl::Seconds(1);
 constexpr char kFinished[] = "the session is finished and takes no more requests";
 // Beyond the stage timeout, for the work in flight when the job was told to end.
 constexpr absl::Duration kShutdownSlack = absl::Seconds(10);
-
-bool SameFiles(const pb::JobReady& a, const pb::JobReady& b) {
-  return std::equal(a.fingerprints().begin(), a.fingerprints().end(), b.fingerprints().begin(), b.fingerprints().end(),
-                    [](const pb::FileFingerprint& x, const pb::FileFingerprint& y) {
-                      return x.size_bytes() == y.size_bytes() && x.modified_ns() == y.modified_ns() &&
-                             x.header_hash() == y.header_hash();
-                    });
-}
 
 absl::StatusCode CodeOf(const pb::JobFailed& failed) {
   const bool known = failed.code() > static_cast<int>(absl::StatusCode::kOk) &&
@@ -199,7 +192,7 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
     *job_.mutable_fingerprints() = ready.fingerprints();
     job_.set_context(ready.context());  // however much memory is free at a relaunch
     job_.set_step_log_append(true);
-  } else if (!SameFiles(*first_ready_, ready)) {
+  } else if (FromProto(first_ready_->fingerprints()) != FromProto(ready.fingerprints())) {
     return absl::DataLossError(
         absl::StrCat("model file '", job_.model_path(), "' changed while the job was down; start again"));
   }

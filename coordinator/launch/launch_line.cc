@@ -15,13 +15,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 #include "coordinator/launch/host_file.h"
 #include "coordinator/launch/local_host.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr int kMaxStages = 65535;
 
 bool IsProgram(const std::string& path) {
   struct stat info;
@@ -59,9 +58,7 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& path) {
 // Fills the stages into the host file's slots in order.
 absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
   plan->stages = options.stages;
-  if (plan->stages < 0 || plan->stages > kMaxStages) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot run ", plan->stages, " stages, expected 1 to ", kMaxStages));
-  }
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kStages, plan->stages));
   if (options.hostfile.empty()) {
     if (plan->stages == 0) plan->stages = 1;
     return absl::OkStatus();
@@ -70,7 +67,8 @@ absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
   int64_t slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
   const int64_t wanted = plan->stages != 0 ? plan->stages : slots;
-  if (wanted > std::min<int64_t>(slots, kMaxStages)) {
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, wanted));
+  if (wanted > slots) {
     return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but host file '",
                                                    options.hostfile, "' has ", slots,
                                                    "; lower `stages` or raise slots="));

@@ -7,8 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 #include "common/model/footprint.h"
-#include "common/wire/frame.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/plan/cpu_plan.h"
 #include "coordinator/plan/partitioner.h"
 #include "coordinator/plan/pool_plan.h"
@@ -18,30 +19,20 @@ namespace {
 
 constexpr int64_t kMinOpenTokens = 16384;
 
-absl::Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("`", field, "` is ", value, ", expected ", low, " to ", high));
-}
-
 absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& model) {
-  RETURN_IF_ERROR(CheckRange("max_num_seqs", job.max_num_seqs(), 1, 4096));
-  RETURN_IF_ERROR(CheckRange("max_num_batched_tokens", job.max_num_batched_tokens(), 1, 65536));
-  RETURN_IF_ERROR(CheckRange("prefill_chunk", job.prefill_chunk(), 1, 65536));
-  RETURN_IF_ERROR(CheckRange("micro_batches", job.micro_batches(), 0, 256));
-  RETURN_IF_ERROR(CheckRange("threads", job.threads(), 0, 1024));
-  if (job.cpu_bind() != "" && job.cpu_bind() != "auto" && job.cpu_bind() != "none") {
-    return absl::InvalidArgumentError(absl::StrCat("`cpu_bind` is '", job.cpu_bind(), "', expected auto or none"));
-  }
-  RETURN_IF_ERROR(CheckRange("block_tokens", job.block_tokens(), 16, 1024));
-  if (job.block_tokens() % 16 != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("`block_tokens` is ", job.block_tokens(), ", expected a multiple of 16"));
-  }
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kContext, job.context()));
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, job.max_num_seqs()));
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumBatchedTokens, job.max_num_batched_tokens()));
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kPrefillChunk, job.prefill_chunk()));
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kMicroBatches, job.micro_batches()));
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kThreads, job.threads()));
+  RETURN_IF_ERROR(CheckBlockTokens(job.block_tokens()));
+  RETURN_IF_ERROR(FromProto(job.cpu_bind()).status());
   if (job.context() > model.hyper.context) {
     return absl::InvalidArgumentError(absl::StrCat("`context` is ", job.context(), ", but the model was trained for ",
                                                    model.hyper.context, " tokens; give at most that"));
   }
-  return ParseWireType(job.wire_type()).status();
+  return FromProto(job.wire_type()).status();
 }
 
 absl::StatusOr<std::vector<LayerRange>> SplitLayers(const pb::ConfigureJob& job, const ModelDescription& model,
@@ -75,29 +66,25 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
 }
 
 // The one instruction set all stages compute with: answers may differ in the last bit between two.
-absl::StatusOr<std::string> CommonIsa(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages) {
-  if (!job.isa().empty() && job.isa() != "auto") return job.isa();
+absl::StatusOr<pb::InstructionSet> CommonIsa(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages) {
+  if (job.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) return job.isa();
   for (size_t i = 1; i < stages.size(); ++i) {
     if (stages[i].isa() != stages[0].isa()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "stage 0 on ", stages[0].host(), " computes with ", stages[0].isa(), ", stage ", i, " on ", stages[i].host(),
-          " with ", stages[i].isa(), "; name one that every host has with `isa` (scalar, avx2, avx512-vnni)"));
+      return absl::FailedPreconditionError(absl::StrCat("stage 0 on ", stages[0].host(), " computes with ",
+                                                        InstructionSetName(stages[0].isa()), ", stage ", i, " on ",
+                                                        stages[i].host(), " with ", InstructionSetName(stages[i].isa()),
+                                                        "; name one that every host has with `isa`, such as avx2"));
     }
   }
   return stages[0].isa();
 }
 
-void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint64_t run_id, const std::string& isa,
+void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint64_t run_id, pb::InstructionSet isa,
                 const JobPlan& plan, pb::StageAssignment* stage) {
   stage->set_run_id(run_id);
   stage->set_model_path(model.file->path());
   stage->set_q2_layout(job.q2_layout());
-  for (const FileFingerprint& fingerprint : model.file->fingerprints()) {
-    pb::FileFingerprint* out = stage->add_fingerprints();
-    out->set_size_bytes(fingerprint.size_bytes);
-    out->set_modified_ns(fingerprint.modified_ns);
-    out->set_header_hash(fingerprint.header_hash);
-  }
+  *stage->mutable_fingerprints() = ToProto(model.file->fingerprints());
   stage->set_block_tokens(job.block_tokens());
   stage->mutable_group_blocks()->Add(plan.group_blocks.begin(), plan.group_blocks.end());
   stage->set_kv_type(job.kv_type());
@@ -117,14 +104,15 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
                                 const ModelDescription& model, uint64_t run_id) {
   RETURN_IF_ERROR(CheckOptions(job, model));
   const int stages = static_cast<int>(hellos.size());
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, stages));
   if (job.stages() > 0 && job.stages() != stages) {
     return absl::InvalidArgumentError(absl::StrCat("`stages` asks for ", job.stages(), " stages, but this world has ",
                                                    stages,
                                                    "; start as many stage_workers as `stages` says, or leave it out"));
   }
   ASSIGN_OR_RETURN(const std::vector<LayerRange> split, SplitLayers(job, model, stages));
-  ASSIGN_OR_RETURN(const std::string isa, CommonIsa(job, hellos));
-  const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != "none");
+  ASSIGN_OR_RETURN(const pb::InstructionSet isa, CommonIsa(job, hellos));
+  const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != pb::CPU_BIND_NONE);
   JobPlan plan;
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;

@@ -9,16 +9,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 #include "common/model/footprint.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 
 namespace stagecoach {
 namespace {
 
 // The pools' share of what weights and buffers leave.
 constexpr uint64_t kPoolDivisor = 2;
-// Ids are int32, and sums of them must be too.
-constexpr uint64_t kMaxBlocks = std::numeric_limits<int32_t>::max() / 2;
+constexpr uint64_t kMaxBlocks = JobLimits::kGroupBlocks.range.max;
 
 // What the stages of one host need of its memory, in bytes.
 struct HostNeeds {
@@ -102,8 +103,8 @@ absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& sta
 absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context) {
-  ASSIGN_OR_RETURN(const int64_t token_layer_bytes,
-                   KvBytesPerTokenLayer(model.hyper.layers[0].attention, job.kv_type()));
+  ASSIGN_OR_RETURN(const KvType kv_type, FromProto(job.kv_type()));
+  ASSIGN_OR_RETURN(const int64_t token_layer_bytes, KvBytesPerTokenLayer(model.hyper.layers[0].attention, kv_type));
   const int32_t in_flight = job.micro_batches() > 0 ? job.micro_batches() : static_cast<int32_t>(stages.size());
   const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.

@@ -36,23 +36,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/job/job_choices.h"
 #include "common/step/step.h"
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/block_manager.h"
 
 namespace stagecoach {
 
-// What a micro-batch is made of. Decode rows: at most ceil(decoding sequences / micro_batches), so that every
+// What the policies make of a micro-batch. Decode rows: at most ceil(decoding sequences / micro_batches), so that every
 // micro-batch in flight carries its share; of the ready ones those that waited longest. Nothing waits for a share to
 // fill up. Chunks: of the oldest prompt first, then of the next ones, while rows are left; a prompt has work while it
-// has rows that were not handed out and it either runs or could be admitted now.
-enum class Policy {
-  kPrefillFirst,    // throughput: chunks alone, while any prompt has work; decode rows only otherwise
-  kInterleaved,     // decode rows, then chunks, under one budget of rows
-  kDecodePriority,  // latency: at most kPrefillQuantum rows of prompts beside decode rows, whole chunks without them
-};
-// Prefill rows that kDecodePriority lets ride beside decode rows.
-inline constexpr int32_t kPrefillQuantum = 32;
+// has rows that were not handed out and it either runs or could be admitted now. kPrefillFirst: chunks alone, while any
+// prompt has work, decode rows only otherwise. kDecodePriority: at most kPrefillQuantum rows of prompts beside decode
+// rows, whole chunks without them.
+//
 // A prompt that has work cannot be put off for ever: after this many micro-batches in a row that gave prompts less than
 // one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved), the next one
 // begins with a full chunk of the oldest prompt, and decode rows take what is left. A full chunk is min(prefill_chunk,
@@ -60,8 +57,6 @@ inline constexpr int32_t kPrefillQuantum = 32;
 inline constexpr int32_t kStarvationBound = 8;
 // Blocks that admission leaves free for the growth of each decoding sequence, at most.
 inline constexpr int32_t kGrowthHeadroomBlocks = 4;
-absl::StatusOr<Policy> ParsePolicy(absl::string_view name);  // "prefill-first", "interleaved", "decode-priority"
-const char* PolicyName(Policy policy);
 
 struct SchedulerOptions {
   int32_t max_num_seqs = 8;              // sequences with blocks at once

@@ -12,13 +12,14 @@
 #include "absl/strings/str_split.h"
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 #include "stage_worker/check/kernel_check.h"
 #include "stage_worker/check/machine_peaks.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int64_t kMostThreads = JobLimits::kThreads.range.max;
 
 struct SelfCheckOptions {
   std::string isa = "auto";

@@ -11,10 +11,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/job/job_choices.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
@@ -23,11 +25,6 @@ inline constexpr int kPanelRows = 16;          // output rows of a panel = lanes
 inline constexpr int kActivationGroup = 32;    // activations that share one scale
 inline constexpr int kTilePositions = 16;      // positions of a K or V tile
 inline constexpr int kAttentionGranule = 256;  // absolute positions whose softmax partials are merged in order
-inline constexpr int kKvGroup = 32;            // dimensions of a Q8_0 K or V that share a scale
-
-enum class KvType { kF32, kF16, kBF16, kQ8_0 };
-absl::StatusOr<KvType> ParseKvType(absl::string_view name);  // "f32", "f16", "bf16", "q8_0"
-const char* KvTypeName(KvType type);
 
 // Bytes of a K or V tile of kTilePositions positions. F32, F16, BF16: K is [H][16 positions], V is [16 positions][H].
 // Q8_0 (H a multiple of kKvGroup): [H/32][16 positions] float scales first, then int8 codes in the same order.
@@ -86,7 +83,7 @@ struct AttentionState {
 struct SamplingKernels;
 
 struct Kernels {
-  const char* isa;  // "scalar", "avx2", "avx512", "avx512-vnni", "avx512-bf16", "neon-dotprod", "neon-i8mm"
+  const char* isa;  // InstructionSetName of one of them
 
   // Whether BF16 matrices multiply bfloat16 activations (a dot instruction of pairs) instead of float ones.
   bool bf16_dot;
@@ -159,8 +156,10 @@ struct Kernels {
 // The input that a matrix of this type takes from these kernels.
 ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights);
 
-// The kernels of this name, or the best this machine has for "auto" or "". kInvalidArgument (with the list) for an
-// unknown name, kFailedPrecondition when this CPU lacks it.
+// The kernels of this instruction set, without one the best that this machine has. kFailedPrecondition when this CPU
+// lacks it.
+absl::StatusOr<const Kernels*> SelectKernels(std::optional<InstructionSet> isa);
+// By name, where "auto" and "" are the best. kInvalidArgument (with the list) for an unknown name.
 absl::StatusOr<const Kernels*> SelectKernels(absl::string_view isa);
 std::string AvailableIsas();  // "scalar, avx2": of this machine, ascending
 std::string KnownIsas();      // of this family of processors

@@ -149,7 +149,7 @@ float LogSumExp(const float* x, int64_t n) {
 }  // namespace
 
 const Kernels kAvx2Kernels = {
-    .isa = "avx2",
+    .isa = InstructionSetName(InstructionSet::kAvx2),
     .bf16_dot = false,
     .pack_panel = PackPanel,
     .quantize_row = QuantizeRowInt8,

@@ -139,9 +139,9 @@ float LogSumExp(const float* x, int64_t n) {
 }
 
 template <bool kVnni, bool kBf16>
-constexpr Kernels TableOf(const char* isa) {
+constexpr Kernels TableOf(InstructionSet set) {
   return {
-      .isa = isa,
+      .isa = InstructionSetName(set),
       .bf16_dot = kBf16,
       .pack_panel = PackPanel,
       .quantize_row = QuantizeRowInt8,
@@ -162,8 +162,8 @@ constexpr Kernels TableOf(const char* isa) {
 
 }  // namespace
 
-constexpr Kernels kAvx512Kernels = TableOf<false, false>("avx512");
-constexpr Kernels kAvx512VnniKernels = TableOf<true, false>("avx512-vnni");
-constexpr Kernels kAvx512Bf16Kernels = TableOf<true, true>("avx512-bf16");
+constexpr Kernels kAvx512Kernels = TableOf<false, false>(InstructionSet::kAvx512);
+constexpr Kernels kAvx512VnniKernels = TableOf<true, false>(InstructionSet::kAvx512Vnni);
+constexpr Kernels kAvx512Bf16Kernels = TableOf<true, true>(InstructionSet::kAvx512Bf16);
 
 }  // namespace stagecoach

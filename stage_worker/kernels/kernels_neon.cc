@@ -133,9 +133,9 @@ void Matmul(const PanelSpan& weights, const Activations& in, int columns, float*
 }
 
 template <auto kIntegerMatmul>
-constexpr Kernels MakeTable(const char* isa) {
+constexpr Kernels MakeTable(InstructionSet set) {
   return {
-      .isa = isa,
+      .isa = InstructionSetName(set),
       .bf16_dot = false,
       .pack_panel = PackPanel,
       .quantize_row = QuantizeRowInt8,
@@ -156,7 +156,7 @@ constexpr Kernels MakeTable(const char* isa) {
 
 }  // namespace
 
-const Kernels kNeonKernels = MakeTable<IntegerMatmulNeon>("neon-dotprod");
-const Kernels kNeonI8mmKernels = MakeTable<IntegerMatmulNeonI8mm>("neon-i8mm");
+const Kernels kNeonKernels = MakeTable<IntegerMatmulNeon>(InstructionSet::kNeonDotprod);
+const Kernels kNeonI8mmKernels = MakeTable<IntegerMatmulNeonI8mm>(InstructionSet::kNeonI8mm);
 
 }  // namespace stagecoach

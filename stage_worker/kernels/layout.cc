@@ -18,33 +18,8 @@ constexpr size_t Aligned(size_t bytes) { return (bytes + kVectorBytes - 1) / kVe
 
 }  // namespace
 
-absl::StatusOr<KvType> ParseKvType(absl::string_view name) {
-  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
-    if (name == KvTypeName(type)) return type;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown KV type '", name, "', expected one of: f32, f16, bf16, q8_0"));
-}
-
-const char* KvTypeName(KvType type) {
-  switch (type) {
-    case KvType::kF32: return "f32";
-    case KvType::kF16: return "f16";
-    case KvType::kBF16: return "bf16";
-    case KvType::kQ8_0: return "q8_0";
-  }
-  return "?";
-}
-
 size_t KvTileBytes(KvType type, int64_t head_dim) {
-  const size_t elements = static_cast<size_t>(head_dim) * kTilePositions;
-  switch (type) {
-    case KvType::kF32: return elements * 4;
-    case KvType::kF16:
-    case KvType::kBF16: return elements * 2;
-    case KvType::kQ8_0: return elements / 32 * (4 + 32);
-  }
-  return 0;
+  return static_cast<size_t>(KvBytes(type, head_dim * kTilePositions));
 }
 
 ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights) {

@@ -57,13 +57,14 @@ struct NamedLoops {
   PeakLoops loops;
 };
 
+using enum InstructionSet;
 constexpr NamedLoops kLoops[] = {
-    {"scalar", {ReadScalar, Int8Scalar, nullptr, F32Scalar}},
+    {InstructionSetName(kScalar), {ReadScalar, Int8Scalar, nullptr, F32Scalar}},
 #if defined(__x86_64__)
-    {"avx2", {PeakReadAvx2, PeakInt8Avx2, nullptr, PeakF32Avx2}},
-    {"avx512", {PeakReadAvx512, PeakInt8Avx512, nullptr, PeakF32Avx512}},
-    {"avx512-vnni", {PeakReadAvx512, PeakInt8Avx512Vnni, nullptr, PeakF32Avx512}},
-    {"avx512-bf16", {PeakReadAvx512, PeakInt8Avx512Vnni, PeakBf16Avx512Bf16, PeakF32Avx512}},
+    {InstructionSetName(kAvx2), {PeakReadAvx2, PeakInt8Avx2, nullptr, PeakF32Avx2}},
+    {InstructionSetName(kAvx512), {PeakReadAvx512, PeakInt8Avx512, nullptr, PeakF32Avx512}},
+    {InstructionSetName(kAvx512Vnni), {PeakReadAvx512, PeakInt8Avx512Vnni, nullptr, PeakF32Avx512}},
+    {InstructionSetName(kAvx512Bf16), {PeakReadAvx512, PeakInt8Avx512Vnni, PeakBf16Avx512Bf16, PeakF32Avx512}},
 #endif
 };
 

@@ -8,8 +8,8 @@
 
 #include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/isa_tables.h"
-#include "stage_worker/kernels/sampling.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
 
@@ -182,7 +182,7 @@ void RoundRow(const float* x, int64_t cols, uint16_t* out) {
 }
 
 const Kernels kScalarKernels = {
-    .isa = "scalar",
+    .isa = InstructionSetName(InstructionSet::kScalar),
     .bf16_dot = false,
     .pack_panel = PackPanelScalar,
     .quantize_row = QuantizeRowInt8,

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
 
@@ -21,22 +22,22 @@ std::string NamesOf(bool only_available) {
 
 }  // namespace
 
-absl::StatusOr<const Kernels*> SelectKernels(absl::string_view name) {
-  if (name.empty() || name == "auto") {
-    const Kernels* best = nullptr;
-    for (const Isa& isa : ListIsas()) {
-      if (isa.available) best = isa.kernels;
+absl::StatusOr<const Kernels*> SelectKernels(std::optional<InstructionSet> isa) {
+  const Kernels* selected = nullptr;
+  for (const Isa& one : ListIsas()) {
+    if (one.available && (!isa.has_value() || one.kernels->isa == absl::string_view(InstructionSetName(*isa)))) {
+      selected = one.kernels;
     }
-    return best;
   }
-  for (const Isa& isa : ListIsas()) {
-    if (name != isa.kernels->isa) continue;
-    if (isa.available) return isa.kernels;
-    return absl::FailedPreconditionError(absl::StrCat("this CPU has no ", name, "; it can run: ", AvailableIsas(),
-                                                      ". Use `isa` auto, or one of these."));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown instruction set '", name, "', expected auto or one of: ", KnownIsas()));
+  if (selected != nullptr) return selected;
+  return absl::FailedPreconditionError(absl::StrCat("this CPU has no ", InstructionSetName(*isa), "; it can run: ",
+                                                    AvailableIsas(), ". Use `isa` auto, or one of these."));
+}
+
+absl::StatusOr<const Kernels*> SelectKernels(absl::string_view name) {
+  if (name.empty() || name == "auto") return SelectKernels(std::nullopt);
+  ASSIGN_OR_RETURN(const InstructionSet isa, ParseInstructionSet(name));
+  return SelectKernels(isa);
 }
 
 std::string AvailableIsas() { return NamesOf(/*only_available=*/true); }

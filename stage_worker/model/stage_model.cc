@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 #include "common/step/step_check.h"
 #include "stage_worker/model/embedding.h"
 #include "stage_worker/model/stage_model_impl.h"
@@ -14,9 +15,6 @@
 
 namespace stagecoach {
 namespace {
-
-constexpr int32_t kMaxRows = 1 << 16;  // of a micro-batch; bounds the scratch memory
-constexpr int32_t kMaxThreads = 1 << 10;
 
 absl::Status CheckConfig(const ModelDescription& model, const StageConfig& config) {
   const int64_t layers = model.hyper.layer_count();
@@ -28,19 +26,10 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
     return absl::InvalidArgumentError(
         absl::StrCat("a stage with KV pools of ", config.group_blocks.size(), " block groups, the model has 1"));
   }
-  const struct {
-    const char* name;
-    int64_t value, high;
-  } ranges[] = {{"max_rows", config.max_rows, kMaxRows},
-                {"max_slices", config.max_slices, kMaxRows},
-                {"threads", config.threads, kMaxThreads},
-                {"context", config.context, INT32_MAX}};
-  for (const auto& range : ranges) {
-    if (range.value >= 1 && range.value <= range.high) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("a stage with ", range.name, " ", range.value, ", expected 1 to ", range.high));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckJobField({"max_rows", JobLimits::kMaxNumBatchedTokens.range}, config.max_rows));
+  RETURN_IF_ERROR(CheckJobField({"max_slices", JobLimits::kMaxNumSeqs.range}, config.max_slices));
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kThreads, config.threads));
+  return CheckJobField(JobLimits::kContext, config.context);
 }
 
 absl::Span<const LayerSpec> SpecsOf(const ModelDescription& model, const StageConfig& config) {

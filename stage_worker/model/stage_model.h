@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/job/job_choices.h"
 #include "common/model/model_description.h"
 #include "common/step/step.h"
 #include "stage_worker/kernels/kernels.h"
@@ -32,7 +34,7 @@ struct StageConfig {
   int64_t context = 0;
   int32_t max_rows = 0;
   int32_t max_slices = 0;
-  std::string isa = "auto";
+  std::optional<InstructionSet> isa;  // absent: the best of this machine
 };
 
 // Moved by the loading and the computing threads, read by the communication thread.

@@ -55,7 +55,7 @@ class Stage {
     config.context = options.context + kMostGrowth;
     config.max_rows = kChunk;
     config.max_slices = kMostSequences;
-    config.isa = options.isa;
+    if (options.isa != "auto") config.isa = ParseInstructionSet(options.isa).value();
     stage_ = StageModel::Load(model_, config, &counters_).value();
     hidden_.assign(static_cast<size_t>(kChunk * model_->hyper.hidden), 0.5f);
   }

@@ -195,7 +195,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "600 sequences do not fit a micro-batch of 512 rows"},
         WrongBench{"MoreStagesThanLayers", Wrong({"--pp", "1,9"}), 2, "9 stages, but the model has 8 layers"},
         WrongBench{"UnknownFormat", Wrong({"-o", "xml"}), 2, "'xml' is not one of md, csv, json, jsonl"},
-        WrongBench{"UnknownInstructionSet", Wrong({"--isa", "mmx"}), 2, "unknown instruction set 'mmx'"}),
+        WrongBench{"UnknownInstructionSet", Wrong({"--isa", "mmx"}), 2,
+                   "--isa: 'mmx' is not one of auto, scalar, avx2"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Bench, RefusesMoreSequencesThanTheCacheHolds) {

@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/engine/run_engine.h"
 #include "stage_worker/kernels/kernels.h"
@@ -28,7 +29,7 @@ std::vector<pb::Hello> MakeHellos(int stages) {
     hellos[rank].set_pid(1000 + rank);
     hellos[rank].set_allowed_cores(2);
     hellos[rank].set_available_memory_bytes(uint64_t{4} << 30);
-    hellos[rank].set_isa((*SelectKernels("auto"))->isa);
+    hellos[rank].set_isa(ToProto(ParseInstructionSet((*SelectKernels("auto"))->isa).value()));
   }
   return hellos;
 }
@@ -147,10 +148,11 @@ pb::ConfigureJob DefaultJob(const std::string& model_path) {
   job.set_max_num_seqs(8);
   job.set_max_num_batched_tokens(512);
   job.set_prefill_chunk(512);
-  job.set_policy("interleaved");
+  job.set_policy(pb::POLICY_INTERLEAVED);
   job.set_block_tokens(32);
-  job.set_kv_type("f16");
-  job.set_wire_type("f32");
+  job.set_kv_type(pb::KV_TYPE_F16);
+  job.set_wire_type(pb::WIRE_TYPE_F32);
+  job.set_cpu_bind(pb::CPU_BIND_AUTO);
   job.set_stage_timeout_s(60);
   return job;
 }

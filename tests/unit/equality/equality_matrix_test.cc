@@ -77,7 +77,7 @@ std::vector<Point> FullProduct(const std::vector<int>& thread_counts) {
   return points;
 }
 
-void CheckProduct(const testing::TinyModelOptions& model, const std::string& kv_type, const std::vector<Point>& points,
+void CheckProduct(const testing::TinyModelOptions& model, pb::KvType kv_type, const std::vector<Point>& points,
                   size_t stride) {
   const testing::TempDir dir;
   const std::string path = testing::WriteTinyModel(dir.File("tiny.gguf"), model);
@@ -122,26 +122,26 @@ void CheckProduct(const testing::TinyModelOptions& model, const std::string& kv_
 }
 
 TEST(EqualityMatrix, TheFullProductGivesTheSameBitsWithInt8Kernels) {
-  CheckProduct({.type = TensorType::kQ8_0}, "f16", FullProduct({1, 2}), kStride);
+  CheckProduct({.type = TensorType::kQ8_0}, pb::KV_TYPE_F16, FullProduct({1, 2}), kStride);
 }
 
 TEST(EqualityMatrix, EveryThirdPointOfTheProductGivesTheSameBitsWithFloatKernels) {
-  CheckProduct({.type = TensorType::kF32}, "f32", FullProduct({1, 2}), 3 * kStride);
+  CheckProduct({.type = TensorType::kF32}, pb::KV_TYPE_F32, FullProduct({1, 2}), 3 * kStride);
 }
 
 TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithBf16) {
-  CheckProduct({.type = TensorType::kBF16}, "bf16", FullProduct({1, 2}), 5 * kStride);
+  CheckProduct({.type = TensorType::kBF16}, pb::KV_TYPE_BF16, FullProduct({1, 2}), 5 * kStride);
 }
 
 TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithAnInt8Cache) {
-  CheckProduct({.type = TensorType::kQ8_0}, "q8_0", FullProduct({1, 2}), 5 * kStride);
+  CheckProduct({.type = TensorType::kQ8_0}, pb::KV_TYPE_Q8_0, FullProduct({1, 2}), 5 * kStride);
 }
 
 // Every type meets every value of every dimension, thread counts beyond the machine's cores among them.
 class EqualityOfType : public ::testing::TestWithParam<TensorType> {};
 
 TEST_P(EqualityOfType, HoldsOverStagesChunksBatchesBlocksPreemptionAndThreadCounts) {
-  CheckProduct(testing::WideTinyModel(GetParam()), "f16", FullProduct({1, 2, 3, 5}), kTypeStride);
+  CheckProduct(testing::WideTinyModel(GetParam()), pb::KV_TYPE_F16, FullProduct({1, 2, 3, 5}), kTypeStride);
 }
 
 INSTANTIATE_TEST_SUITE_P(EqualityMatrix, EqualityOfType,

@@ -16,6 +16,7 @@
 #include "common/transport/loopback.h"
 #include "common/transport/wait_ladder.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/serve_stage.h"
@@ -56,12 +57,7 @@ class StageLoopTest : public ::testing::Test {
     assignment.set_model_path(path_);
     const auto model = OpenModel(path_, {});
     EXPECT_TRUE(model.ok()) << model.status();
-    for (const FileFingerprint& print : (*model)->file->fingerprints()) {
-      pb::FileFingerprint* out = assignment.add_fingerprints();
-      out->set_size_bytes(print.size_bytes);
-      out->set_modified_ns(print.modified_ns);
-      out->set_header_hash(print.header_hash);
-    }
+    *assignment.mutable_fingerprints() = ToProto((*model)->file->fingerprints());
     assignment.set_stage(stage);
     assignment.set_stages(stages);
     assignment.set_first_layer(kLayers * stage / stages);
@@ -70,15 +66,15 @@ class StageLoopTest : public ::testing::Test {
     assignment.set_owns_head(stage + 1 == stages);
     assignment.set_block_tokens(kBlockTokens);
     assignment.add_group_blocks(32);
-    assignment.set_kv_type("f16");
-    assignment.set_wire_type("f32");
+    assignment.set_kv_type(pb::KV_TYPE_F16);
+    assignment.set_wire_type(pb::WIRE_TYPE_F32);
     assignment.set_threads(1);
     assignment.set_context(256);
     assignment.set_max_rows(64);
     assignment.set_max_slices(8);
     assignment.set_max_open_tokens(512);
     assignment.set_in_flight(4);
-    assignment.set_isa("auto");
+    assignment.set_isa(pb::INSTRUCTION_SET_SCALAR);
     assignment.set_q2_layout("auto");
     return assignment;
   }

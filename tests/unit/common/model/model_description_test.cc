@@ -71,14 +71,13 @@ TEST(ModelDescription, KvBytesOfATokenFollowTheStoredType) {
   AttentionSpec attention;
   attention.kv_heads = 2;
   attention.head_dim = 64;
-  EXPECT_EQ(KvBytesPerTokenLayer(attention, "f32").value(), 2 * 2 * 64 * 4);
-  EXPECT_EQ(KvBytesPerTokenLayer(attention, "f16").value(), 2 * 2 * 64 * 2);
-  EXPECT_EQ(KvBytesPerTokenLayer(attention, "bf16").value(), 2 * 2 * 64 * 2);
-  EXPECT_EQ(KvBytesPerTokenLayer(attention, "q8_0").value(), 2 * 2 * 2 * 36);
-  EXPECT_THAT(std::string(KvBytesPerTokenLayer(attention, "q3").status().message()),
-              HasSubstr("expected one of: f32, f16, bf16, q8_0"));
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, KvType::kF32).value(), 2 * 2 * 64 * 4);
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, KvType::kF16).value(), 2 * 2 * 64 * 2);
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, KvType::kBF16).value(), 2 * 2 * 64 * 2);
+  EXPECT_EQ(KvBytesPerTokenLayer(attention, KvType::kQ8_0).value(), 2 * 2 * 2 * 36);
   attention.head_dim = 80;
-  EXPECT_THAT(std::string(KvBytesPerTokenLayer(attention, "q8_0").status().message()), HasSubstr("heads have 80"));
+  EXPECT_THAT(std::string(KvBytesPerTokenLayer(attention, KvType::kQ8_0).status().message()),
+              HasSubstr("heads have 80"));
 }
 
 TEST(ModelDescription, FindsEveryTensorOfEveryForm) {

@@ -86,7 +86,7 @@ TEST(WireType, IsParsedFromItsName) {
   EXPECT_EQ(*ParseWireType("f32"), WireType::kF32);
   EXPECT_EQ(*ParseWireType("bf16"), WireType::kBF16);
   EXPECT_STREQ(WireTypeName(WireType::kBF16), "bf16");
-  EXPECT_EQ(ParseWireType("f16").status().message(), "wire type 'f16' is not known, expected f32 or bf16");
+  EXPECT_EQ(ParseWireType("f16").status().message(), "`wire_type` is 'f16', expected one of f32, bf16");
 }
 
 }  // namespace

@@ -128,6 +128,9 @@ TEST(Frame, GivesBackEveryControlMessageItCarries) {
   pb::StageAssignment assignment;
   assignment.set_model_path("model.gguf");
   assignment.add_cpus(3);
+  assignment.set_kv_type(pb::KV_TYPE_Q8_0);
+  assignment.set_wire_type(pb::WIRE_TYPE_BF16);
+  assignment.set_isa(pb::INSTRUCTION_SET_AVX2);
   ExpectControlRoundTrip(0, assignment);
   pb::StageReady ready;
   ready.set_weight_bytes(1ull << 40);

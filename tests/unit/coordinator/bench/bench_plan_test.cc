@@ -64,7 +64,7 @@ int64_t LeastLeftAtStart(const BenchTest& test, const BenchScheduling& schedulin
   options.max_num_seqs = static_cast<int32_t>(test.sequences);
   options.max_num_batched_tokens = static_cast<int32_t>(scheduling.max_num_batched_tokens);
   options.prefill_chunk = static_cast<int32_t>(scheduling.prefill_chunk);
-  options.policy = ParsePolicy(scheduling.policy).value();
+  options.policy = scheduling.policy;
   options.micro_batches = static_cast<int32_t>(scheduling.micro_batches);
   options.context = ContextOf(test, scheduling);
   options.group_blocks = {static_cast<int32_t>(BlocksOf(test, scheduling, options.block_tokens))};
@@ -96,14 +96,14 @@ int64_t LeastLeftAtStart(const BenchTest& test, const BenchScheduling& schedulin
 }
 
 TEST(MaxNewTokens, LeavesEverySequenceTheCountedTokensWhenTheLastPromptIsThrough) {
-  for (const char* policy : {"prefill-first", "interleaved", "decode-priority"}) {
+  for (const auto& [policy, name] : kPolicies) {
     for (int64_t sequences : {1, 8, 32}) {
       for (int64_t depth : {0, 40, 700}) {
         for (int64_t micro_batches : {1, 3}) {
           const BenchTest test = {.generated = 16, .depth = depth, .sequences = sequences};
           const BenchScheduling scheduling = {policy, 128, 64, micro_batches};
           EXPECT_GT(LeastLeftAtStart(test, scheduling), 16)
-              << policy << " " << test.Name() << " " << micro_batches << " micro-batches";
+              << name << " " << test.Name() << " " << micro_batches << " micro-batches";
         }
       }
     }

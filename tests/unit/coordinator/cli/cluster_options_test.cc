@@ -35,7 +35,7 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
   options.model = "model.gguf";
   options.context = 512;
   options.layer_split = {5, 3};
-  options.kv_type = "f32";
+  options.kv_type = KvType::kF32;
   options.stage_timeout_s = 7;
   const absl::StatusOr<LaunchOptions> launch = MakeLaunchOptions(options, EightLayers(), Program());
   ASSERT_TRUE(launch.ok()) << launch.status();
@@ -47,9 +47,9 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
   EXPECT_EQ(launch->job.max_num_seqs(), 8);
   EXPECT_EQ(launch->job.max_num_batched_tokens(), 512);
   EXPECT_EQ(launch->job.block_tokens(), 32);
-  EXPECT_EQ(launch->job.kv_type(), "f32");
-  EXPECT_EQ(launch->job.wire_type(), "f32");
-  EXPECT_EQ(launch->job.policy(), "interleaved");
+  EXPECT_EQ(launch->job.kv_type(), pb::KV_TYPE_F32);
+  EXPECT_EQ(launch->job.wire_type(), pb::WIRE_TYPE_F32);
+  EXPECT_EQ(launch->job.policy(), pb::POLICY_INTERLEAVED);
   EXPECT_EQ(launch->job.stage_timeout_s(), 7);
   EXPECT_EQ(launch->job.fingerprints_size(), 0);
 }
@@ -94,7 +94,7 @@ TEST(ClusterOptions, RefuseMoreStagesThanLayersAndMoreContextThanTheModelHas) {
   EXPECT_THAT(UsageMessage(options), HasSubstr("1025 tokens, but the model's context is 1024"));
   options.context = 1024;
   options.block_tokens = 24;
-  EXPECT_THAT(UsageMessage(options), HasSubstr("24 is not a multiple of 16"));
+  EXPECT_THAT(UsageMessage(options), HasSubstr("`block_tokens` is 24, expected a multiple of 16"));
 }
 
 TEST(ClusterOptions, NameAMissingHostFileOrStageProgram) {

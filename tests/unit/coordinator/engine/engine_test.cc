@@ -247,12 +247,12 @@ TEST_F(EngineTest, DelayedFramesChangeNothing) {
 }
 
 TEST_F(EngineTest, AStagesOwnErrorIsFinalAndNamesTheStage) {
-  job_.set_isa("sse-of-the-future");
+  job_.set_isa(pb::INSTRUCTION_SET_NEON_I8MM);  // of another family of processors
   const auto run = testing::RunCluster(2, job_, {Request(20, 8)});
   ASSERT_FALSE(run.ok());
   EXPECT_NE(run.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(run.status().message()), HasSubstr("stage "));
-  EXPECT_THAT(std::string(run.status().message()), HasSubstr("sse-of-the-future"));
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("this CPU has no neon-i8mm"));
 }
 
 TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
@@ -265,8 +265,8 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
       {[](pb::ConfigureJob* j) { j->set_max_num_seqs(0); }, "`max_num_seqs` is 0"},
       {[](pb::ConfigureJob* j) { j->set_prefill_chunk(-1); }, "`prefill_chunk` is -1"},
       {[](pb::ConfigureJob* j) { j->set_context(4096); }, "trained for 1024"},
-      {[](pb::ConfigureJob* j) { j->set_kv_type("q3"); }, "expected one of: f32, f16, bf16, q8_0"},
-      {[](pb::ConfigureJob* j) { j->set_policy("random"); }, "prefill-first"},
+      {[](pb::ConfigureJob* j) { j->set_kv_type(static_cast<pb::KvType>(9)); }, "expected one of f32, f16, bf16, q8_0"},
+      {[](pb::ConfigureJob* j) { j->set_policy(pb::POLICY_UNSPECIFIED); }, "expected one of prefill-first"},
       {[](pb::ConfigureJob* j) {
          j->add_layer_split(3);
          j->add_layer_split(3);

@@ -35,7 +35,7 @@ pb::Hello StageOn(const std::string& host, uint64_t available_bytes, int cores =
   hello.set_host(host);
   hello.set_allowed_cores(cores);
   hello.set_available_memory_bytes(available_bytes);
-  hello.set_isa("avx2");
+  hello.set_isa(pb::INSTRUCTION_SET_AVX2);
   return hello;
 }
 
@@ -45,9 +45,10 @@ pb::ConfigureJob Job() {
   job.set_max_num_batched_tokens(512);
   job.set_prefill_chunk(512);
   job.set_block_tokens(32);
-  job.set_policy("interleaved");
-  job.set_kv_type("f16");
-  job.set_wire_type("f32");
+  job.set_policy(pb::POLICY_INTERLEAVED);
+  job.set_kv_type(pb::KV_TYPE_F16);
+  job.set_wire_type(pb::WIRE_TYPE_F32);
+  job.set_cpu_bind(pb::CPU_BIND_AUTO);
   return job;
 }
 
@@ -241,15 +242,16 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
 
 TEST(JobPlan, StagesThatComputeDifferentlyNeedOneInstructionSet) {
   std::vector<pb::Hello> stages = {StageOn("old", 8 * kGiB), StageOn("new", 8 * kGiB)};
-  stages[1].set_isa("avx512-vnni");
+  stages[1].set_isa(pb::INSTRUCTION_SET_AVX512_VNNI);
   const absl::Status status = PlanJob(Job(), stages, *Model(), kRunId).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("old"), HasSubstr("new"), HasSubstr("`isa`")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("old computes with avx2"), HasSubstr("new with avx512-vnni"), HasSubstr("`isa`")));
   pb::ConfigureJob job = Job();
-  job.set_isa("avx2");
+  job.set_isa(pb::INSTRUCTION_SET_AVX2);
   const auto plan = PlanJob(job, stages, *Model(), kRunId);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), "avx2");
+  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX2);
 }
 
 TEST(PlanJob, ARelaunchThatCannotHoldWhatWasAcceptedSaysWhatItNeeds) {

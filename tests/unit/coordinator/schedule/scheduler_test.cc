@@ -82,16 +82,16 @@ TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   };
-  EXPECT_EQ(message([](auto& o) { o.max_num_seqs = 0; }), "max_num_seqs is 0, must be from 1 to 65536");
-  EXPECT_THAT(message([](auto& o) { o.max_num_seqs = 70000; }), HasSubstr("max_num_seqs is 70000"));
-  EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = 0; }), HasSubstr("max_num_batched_tokens is 0"));
-  EXPECT_THAT(message([](auto& o) { o.prefill_chunk = -3; }), HasSubstr("prefill_chunk is -3"));
-  EXPECT_THAT(message([](auto& o) { o.block_tokens = 0; }), HasSubstr("block_tokens is 0"));
-  EXPECT_EQ(message([](auto& o) { o.group_blocks = {8, 0}; }), "group_blocks is 0, must be from 1 to 1073741824");
-  EXPECT_THAT(message([](auto& o) { o.group_blocks.clear(); }), HasSubstr("group_blocks is empty"));
-  EXPECT_THAT(message([](auto& o) { o.context = 0; }), HasSubstr("context is 0"));
-  EXPECT_THAT(message([](auto& o) { o.micro_batches = 2000; }), HasSubstr("micro_batches is 2000"));
-  EXPECT_THAT(message([](auto& o) { o.max_open_tokens = 31; }), HasSubstr("max_open_tokens is 31, must be from 32"));
+  EXPECT_EQ(message([](auto& o) { o.max_num_seqs = 0; }), "`max_num_seqs` is 0, expected 1 to 4096");
+  EXPECT_THAT(message([](auto& o) { o.max_num_seqs = 70000; }), HasSubstr("`max_num_seqs` is 70000"));
+  EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = 0; }), HasSubstr("`max_num_batched_tokens` is 0"));
+  EXPECT_THAT(message([](auto& o) { o.prefill_chunk = -3; }), HasSubstr("`prefill_chunk` is -3"));
+  EXPECT_THAT(message([](auto& o) { o.block_tokens = 0; }), HasSubstr("`block_tokens` is 0"));
+  EXPECT_EQ(message([](auto& o) { o.group_blocks = {8, 0}; }), "`group_blocks` is 0, expected 1 to 1073741824");
+  EXPECT_THAT(message([](auto& o) { o.group_blocks.clear(); }), HasSubstr("`group_blocks` is empty"));
+  EXPECT_THAT(message([](auto& o) { o.context = 0; }), HasSubstr("`context` is 0"));
+  EXPECT_THAT(message([](auto& o) { o.micro_batches = 2000; }), HasSubstr("`micro_batches` is 2000"));
+  EXPECT_THAT(message([](auto& o) { o.max_open_tokens = 31; }), HasSubstr("`max_open_tokens` is 31, expected 32 to"));
   EXPECT_THAT(message([](auto& o) { o.policy = static_cast<Policy>(9); }), HasSubstr("policy is 9"));
 }
 
@@ -100,7 +100,7 @@ TEST(SchedulerOptions, PoliciesHaveNames) {
     EXPECT_EQ(*ParsePolicy(PolicyName(policy)), policy);
   }
   EXPECT_THAT(std::string(ParsePolicy("fair").status().message()),
-              HasSubstr("'fair', expected prefill-first, interleaved"));
+              HasSubstr("'fair', expected one of prefill-first, interleaved"));
 }
 
 TEST(Scheduler, RefusesRequestsThatAreWrong) {

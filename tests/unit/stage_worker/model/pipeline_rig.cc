@@ -32,7 +32,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.context = model_->hyper.context;
     config.max_rows = kMaxRows;
     config.max_slices = kMaxSlices;
-    config.isa = options.isa;
+    if (options.isa != "auto") config.isa = ParseInstructionSet(options.isa).value();
     counters_.push_back(std::make_unique<StageCounters>());
     auto stage = StageModelImpl::Create(model_, config, counters_.back().get());
     EXPECT_TRUE(stage.ok()) << stage.status();

@@ -103,16 +103,15 @@ TEST(StageLoading, RefusesAConfigurationOutOfRange) {
   const Case cases[] = {
       {[](StageConfig* c) { c->last_layer = 5; }, "layers [0, 5), expected at least one layer within [0, 4)"},
       {[](StageConfig* c) { c->first_layer = 4; }, "layers [4, 4)"},
-      {[](StageConfig* c) { c->max_rows = 0; }, "max_rows 0, expected 1 to"},
-      {[](StageConfig* c) { c->threads = 0; }, "threads 0"},
-      {[](StageConfig* c) { c->context = 0; }, "context 0"},
+      {[](StageConfig* c) { c->max_rows = 0; }, "`max_rows` is 0, expected 1 to"},
+      {[](StageConfig* c) { c->threads = 0; }, "`threads` is 0"},
+      {[](StageConfig* c) { c->context = 0; }, "`context` is 0"},
       {[](StageConfig* c) { c->group_blocks = {0}; }, "0 blocks"},
       {[](StageConfig* c) {
          c->group_blocks = {8, 8};
        },
        "KV pools of 2 block groups, the model has 1"},
       {[](StageConfig* c) { c->block_tokens = 20; }, "blocks of 20 tokens"},
-      {[](StageConfig* c) { c->isa = "abacus"; }, "abacus"},
   };
   for (const Case& c : cases) {
     StageConfig config = SmallConfig();

@@ -1,0 +1,71 @@
+#ifndef STAGECOACH_COMMON_JOB_JOB_CHOICES_H_
+#define STAGECOACH_COMMON_JOB_JOB_CHOICES_H_
+
+// What a job can be set to beside numbers: enums, each with its one table of names, which are those of the options. On
+// the wire: proto/job.proto, by common/wire/job_proto.h. Parsing an unknown name is kInvalidArgument and names
+// the field and the choices; a value outside of the enum has the name "invalid".
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/named_values.h"
+
+namespace stagecoach {
+
+// How keys and values are stored.
+enum class KvType { kF32, kF16, kBF16, kQ8_0 };
+inline constexpr NamedValue<KvType> kKvTypes[] = {
+    {KvType::kF32, "f32"}, {KvType::kF16, "f16"}, {KvType::kBF16, "bf16"}, {KvType::kQ8_0, "q8_0"}};
+constexpr const char* KvTypeName(KvType type) { return NameOf(kKvTypes, type); }
+inline absl::StatusOr<KvType> ParseKvType(absl::string_view name) { return ParseName(kKvTypes, "kv_type", name); }
+
+inline constexpr int kKvGroup = 32;  // dimensions of a Q8_0 K or V that share a scale, a float
+// Bytes of `values` stored keys or values; of Q8_0 a multiple of kKvGroup.
+constexpr int64_t KvBytes(KvType type, int64_t values) {
+  if (type == KvType::kQ8_0) return values / kKvGroup * (int64_t{sizeof(float)} + kKvGroup);
+  return values * (type == KvType::kF32 ? 4 : 2);
+}
+
+// How hidden states travel between stages.
+enum class WireType { kF32, kBF16 };
+inline constexpr NamedValue<WireType> kWireTypes[] = {{WireType::kF32, "f32"}, {WireType::kBF16, "bf16"}};
+constexpr const char* WireTypeName(WireType type) { return NameOf(kWireTypes, type); }
+inline absl::StatusOr<WireType> ParseWireType(absl::string_view name) {
+  return ParseName(kWireTypes, "wire_type", name);
+}
+constexpr size_t WireTypeBytes(WireType type) { return type == WireType::kF32 ? 4 : 2; }  // of one value
+
+// What a micro-batch is made of; coordinator/schedule/scheduler.h says in full what each means.
+enum class Policy {
+  kPrefillFirst,    // throughput: chunks of prompts alone, while there are any
+  kInterleaved,     // decode rows, then chunks, under one budget of rows
+  kDecodePriority,  // latency: at most kPrefillQuantum rows of prompts beside decode rows
+};
+inline constexpr NamedValue<Policy> kPolicies[] = {{Policy::kPrefillFirst, "prefill-first"},
+                                                   {Policy::kInterleaved, "interleaved"},
+                                                   {Policy::kDecodePriority, "decode-priority"}};
+constexpr const char* PolicyName(Policy policy) { return NameOf(kPolicies, policy); }
+inline absl::StatusOr<Policy> ParsePolicy(absl::string_view name) { return ParseName(kPolicies, "policy", name); }
+inline constexpr int32_t kPrefillQuantum = 32;
+
+// What the kernels of a stage are compiled for.
+enum class InstructionSet { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeonDotprod, kNeonI8mm };
+inline constexpr NamedValue<InstructionSet> kInstructionSets[] = {
+    {InstructionSet::kScalar, "scalar"},          {InstructionSet::kAvx2, "avx2"},
+    {InstructionSet::kAvx512, "avx512"},          {InstructionSet::kAvx512Vnni, "avx512-vnni"},
+    {InstructionSet::kAvx512Bf16, "avx512-bf16"}, {InstructionSet::kNeonDotprod, "neon-dotprod"},
+    {InstructionSet::kNeonI8mm, "neon-i8mm"}};
+constexpr const char* InstructionSetName(InstructionSet set) { return NameOf(kInstructionSets, set); }
+inline absl::StatusOr<InstructionSet> ParseInstructionSet(absl::string_view name) {
+  return ParseName(kInstructionSets, "isa", name);
+}
+
+// Whether compute threads are bound to CPUs; coordinator/plan/cpu_plan.h says when.
+enum class CpuBind { kAuto, kNone };
+inline constexpr NamedValue<CpuBind> kCpuBinds[] = {{CpuBind::kAuto, "auto"}, {CpuBind::kNone, "none"}};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_JOB_JOB_CHOICES_H_

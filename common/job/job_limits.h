@@ -1,0 +1,47 @@
+#ifndef STAGECOACH_COMMON_JOB_JOB_LIMITS_H_
+#define STAGECOACH_COMMON_JOB_JOB_LIMITS_H_
+
+// The ranges of a job's fields (proto/engine.proto, proto/control.proto): the same for the command line, the plan, the
+// scheduler and the stages. Messages name the field in backquotes; which option sets it is the command line's business.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "common/base/value_range.h"
+
+namespace stagecoach {
+
+struct JobField {
+  const char* name;
+  IntegerRange range;
+};
+
+struct JobLimits {
+  static constexpr JobField kStages = {"stages", {1, 1024}};
+  static constexpr JobField kThreads = {"threads", {1, 1024}};          // of a stage
+  static constexpr JobField kContext = {"context", {1, INT32_MAX}};     // tokens of a sequence; positions are int32
+  static constexpr JobField kMaxNumSeqs = {"max_num_seqs", {1, 4096}};  // also the slices of a micro-batch
+  static constexpr JobField kMaxNumBatchedTokens = {"max_num_batched_tokens", {1, 65536}};  // rows of a micro-batch
+  static constexpr JobField kPrefillChunk = {"prefill_chunk", {1, 65536}};
+  static constexpr JobField kMicroBatches = {"micro_batches", {1, 1024}};  // in flight; by default one a stage
+  static constexpr JobField kBlockTokens = {"block_tokens", {16, 1024}};
+  static constexpr int64_t kBlockTokensStep = 16;  // a block holds whole tiles of the attention kernels
+  static constexpr JobField kGroupBlocks = {"group_blocks", {1, 1 << 30}};  // of a pool; ids are int32, and sums too
+  // Prompt and output tokens that one micro-batch opens: at least the context, so that any sequence can be opened.
+  static constexpr JobField kMaxOpenTokens = {"max_open_tokens", {1, INT32_MAX}};
+  static constexpr NumberRange kStageTimeoutS = {0.1, 86400};
+};
+static_assert(JobLimits::kMicroBatches.range.max >= JobLimits::kStages.range.max, "a micro-batch for every stage");
+
+// OK, or kInvalidArgument: "`max_num_seqs` is 0, expected 1 to 4096".
+absl::Status CheckJobField(const JobField& field, int64_t value);
+
+// The same, where 0 stands for a default.
+absl::Status CheckJobFieldOrDefault(const JobField& field, int64_t value);
+
+// In its range and a multiple of kBlockTokensStep.
+absl::Status CheckBlockTokens(int64_t block_tokens);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_JOB_JOB_LIMITS_H_

@@ -1,0 +1,38 @@
+#ifndef STAGECOACH_COMMON_WIRE_JOB_PROTO_H_
+#define STAGECOACH_COMMON_WIRE_JOB_PROTO_H_
+
+// The parts of a job to the wire and back: its choices, and the fingerprints of its model's files. What comes off the
+// wire may be any number: kInvalidArgument names the field, the number and the choices there are.
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/file_fingerprint.h"
+#include "common/job/job_choices.h"
+#include "proto/control.pb.h"
+#include "proto/job.pb.h"
+
+namespace stagecoach {
+
+pb::KvType ToProto(KvType type);
+pb::WireType ToProto(WireType type);
+pb::Policy ToProto(Policy policy);
+pb::InstructionSet ToProto(InstructionSet set);
+pb::CpuBind ToProto(CpuBind bind);
+
+absl::StatusOr<KvType> FromProto(pb::KvType type);
+absl::StatusOr<WireType> FromProto(pb::WireType type);
+absl::StatusOr<Policy> FromProto(pb::Policy policy);
+absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set);
+absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind);
+
+// For display; "invalid" for a number that is none.
+const char* InstructionSetName(pb::InstructionSet set);
+
+using FingerprintsProto = google::protobuf::RepeatedPtrField<pb::FileFingerprint>;
+FingerprintsProto ToProto(const std::vector<FileFingerprint>& fingerprints);
+std::vector<FileFingerprint> FromProto(const FingerprintsProto& fingerprints);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_WIRE_JOB_PROTO_H_
