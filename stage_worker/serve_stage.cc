@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/transport/wait_ladder.h"
 #include "common/wire/frame.h"
+#include "common/wire/handshake.h"
 #include "stage_worker/stage_loop.h"
 
 namespace stagecoach {
@@ -16,7 +17,7 @@ namespace {
 // The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the
 // coordinator's end is the end of the whole job.
 absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
-  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, 0, kMaxSetupFrameBytes, 1));
+  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, kCoordinatorRank, kMaxSetupFrameBytes, 1));
   WaitLadder ladder;
   while (true) {
     ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint->Poll());
@@ -24,7 +25,7 @@ absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
       ladder.Wait();
       continue;
     }
-    ASSIGN_OR_RETURN(ControlBody body, DecodeControl(/*run_id=*/0, frame->bytes()));
+    ASSIGN_OR_RETURN(ControlBody body, DecodeControl({}, frame->bytes()));
     if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) return *assignment;
     return absl::InternalError("the coordinator's first frame is not a stage assignment");
   }

@@ -45,13 +45,25 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::
 }
 
 // An assignment that this rank cannot be in comes from another program than ours.
-absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) {
+absl::Status CheckPlace(const pb::StageAssignment& a, int rank, int ranks) {
   const bool first = a.stage() == 0, last = a.stage() + 1 == a.stages();
-  if (a.stage() + 1 != rank || a.stages() + 1 != ranks || a.owns_embedding() != first || a.owns_head() != last) {
-    return absl::InvalidArgumentError(absl::StrCat("assigned to be stage ", a.stage(), " of ", a.stages(),
-                                                   ", but this is rank ", rank, " of ", ranks,
-                                                   "; do coordinator and stage_worker have one version?"));
+  const auto can_be_beside = [&](int32_t other, bool outside) {
+    return outside ? other == kCoordinatorRank
+                   : other >= 0 && other < ranks && other != rank && other != kCoordinatorRank;
+  };
+  if (a.rank() == rank && a.stage() >= 0 && a.stage() < a.stages() && a.stages() < ranks &&
+      can_be_beside(a.previous_rank(), first) && can_be_beside(a.next_rank(), last) && a.owns_embedding() == first &&
+      a.owns_head() == last && a.run_id() != 0 && a.epoch() != 0) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(absl::StrCat("assigned to be stage ", a.stage(), " of ", a.stages(), " and rank ",
+                                                 a.rank(), " between ranks ", a.previous_rank(), " and ", a.next_rank(),
+                                                 ", but this is rank ", rank, " of ", ranks,
+                                                 "; do coordinator and stage_worker have one version?"));
+}
+
+absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) {
+  RETURN_IF_ERROR(CheckPlace(a, rank, ranks));
   // Rows, slices, threads and context are the model's to check.
   RETURN_IF_ERROR(CheckJobField({"in_flight", JobLimits::kMicroBatches.range}, a.in_flight()));
   RETURN_IF_ERROR(CheckBlockTokens(a.block_tokens()));
@@ -162,7 +174,7 @@ absl::StatusOr<OutgoingFrame> StageComputation::Result(StepFrame step, std::shar
   result_.times = std::move(step.times);
   FinishTimes(&result_.times.back());
   RETURN_IF_ERROR(EncodeResult(limits_, result_, buffer.get()));
-  return OutgoingFrame{Channel::kResult, kCoordinator, std::move(buffer)};
+  return OutgoingFrame{Channel::kResult, assignment_.next_rank(), std::move(buffer)};
 }
 
 absl::StatusOr<OutgoingFrame> StageComputation::NextHop(StepFrame step, std::shared_ptr<FrameBuffer> buffer,
@@ -174,7 +186,7 @@ absl::StatusOr<OutgoingFrame> StageComputation::NextHop(StepFrame step, std::sha
   step.hidden = {};
   FinishTimes(&step.times.back());
   RETURN_IF_ERROR(EncodeStep(limits_, step, buffer.get()));
-  return OutgoingFrame{Channel::kStep, rank_ + 1, std::move(buffer)};
+  return OutgoingFrame{Channel::kStep, assignment_.next_rank(), std::move(buffer)};
 }
 
 pb::StageReady StageComputation::Ready() const {

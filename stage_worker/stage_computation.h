@@ -20,8 +20,6 @@
 
 namespace stagecoach {
 
-inline constexpr int kCoordinator = 0;  // its rank
-
 // A frame on its way to another rank.
 struct OutgoingFrame {
   Channel channel;
@@ -32,7 +30,7 @@ struct OutgoingFrame {
 // Used by one thread, the one that calls Load; others may call what is marked so.
 class StageComputation {
  public:
-  // `rank` of `ranks`, which must be where the assignment puts this stage.
+  // `rank` of `ranks`: the assignment must be for it, and name ranks that exist.
   StageComputation(const pb::StageAssignment& assignment, int rank, int ranks);
   ~StageComputation();
 

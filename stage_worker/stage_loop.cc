@@ -120,15 +120,15 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
 
 absl::Status StageLoop::AnnounceReady() {
   // One more receive than the window, so that a frame never waits for its buffer.
-  RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kStep, endpoint_->rank() - 1,
+  RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kStep, assignment_.previous_rank(),
                                          computation_.limits().MaxStepFrameBytes(), assignment_.in_flight() + 1));
   return SendToCoordinator(computation_.Ready());
 }
 
 absl::Status StageLoop::SendToCoordinator(const ControlBody& body) {
   std::shared_ptr<FrameBuffer> buffer = control_pool_.Acquire();
-  RETURN_IF_ERROR(EncodeControl(assignment_.run_id(), body, buffer.get()));
-  return endpoint_->Send(Channel::kTelemetry, kCoordinator, std::move(buffer));
+  RETURN_IF_ERROR(EncodeControl(EpochOf(assignment_), body, buffer.get()));
+  return endpoint_->Send(Channel::kTelemetry, kCoordinatorRank, std::move(buffer));
 }
 
 absl::Status StageLoop::SendHeartbeat() {

@@ -23,7 +23,7 @@ namespace stagecoach {
 
 class StageLoop {
  public:
-  // `endpoint`'s rank is the stage's number + 1. `now_us`: the clock that heartbeats go by.
+  // `endpoint` is that of the assignment's rank. `now_us`: the clock that heartbeats go by.
   StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment, std::function<int64_t()> now_us = MonotonicUs);
 
   // Loads the model, says that it is ready, then serves frames until the shutdown frame has passed. Sends a heartbeat

@@ -25,9 +25,15 @@ namespace stagecoach {
 
 inline constexpr uint32_t kProtocolVersion = 3;
 
+// Which job a frame is of, and which arrangement of its stages; its assignment says so. Zeros before there is one.
+struct JobEpoch {
+  uint64_t run_id = 0;
+  uint32_t epoch = 0;
+};
+
 // What a receiver knows of a job; a frame outside of it is refused.
 struct FrameLimits {
-  uint64_t run_id = 0;
+  JobEpoch job;
   int32_t stages = 0;
   int64_t hidden = 0;  // width of a hidden state
   int64_t vocab = 0;
@@ -79,11 +85,12 @@ absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, F
 absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                         uint64_t expected_number);
 
-// Set-up and telemetry frames; their sequence number is 0. run_id 0 while no job is agreed on (Hello, StageAssignment);
-// otherwise checked. An assignment's choices are known ones; the values of other fields are left to the receiver.
+// Set-up and telemetry frames; their sequence number is 0. `job` is what FrameLimits say, and {} while there is none
+// (Hello, StageAssignment). An assignment's choices are known ones; the values of other fields are left to the
+// receiver.
 using ControlBody = std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat>;
-absl::Status EncodeControl(uint64_t run_id, const ControlBody& body, FrameBuffer* buffer);
-absl::StatusOr<ControlBody> DecodeControl(uint64_t run_id, absl::Span<const uint8_t> bytes);
+absl::Status EncodeControl(const JobEpoch& job, const ControlBody& body, FrameBuffer* buffer);
+absl::StatusOr<ControlBody> DecodeControl(const JobEpoch& job, absl::Span<const uint8_t> bytes);
 
 // Hidden-state codecs. f32 is a plain copy; bf16 rounds to nearest even. `count` elements.
 void EncodeHidden(WireType type, const float* in, size_t count, uint8_t* out);

@@ -19,9 +19,9 @@ struct OpenedFrame {
   pb::FrameHeader header;
 };
 
-// The part that all frames share: framing, checksum, version, run and number. Protobuf sees at most `max_prefix_bytes`
+// The part that all frames share: framing, checksum, version, job and number. Protobuf sees at most `max_prefix_bytes`
 // bytes.
-absl::StatusOr<OpenedFrame> OpenFrame(uint64_t run_id, uint64_t number, absl::Span<const uint8_t> bytes,
+absl::StatusOr<OpenedFrame> OpenFrame(const JobEpoch& job, uint64_t number, absl::Span<const uint8_t> bytes,
                                       size_t max_prefix_bytes) {
   OpenedFrame frame;
   ASSIGN_OR_RETURN(frame.parts, internal::SplitFrame(bytes, max_prefix_bytes));
@@ -33,7 +33,8 @@ absl::StatusOr<OpenedFrame> OpenFrame(uint64_t run_id, uint64_t number, absl::Sp
     return FieldError("protocol_version", header.protocol_version(),
                       absl::StrCat(kProtocolVersion, " (run one build of the programs on every host)"));
   }
-  if (header.run_id() != run_id) return FieldError("run_id", header.run_id(), run_id);
+  if (header.run_id() != job.run_id) return FieldError("run_id", header.run_id(), job.run_id);
+  if (header.epoch() != job.epoch) return FieldError("epoch", header.epoch(), job.epoch);
   if (header.sequence_number() != number) return FieldError("sequence_number", header.sequence_number(), number);
   return frame;
 }
@@ -129,7 +130,7 @@ StepResult Get(uint64_t number, const pb::StepResult& in) {
 absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                      uint64_t expected_number, bool expect_hidden) {
   ASSIGN_OR_RETURN(const OpenedFrame opened,
-                   OpenFrame(limits.run_id, expected_number, bytes, limits.MaxStepHeaderBytes()));
+                   OpenFrame(limits.job, expected_number, bytes, limits.MaxStepHeaderBytes()));
   RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kStep, "step"));
   StepFrame frame;
   frame.batch = Get(expected_number, opened.header.step());
@@ -152,7 +153,7 @@ absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const
 absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                         uint64_t expected_number) {
   ASSIGN_OR_RETURN(const OpenedFrame opened,
-                   OpenFrame(limits.run_id, expected_number, bytes, limits.MaxResultFrameBytes()));
+                   OpenFrame(limits.job, expected_number, bytes, limits.MaxResultFrameBytes()));
   RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kResult, "result"));
   RETURN_IF_ERROR(CheckNoTensor(opened));
   StepResult result = Get(expected_number, opened.header.result());
@@ -167,8 +168,8 @@ absl::Status CheckChoices(const pb::StageAssignment& assignment) {
   return FromProto(assignment.isa()).status();
 }
 
-absl::StatusOr<ControlBody> DecodeControl(uint64_t run_id, absl::Span<const uint8_t> bytes) {
-  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(run_id, 0, bytes, kMaxSetupFrameBytes));
+absl::StatusOr<ControlBody> DecodeControl(const JobEpoch& job, absl::Span<const uint8_t> bytes) {
+  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame(job, 0, bytes, kMaxSetupFrameBytes));
   RETURN_IF_ERROR(CheckNoTensor(opened));
   switch (opened.header.body_case()) {
     case pb::FrameHeader::kHello: return opened.header.hello();

@@ -37,6 +37,7 @@ absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string
           "rank ", rank,
           " did not introduce itself as a stagecoach program; start one coordinator as rank 0 and stage_workers"));
     }
+    hellos[rank].set_rank(static_cast<int32_t>(rank));
   }
   return hellos;
 }
@@ -54,7 +55,7 @@ absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
     return absl::FailedPreconditionError(
         absl::StrCat("this world has a coordinator and no stage_worker, expected at least one", kHowTo));
   }
-  if (hellos[0].role() != pb::Hello::ROLE_COORDINATOR) {
+  if (hellos[kCoordinatorRank].role() != pb::Hello::ROLE_COORDINATOR) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank 0 is a stage_worker, expected the coordinator to be rank 0", kHowTo));
   }
@@ -74,9 +75,11 @@ absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
   return absl::OkStatus();
 }
 
+JobEpoch EpochOf(const pb::StageAssignment& assignment) { return {assignment.run_id(), assignment.epoch()}; }
+
 FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int64_t vocab) {
   FrameLimits limits;
-  limits.run_id = assignment.run_id();
+  limits.job = EpochOf(assignment);
   limits.stages = assignment.stages();
   limits.hidden = hidden;
   limits.vocab = vocab;

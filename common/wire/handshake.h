@@ -15,18 +15,21 @@
 namespace stagecoach {
 
 inline constexpr char kProgramVersion[] = "0.1.0";
+inline constexpr int kCoordinatorRank = 0;  // which rank is which stage, the coordinator decides
 
 // This process as a rank: host, process id, cores and memory it may use, a stage's CPUs. `isa`: the best instruction
 // set of its kernels; none for the coordinator, which computes nothing.
 pb::Hello MakeHello(pb::Hello::Role role, std::optional<InstructionSet> isa);
 
-// One Hello per rank, by rank. kInvalidArgument for bytes that are no Hello.
+// One Hello per rank, by rank, each with its rank set. kInvalidArgument for bytes that are no Hello.
 absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string>& bytes);
 
 // Exactly rank 0 coordinates, all others are stages and there is at least one, all are of one version and every stage
 // names its instruction set: otherwise kFailedPrecondition with one message that says what was started and what to
 // start instead.
 absl::Status CheckWorld(const std::vector<pb::Hello>& hellos);
+
+JobEpoch EpochOf(const pb::StageAssignment& assignment);
 
 // What coordinator and stages both know of a job's frames. `wire_type` of the assignment must be valid.
 FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int64_t vocab);

@@ -103,7 +103,7 @@ class Job {
     std::random_device random;
     const uint64_t run_id =
         (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
-    ASSIGN_OR_RETURN(plan_, PlanJob(job_, stages_, *model_, run_id));
+    ASSIGN_OR_RETURN(plan_, PlanJob(job_, stages_, *model_, {.run_id = run_id, .epoch = 1}));
     const SchedulerOptions options = SchedulerOptionsOf(job_, plan_, policy);
     RETURN_IF_ERROR(ValidateSchedulerOptions(options));
     if (!job_.step_log().empty()) {
@@ -154,6 +154,7 @@ class Job {
     const StageRecord& record = pipeline_->roster().stage(stage);
     const pb::StageAssignment& assignment = plan_.stages[stage];
     out->set_stage(stage);
+    out->set_rank(record.rank);
     out->set_host(record.host);
     out->set_pid(record.pid);
     out->set_first_layer(assignment.first_layer());

@@ -16,8 +16,9 @@
 namespace stagecoach {
 
 // Reads ConfigureJob from the front, sets the stages up, then serves requests until ShutdownJob or until the front
-// closes the socket. `hellos`: of all ranks, by rank; rank 0 is the coordinator. Failures are reported to the front
-// (JobFailed) and returned; the caller then ends the job hard. Runs on the thread that made `endpoint`.
+// closes the socket. `hellos`: the coordinator's, then those of the stages in the order in which the layers pass
+// through them, whatever their ranks. Failures are reported to the front (JobFailed) and returned; the caller then ends
+// the job hard. Runs on the thread that made `endpoint`.
 absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* front);
 
 }  // namespace stagecoach

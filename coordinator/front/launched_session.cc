@@ -119,7 +119,7 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const 
                              absl::FormatDuration(absl::Trunc(after, absl::Milliseconds(100))), DescribeRanks()));
   }
   if (silence() < silence_timeout_) return absl::OkStatus();
-  return Lose(absl::StrCat(RankName(0), " was silent for ",
+  return Lose(absl::StrCat(NameOf(0), " was silent for ",
                            absl::FormatDuration(absl::Trunc(silence(), absl::Milliseconds(100))), DescribeRanks()));
 }
 
@@ -132,14 +132,14 @@ absl::Status LaunchedSession::OnLost(const std::string& what) {
   if (!what.empty()) return Lose(what);
   AwaitLastWords();
   if (const std::optional<int> code = launcher_->ExitCode()) return OnLauncherEnded(*code);
-  const LauncherOutput& output = launcher_->output();
-  if (output.death().empty()) return Lose(absl::StrCat(RankName(0), " went away without a word"));
-  return Lose(output.death(), output.stage_crashed());
+  if (launcher_->output().death().has_value()) return Lose(*launcher_->output().death());
+  return Lose(absl::StrCat(NameOf(0), " went away without a word"));
 }
 
 void LaunchedSession::AwaitLastWords() {
   const int64_t deadline_us = MonotonicUs() + absl::ToInt64Microseconds(kLastWords);
-  while (MonotonicUs() < deadline_us && launcher_->output().death().empty() && !launcher_->ExitCode().has_value()) {
+  while (MonotonicUs() < deadline_us && !launcher_->output().death().has_value() &&
+         !launcher_->ExitCode().has_value()) {
     std::vector<pollfd> waits;
     AddWaits(&waits);
     poll(waits.data(), waits.size(), 10);
@@ -158,9 +158,15 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
         "the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
         "\ncheck `stages`, `hostfile` and `mpirun_args`; `dry_run` shows the whole launch line"));
   }
-  if (!output.death().empty()) return Lose(output.death(), output.stage_crashed());
+  if (output.death().has_value()) return Lose(*output.death());
   const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, ")") : "";
   return Lose(absl::StrCat("mpirun ended with exit code ", exit_code, signal));
+}
+
+std::string LaunchedSession::NameOf(int rank) const { return RankName(rank, StageOfRank(rank)); }
+
+absl::Status LaunchedSession::Lose(const RankDeath& death) {
+  return Lose(absl::StrCat(NameOf(death.rank), " ", death.how), death.crashed && death.rank != 0);
 }
 
 // `accusing`: a stage died by its own doing, which a request may be the cause of.
@@ -185,7 +191,7 @@ absl::Status LaunchedSession::Lose(std::string what, bool accusing) {
   return absl::OkStatus();
 }
 
-// ", on this host: rank 1 (stage 0) is stopped, rank 2 (stage 1) has ended"; empty when nothing is out of order.
+// "; on this host: rank 1 (stage 0) is stopped, rank 2 has ended"; empty when nothing is out of order.
 std::string LaunchedSession::DescribeRanks() const {
   const std::vector<SessionProcess> processes = launcher_->Processes();
   std::vector<std::string> remarks;
@@ -197,13 +203,13 @@ std::string LaunchedSession::DescribeRanks() const {
     any_rank = true;
     seen[static_cast<size_t>(process.rank)] = true;
     if (process.state == 'T') {
-      remarks.push_back(absl::StrCat(RankName(process.rank), " is stopped (pid ", process.pid, ")"));
+      remarks.push_back(absl::StrCat(NameOf(process.rank), " is stopped (pid ", process.pid, ")"));
     } else if (!heard() && plan_.hosts.empty() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
-      remarks.push_back(absl::StrCat(RankName(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
+      remarks.push_back(absl::StrCat(NameOf(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
     }
   }
   for (int rank = 0; rank <= plan_.stages && any_rank && plan_.hosts.empty(); ++rank) {
-    if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(RankName(rank), kHasEnded));
+    if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(NameOf(rank), kHasEnded));
   }
   return remarks.empty() ? "" : absl::StrCat("; on this host: ", absl::StrJoin(remarks, ", "));
 }

@@ -34,6 +34,8 @@ class LaunchedSession : public SessionCore {
  private:
   absl::Status OnLauncherEnded(int exit_code);
   absl::Status Lose(std::string what, bool accusing = false);
+  absl::Status Lose(const RankDeath& death);
+  std::string NameOf(int rank) const;
   void AwaitLastWords();
   std::string DescribeRanks() const;
 

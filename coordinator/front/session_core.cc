@@ -237,6 +237,14 @@ void SessionCore::SendSubmissions() {
   }
 }
 
+std::optional<int> SessionCore::StageOfRank(int rank) const {
+  if (!job_ready_) return std::nullopt;
+  for (const pb::StageSummary& stage : ready_.stages()) {
+    if (stage.rank() == rank) return stage.stage();
+  }
+  return std::nullopt;
+}
+
 void SessionCore::ReleaseHeld() {
   if (!job_ready_) return;
   unsent_.insert(unsent_.end(), held_.begin(), held_.end());

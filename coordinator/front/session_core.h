@@ -63,6 +63,7 @@ class SessionCore : public Session {
   bool received() const { return received_; }
   bool finishing() const { return finishing_; }
   bool was_ready() const { return first_ready_.has_value(); }
+  std::optional<int> StageOfRank(int rank) const;  // as the present job said when it was ready
   // After the loss of a job: ends what it had completed, adds up its statistics. `crash`: how a stage died by its own
   // doing, which accuses requests (suspects.h); empty when none did.
   void CloseJob(absl::string_view crash = "");

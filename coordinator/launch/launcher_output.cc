@@ -50,8 +50,9 @@ bool IsCrashSignal(int signal) {
   }
 }
 
-std::string RankName(int rank) {
-  return rank == 0 ? "rank 0 (the coordinator)" : absl::StrCat("rank ", rank, " (stage ", rank - 1, ")");
+std::string RankName(int rank, std::optional<int> stage) {
+  if (rank == 0) return "rank 0 (the coordinator)";
+  return absl::StrCat("rank ", rank, stage.has_value() ? absl::StrCat(" (stage ", *stage, ")") : "");
 }
 
 std::vector<std::string> LauncherOutput::Feed(absl::string_view bytes) {
@@ -85,7 +86,7 @@ bool LauncherOutput::TakeLine(const std::string& line) {
 }
 
 void LauncherOutput::ReadDeath(absl::string_view line) {
-  if (!death_.empty()) return;
+  if (death_.has_value()) return;
   const std::string text(line);
   int rank = 0, job = 0, code = 0;
   char host[256] = {};
@@ -94,12 +95,11 @@ void LauncherOutput::ReadDeath(absl::string_view line) {
   if (start != std::string::npos &&
       std::sscanf(text.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
                   host, signal) == 3) {
-    death_ = absl::StrCat(RankName(rank), " on ", host, " was ended by signal ", signal);
-    stage_crashed_ = rank > 0 && IsCrashSignal(std::atoi(signal));
+    death_ = {rank, absl::StrCat("on ", host, " was ended by signal ", signal), IsCrashSignal(std::atoi(signal))};
   } else if (std::sscanf(text.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
     exiting_rank_ = rank;
   } else if (exiting_rank_ >= 0 && std::sscanf(text.c_str(), " Exit code: %d", &code) == 1) {
-    death_ = absl::StrCat(RankName(exiting_rank_), " ended with exit code ", code);
+    death_ = {exiting_rank_, absl::StrCat("ended with exit code ", code)};
   }
 }
 

@@ -4,12 +4,20 @@
 // What mpirun and the ranks print, merged: lines of ours to show, mpirun's own words to read. Not thread-safe.
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
 namespace stagecoach {
+
+// The end of a rank, in mpirun's words.
+struct RankDeath {
+  int rank = 0;
+  std::string how;       // "on node7 was ended by signal 9 (Killed)", "ended with exit code 1"
+  bool crashed = false;  // by its own doing: a crash or an abort, not a signal from outside such as SIGKILL
+};
 
 class LauncherOutput {
  public:
@@ -24,12 +32,8 @@ class LauncherOutput {
   // The last 50 lines of everything, one string.
   std::string Tail() const;
 
-  // Who ended the job, when mpirun said so: "rank 2 (stage 1) on node7 was ended by signal 9 (Killed)", "rank 0 (the
-  // coordinator) ended with exit code 1"; empty otherwise.
-  const std::string& death() const { return death_; }
-  // Whether that was a stage which died by its own doing: a crash or an abort, not a signal from outside such as
-  // SIGKILL.
-  bool stage_crashed() const { return stage_crashed_; }
+  // Who ended the job, when mpirun said so.
+  const std::optional<RankDeath>& death() const { return death_; }
 
  private:
   bool TakeLine(const std::string& line);  // whether to show it
@@ -39,15 +43,14 @@ class LauncherOutput {
   std::deque<std::string> tail_;
   bool in_block_ = false;
   int exiting_rank_ = -1;  // of the "Process name" line, until its "Exit code"
-  std::string death_;
-  bool stage_crashed_ = false;
+  std::optional<RankDeath> death_;
 };
 
 // Whether a process ends by this signal through its own doing (SIGSEGV, SIGABRT and the like).
 bool IsCrashSignal(int signal);
 
-// "rank 0 (the coordinator)", "rank 3 (stage 2)".
-std::string RankName(int rank);
+// "rank 0 (the coordinator)", "rank 3 (stage 2)"; "rank 3" where it is not known which stage that is.
+std::string RankName(int rank, std::optional<int> stage);
 
 }  // namespace stagecoach
 

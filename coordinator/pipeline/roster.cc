@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/check.h"
 #include "common/wire/handshake.h"
 
 namespace stagecoach {
@@ -21,8 +22,16 @@ std::string Seconds(int64_t us) { return absl::StrFormat("%.1f s", us * 1e-6); }
 Roster::Roster(const std::vector<pb::Hello>& hellos, int64_t progress_timeout_us, int64_t now_us)
     : progress_timeout_us_(progress_timeout_us), moved_us_(now_us) {
   for (const pb::Hello& hello : hellos) {
-    records_.push_back({.host = hello.host(), .pid = hello.pid(), .heard_us = now_us});
+    CHECK(!StageOfRank(hello.rank()).has_value());
+    records_.push_back({.rank = hello.rank(), .host = hello.host(), .pid = hello.pid(), .heard_us = now_us});
   }
+}
+
+std::optional<int> Roster::StageOfRank(int rank) const {
+  for (int stage = 0; stage < stages(); ++stage) {
+    if (records_[stage].rank == rank) return stage;
+  }
+  return std::nullopt;
 }
 
 void Roster::Heard(const pb::Heartbeat& heartbeat, int64_t now_us) {

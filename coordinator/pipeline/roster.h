@@ -5,6 +5,7 @@
 // thread-safe.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 namespace stagecoach {
 
 struct StageRecord {
+  int rank = 0;
   std::string host;
   int64_t pid = 0;
   pb::Heartbeat heartbeat;  // the latest
@@ -27,11 +29,13 @@ class Roster {
  public:
   static constexpr int64_t kSilenceUs = 6000000;  // a blip of a few seconds heals itself; a longer silence is a loss
 
-  // `hellos`: of the stages, by stage. progress_timeout_us: how long work may be in hand without any counter moving.
+  // `hellos`: of the stages, by stage; their ranks are distinct. progress_timeout_us: how long work may be in hand
+  // without any counter moving.
   Roster(const std::vector<pb::Hello>& hellos, int64_t progress_timeout_us, int64_t now_us);
 
   int stages() const { return static_cast<int>(records_.size()); }
   const StageRecord& stage(int stage) const { return records_[stage]; }
+  std::optional<int> StageOfRank(int rank) const;
 
   void Heard(const pb::Heartbeat& heartbeat, int64_t now_us);
   void Heard(const pb::StageReady& ready, int64_t now_us);

@@ -13,8 +13,6 @@ namespace {
 constexpr int64_t kCheckUs = 100000;  // how often the roster is searched for lost stages
 constexpr int64_t kIdleUs = 900000;   // after this long without traffic the stages' communication threads sleep long
 
-int RankOf(int stage) { return stage + 1; }
-
 }  // namespace
 
 StagePipeline::StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
@@ -33,13 +31,13 @@ absl::StatusOr<std::unique_ptr<StagePipeline>> StagePipeline::Start(Endpoint* en
   auto pipeline = std::unique_ptr<StagePipeline>(new StagePipeline(endpoint, hellos, limits, progress_timeout_us));
   const int stages = pipeline->stages();
   const int in_flight = assignments.front().in_flight();
-  RETURN_IF_ERROR(
-      endpoint->OpenReceive(Channel::kResult, RankOf(stages - 1), limits.MaxResultFrameBytes(), in_flight + 1));
+  RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kResult, pipeline->RankOf(stages - 1), limits.MaxResultFrameBytes(),
+                                        in_flight + 1));
   for (int stage = 0; stage < stages; ++stage) {
-    RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kTelemetry, RankOf(stage), kMaxTelemetryFrameBytes, 2));
+    RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kTelemetry, pipeline->RankOf(stage), kMaxTelemetryFrameBytes, 2));
     std::shared_ptr<FrameBuffer> buffer = pipeline->control_pool_.Acquire();
-    RETURN_IF_ERROR(EncodeControl(/*run_id=*/0, assignments[stage], buffer.get()));
-    RETURN_IF_ERROR(endpoint->Send(Channel::kSetup, RankOf(stage), std::move(buffer)));
+    RETURN_IF_ERROR(EncodeControl({}, assignments[stage], buffer.get()));
+    RETURN_IF_ERROR(endpoint->Send(Channel::kSetup, pipeline->RankOf(stage), std::move(buffer)));
   }
   return pipeline;
 }
@@ -64,7 +62,7 @@ absl::Status StagePipeline::Submit(const MicroBatch& batch) {
 absl::Status StagePipeline::WakeStages() {
   for (int stage = 1; stage < stages(); ++stage) {
     std::shared_ptr<FrameBuffer> buffer = control_pool_.Acquire();
-    RETURN_IF_ERROR(EncodeControl(limits_.run_id, pb::Heartbeat(), buffer.get()));
+    RETURN_IF_ERROR(EncodeControl(limits_.job, pb::Heartbeat(), buffer.get()));
     RETURN_IF_ERROR(endpoint_->Send(Channel::kSetup, RankOf(stage), std::move(buffer)));
   }
   return absl::OkStatus();
@@ -99,8 +97,8 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
 }
 
 absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
-  ASSIGN_OR_RETURN(const ControlBody body, DecodeControl(limits_.run_id, frame.bytes()));
-  const int stage = frame.source() - 1;
+  ASSIGN_OR_RETURN(const ControlBody body, DecodeControl(limits_.job, frame.bytes()));
+  const int stage = roster_.StageOfRank(frame.source()).value();  // no other receive is open
   const int64_t now = MonotonicUs();
   if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&body); heartbeat != nullptr && heartbeat->stage() == stage) {
     roster_.Heard(*heartbeat, now);

@@ -39,6 +39,7 @@ class StagePipeline : public Pipeline {
                 int64_t progress_timeout_us);
   absl::Status TakeTelemetry(const ReceivedFrame& frame);
   absl::Status WakeStages();
+  int RankOf(int stage) const { return roster_.stage(stage).rank; }
 
   Endpoint* const endpoint_;
   const FrameLimits limits_;

@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
+#include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/plan/cpu_plan.h"
 #include "coordinator/plan/partitioner.h"
@@ -79,9 +80,10 @@ absl::StatusOr<pb::InstructionSet> CommonIsa(const pb::ConfigureJob& job, const 
   return stages[0].isa();
 }
 
-void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint64_t run_id, pb::InstructionSet isa,
-                const JobPlan& plan, pb::StageAssignment* stage) {
-  stage->set_run_id(run_id);
+void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch,
+                pb::InstructionSet isa, const JobPlan& plan, pb::StageAssignment* stage) {
+  stage->set_run_id(epoch.run_id);
+  stage->set_epoch(epoch.epoch);
   stage->set_model_path(model.file->path());
   stage->set_q2_layout(job.q2_layout());
   *stage->mutable_fingerprints() = ToProto(model.file->fingerprints());
@@ -101,7 +103,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, uint
 }  // namespace
 
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
-                                const ModelDescription& model, uint64_t run_id) {
+                                const ModelDescription& model, const JobEpoch& epoch) {
   RETURN_IF_ERROR(CheckOptions(job, model));
   const int stages = static_cast<int>(hellos.size());
   RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, stages));
@@ -118,6 +120,9 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     pb::StageAssignment stage;
     stage.set_stage(i);
     stage.set_stages(stages);
+    stage.set_rank(hellos[i].rank());
+    stage.set_previous_rank(i == 0 ? kCoordinatorRank : hellos[i - 1].rank());
+    stage.set_next_rank(i + 1 == stages ? kCoordinatorRank : hellos[i + 1].rank());
     stage.set_first_layer(split[i].begin);
     stage.set_last_layer(split[i].end);
     stage.set_owns_embedding(i == 0);
@@ -130,7 +135,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   RETURN_IF_ERROR(SizePool(job, hellos, model, &plan));
   plan.micro_batches = job.micro_batches() > 0 ? job.micro_batches() : stages;
   plan.max_open_tokens = std::max(plan.context, kMinOpenTokens);
-  for (pb::StageAssignment& stage : plan.stages) FillCommon(job, model, run_id, isa, plan, &stage);
+  for (pb::StageAssignment& stage : plan.stages) FillCommon(job, model, epoch, isa, plan, &stage);
   return plan;
 }
 

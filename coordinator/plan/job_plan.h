@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/model_description.h"
+#include "common/wire/frame.h"
 #include "proto/control.pb.h"
 #include "proto/engine.pb.h"
 
@@ -31,8 +32,9 @@ struct JobPlan {
 // kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one
 // block fit; says how much is there and needed. kFailedPrecondition: no common instruction set. Messages name the
 // fields of the job in backquotes: `kv_cache_bytes`.
+// `stages`: who they are, in the order in which the layers pass through them, which may be any order of ranks.
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
-                                const ModelDescription& model, uint64_t run_id);
+                                const ModelDescription& model, const JobEpoch& epoch);
 
 }  // namespace stagecoach
 

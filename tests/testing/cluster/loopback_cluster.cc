@@ -21,15 +21,21 @@
 namespace stagecoach::testing {
 namespace {
 
+// The coordinator's, then those of the stages in their order.
 std::vector<pb::Hello> MakeHellos(int stages) {
-  std::vector<pb::Hello> hellos(stages + 1);
-  for (int rank = 0; rank <= stages; ++rank) {
-    hellos[rank].set_role(rank == 0 ? pb::Hello::ROLE_COORDINATOR : pb::Hello::ROLE_STAGE);
-    hellos[rank].set_host("local");
-    hellos[rank].set_pid(1000 + rank);
-    hellos[rank].set_allowed_cores(2);
-    hellos[rank].set_available_memory_bytes(uint64_t{4} << 30);
-    hellos[rank].set_isa(ToProto(ParseInstructionSet((*SelectKernels("auto"))->isa).value()));
+  pb::Hello hello;
+  hello.set_role(pb::Hello::ROLE_COORDINATOR);
+  hello.set_rank(kCoordinatorRank);
+  hello.set_host("local");
+  hello.set_allowed_cores(2);
+  hello.set_available_memory_bytes(uint64_t{4} << 30);
+  std::vector<pb::Hello> hellos = {hello};
+  hello.set_role(pb::Hello::ROLE_STAGE);
+  hello.set_isa(ToProto(ParseInstructionSet((*SelectKernels("auto"))->isa).value()));
+  for (int stage = 0; stage < stages; ++stage) {
+    hello.set_rank(RankOfStage(stage, stages));
+    hello.set_pid(1000 + hello.rank());
+    hellos.push_back(hello);
   }
   return hellos;
 }
@@ -164,13 +170,13 @@ absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
   std::vector<std::thread> threads;
   for (int stage = 0; stage < stages; ++stage) {
-    threads.emplace_back([&world, stage] {
-      const std::unique_ptr<Endpoint> endpoint = world.Connect(stage + 1);
+    threads.emplace_back([&world, rank = RankOfStage(stage, stages)] {
+      const std::unique_ptr<Endpoint> endpoint = world.Connect(rank);
       ServeStage(endpoint.get()).IgnoreError();  // reported to the coordinator
     });
   }
   threads.emplace_back([&world, &pair, stages] {
-    const std::unique_ptr<Endpoint> endpoint = world.Connect(0);
+    const std::unique_ptr<Endpoint> endpoint = world.Connect(kCoordinatorRank);
     EngineChannel front(pair[1]);
     if (!RunEngine(endpoint.get(), MakeHellos(stages), &front).ok()) world.Abort();
   });

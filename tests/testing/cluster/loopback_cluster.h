@@ -36,6 +36,9 @@ struct ClusterRun {
   pb::JobReady ready;
 };
 
+// The stages are placed against the order of ranks: nothing may follow from a rank's number.
+constexpr int RankOfStage(int stage, int stages) { return stages - stage; }
+
 pb::SamplingParams GreedyParams();
 pb::ConfigureJob DefaultJob(const std::string& model_path);
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,9 @@ constexpr int kRows = 3;  // of the first sequence's first step
 constexpr int64_t kSecond = 1'000'000;
 constexpr int64_t kHangUs = 60 * kSecond;  // what never comes is a failure, not a hang
 
+// Against the order of ranks: nothing may follow from a rank's number.
+constexpr int RankOf(int stage, int stages) { return stages - stage; }
+
 // What the coordinator has heard of the stage.
 struct Heard {
   std::vector<pb::Heartbeat> heartbeats;
@@ -54,12 +58,16 @@ class StageLoopTest : public ::testing::Test {
   pb::StageAssignment Assignment(int stage, int stages) const {
     pb::StageAssignment assignment;
     assignment.set_run_id(kRunId);
+    assignment.set_epoch(1);
     assignment.set_model_path(path_);
     const auto model = OpenModel(path_, {});
     EXPECT_TRUE(model.ok()) << model.status();
     *assignment.mutable_fingerprints() = ToProto((*model)->file->fingerprints());
     assignment.set_stage(stage);
     assignment.set_stages(stages);
+    assignment.set_rank(RankOf(stage, stages));
+    if (stage > 0) assignment.set_previous_rank(RankOf(stage - 1, stages));
+    if (stage + 1 < stages) assignment.set_next_rank(RankOf(stage + 1, stages));
     assignment.set_first_layer(kLayers * stage / stages);
     assignment.set_last_layer(kLayers * (stage + 1) / stages);
     assignment.set_owns_embedding(stage == 0);
@@ -84,13 +92,13 @@ class StageLoopTest : public ::testing::Test {
     assignment_ = Assignment(stage, stages);
     Connect(std::move(faults));
     stage_thread_ = std::thread([this] {
-      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.stage() + 1);
+      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
       status_ = StageLoop(endpoint.get(), assignment_, [this] { return now_us_.load(); }).Run();
     });
   }
 
   void Connect(FaultHook faults = nullptr) {
-    const int rank = assignment_.stage() + 1;
+    const int rank = assignment_.rank();
     limits_ = LimitsOf(assignment_, /*hidden=*/64, /*vocab=*/320);
     world_ = std::make_unique<LoopbackWorld>(assignment_.stages() + 1, std::move(faults));
     coordinator_ = world_->Connect(0);
@@ -98,10 +106,10 @@ class StageLoopTest : public ::testing::Test {
     if (assignment_.owns_head()) {
       ASSERT_TRUE(coordinator_->OpenReceive(Channel::kResult, rank, limits_.MaxResultFrameBytes(), 8).ok());
     } else {
-      next_ = world_->Connect(rank + 1);
+      next_ = world_->Connect(assignment_.next_rank());
       ASSERT_TRUE(next_->OpenReceive(Channel::kStep, rank, limits_.MaxStepFrameBytes(), 8).ok());
     }
-    if (!assignment_.owns_embedding()) previous_ = world_->Connect(rank - 1);
+    if (!assignment_.owns_embedding()) previous_ = world_->Connect(assignment_.previous_rank());
   }
 
   // The steps of one sequence: its prompt, then a row each.
@@ -141,7 +149,7 @@ class StageLoopTest : public ::testing::Test {
     }
     const absl::Status encoded = EncodeStep(limits_, frame, buffer.get());
     ASSERT_TRUE(encoded.ok()) << encoded;
-    ASSERT_TRUE(Before()->Send(Channel::kStep, assignment_.stage() + 1, std::move(buffer)).ok());
+    ASSERT_TRUE(Before()->Send(Channel::kStep, assignment_.rank(), std::move(buffer)).ok());
   }
   Endpoint* Before() { return previous_ != nullptr ? previous_.get() : coordinator_.get(); }
 
@@ -187,7 +195,7 @@ class StageLoopTest : public ::testing::Test {
     return frame.ok() ? *std::move(frame) : std::nullopt;  // after an abort there is nothing
   }
   void Hear(const ReceivedFrame& frame) {
-    const auto body = DecodeControl(kRunId, frame.bytes());
+    const auto body = DecodeControl(limits_.job, frame.bytes());
     ASSERT_TRUE(body.ok()) << body.status();
     if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&*body)) heard_.heartbeats.push_back(*heartbeat);
     if (const auto* ready = std::get_if<pb::StageReady>(&*body)) heard_.ready = *ready;
@@ -316,16 +324,16 @@ TEST_F(StageLoopTest, AFrameThatOnlyWakesTheStageUpIsNoWork) {
     status_ = ServeStage(endpoint.get());
   });
   FramePool pool(kMaxSetupFrameBytes, 0);
-  const auto send = [&](uint64_t run_id, const ControlBody& body) {
+  const auto send = [&](const JobEpoch& job, const ControlBody& body) {
     std::shared_ptr<FrameBuffer> buffer = pool.Acquire();
-    ASSERT_TRUE(EncodeControl(run_id, body, buffer.get()).ok());
+    ASSERT_TRUE(EncodeControl(job, body, buffer.get()).ok());
     ASSERT_TRUE(coordinator_->Send(Channel::kSetup, 1, std::move(buffer)).ok());
   };
-  send(0, assignment_);
+  send({}, assignment_);
   ASSERT_TRUE(AwaitReady());
-  send(kRunId, pb::Heartbeat());
+  send(limits_.job, pb::Heartbeat());
   Send(Step(0));
-  send(kRunId, pb::Heartbeat());
+  send(limits_.job, pb::Heartbeat());
   Send(Shutdown(1));
   ASSERT_TRUE(Poll([this] { return results_.size() == 2; }));
   EXPECT_TRUE(Join().ok()) << status_;
@@ -336,7 +344,7 @@ TEST_F(StageLoopTest, ADamagedFrameEndsTheStageWithAReportAfterTheFramesBeforeIt
     passed_on_.clear();
     heard_ = {};
     Start(1, 3, [offset](Channel channel, int source, int, uint64_t index) {
-      const bool hit = channel == Channel::kStep && source == 1 && index == 2;
+      const bool hit = channel == Channel::kStep && source == RankOf(1, 3) && index == 2;
       return hit ? Fault{.kind = Fault::Kind::kCorrupt, .offset = offset} : Fault{};
     });
     for (uint64_t number = 0; number < 4; ++number) Send(Step(number));
@@ -393,17 +401,35 @@ TEST_F(StageLoopTest, AFileThatIsNotTheCoordinatorsIsTheStagesOwnErrorAndItNever
   EXPECT_FALSE(heard_.ready.has_value());
 }
 
-TEST_F(StageLoopTest, AnAssignmentForAnotherRankIsRefused) {
-  assignment_ = Assignment(1, 3);
-  Connect();
-  stage_thread_ = std::thread([this] {
-    const std::unique_ptr<Endpoint> endpoint = world_->Connect(2);
-    pb::StageAssignment other = assignment_;
-    other.set_stage(0);
-    status_ = StageLoop(endpoint.get(), other).Run();
-  });
-  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(heard_.failure->message(), HasSubstr("assigned to be stage 0 of 3, but this is rank 2 of 4"));
+TEST_F(StageLoopTest, AnAssignmentThatThisRankCannotBeInIsRefused) {
+  const struct {
+    std::function<void(pb::StageAssignment*)> change;
+    const char* place;  // as it is shown
+  } cases[] = {
+      {[](auto* a) { a->set_rank(3); }, "stage 1 of 3 and rank 3 between ranks 3 and 1"},
+      {[](auto* a) { a->set_stage(0); }, "stage 0 of 3 and rank 2 between ranks 3 and 1"},
+      {[](auto* a) { a->set_stages(4); }, "stage 1 of 4"},
+      {[](auto* a) { a->set_previous_rank(0); }, "between ranks 0 and 1"},
+      {[](auto* a) { a->set_previous_rank(-1); }, "between ranks -1 and 1"},
+      {[](auto* a) { a->set_next_rank(2); }, "between ranks 3 and 2"},
+      {[](auto* a) { a->set_next_rank(4); }, "between ranks 3 and 4"},
+      {[](auto* a) { a->set_owns_head(true); }, "but this is rank 2 of 4"},
+      {[](auto* a) { a->set_epoch(0); }, "but this is rank 2 of 4"},
+  };
+  for (const auto& one : cases) {
+    heard_ = {};
+    assignment_ = Assignment(1, 3);
+    Connect();
+    pb::StageAssignment changed = assignment_;
+    one.change(&changed);
+    limits_.job = EpochOf(changed);
+    stage_thread_ = std::thread([this, changed] {
+      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
+      status_ = StageLoop(endpoint.get(), changed).Run();
+    });
+    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << one.place;
+    EXPECT_THAT(heard_.failure->message(), HasSubstr(one.place));
+  }
 }
 
 TEST_F(StageLoopTest, AFirstFrameThatIsNoAssignmentIsRefused) {
@@ -414,7 +440,7 @@ TEST_F(StageLoopTest, AFirstFrameThatIsNoAssignmentIsRefused) {
     status_ = ServeStage(endpoint.get());
   });
   auto buffer = std::make_shared<FrameBuffer>(kMaxSetupFrameBytes, 0);
-  ASSERT_TRUE(EncodeControl(0, pb::Hello(), buffer.get()).ok());
+  ASSERT_TRUE(EncodeControl({}, pb::Hello(), buffer.get()).ok());
   ASSERT_TRUE(coordinator_->Send(Channel::kSetup, 1, std::move(buffer)).ok());
   EXPECT_EQ(Join().code(), absl::StatusCode::kInternal) << status_;
 }

@@ -16,7 +16,7 @@ int Decoded(const FrameLimits& limits, const std::vector<uint8_t>& bytes) {
   decoded += DecodeStep(limits, bytes, 7, true).ok();
   decoded += DecodeStep(limits, bytes, 7, false).ok();
   decoded += DecodeResult(limits, bytes, 7).ok();
-  decoded += DecodeControl(limits.run_id, bytes).ok();
+  decoded += DecodeControl(limits.job, bytes).ok();
   return decoded;
 }
 

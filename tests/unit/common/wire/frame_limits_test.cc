@@ -172,6 +172,7 @@ TEST(FrameLimits, HoldForHeaderAndTensor) {
   const std::vector<HeaderCase> cases = {
       {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "3"},
       {[](pb::FrameHeader* h) { h->set_run_id(5); }, "run_id' is 5", "81985529216486895"},
+      {[](pb::FrameHeader* h) { h->set_epoch(2); }, "epoch' is 2", "1"},
       {[](pb::FrameHeader* h) { h->set_sequence_number(8); }, "sequence_number' is 8", "7"},
       {[](pb::FrameHeader* h) { h->mutable_result(); }, "body' is field 11", "field 10 (step)"},
       {[](pb::FrameHeader* h) { h->clear_body(); }, "body' is field 0", "field 10 (step)"},

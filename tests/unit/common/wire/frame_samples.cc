@@ -6,7 +6,7 @@ namespace stagecoach {
 
 FrameLimits SmallLimits() {
   FrameLimits limits;
-  limits.run_id = 0x0123456789abcdef;
+  limits.job = {.run_id = 0x0123456789abcdef, .epoch = 1};
   limits.stages = 3;
   limits.hidden = 5;
   limits.vocab = 100;

@@ -111,10 +111,10 @@ TEST(Frame, GivesBackEveryResultItCarries) {
 }
 
 template <typename Message>
-void ExpectControlRoundTrip(uint64_t run_id, const Message& message) {
+void ExpectControlRoundTrip(const JobEpoch& job, const Message& message) {
   FrameBuffer buffer(kMaxSetupFrameBytes, 0);
-  ASSERT_TRUE(EncodeControl(run_id, message, &buffer).ok());
-  const auto decoded = DecodeControl(run_id, buffer.message());
+  ASSERT_TRUE(EncodeControl(job, message, &buffer).ok());
+  const auto decoded = DecodeControl(job, buffer.message());
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   ASSERT_TRUE(std::holds_alternative<Message>(*decoded));
   EXPECT_EQ(std::get<Message>(*decoded).SerializeAsString(), message.SerializeAsString());
@@ -124,37 +124,40 @@ TEST(Frame, GivesBackEveryControlMessageItCarries) {
   pb::Hello hello;
   hello.set_host("one");
   hello.set_role(pb::Hello::ROLE_STAGE);
-  ExpectControlRoundTrip(0, hello);
+  ExpectControlRoundTrip({}, hello);
   pb::StageAssignment assignment;
   assignment.set_model_path("model.gguf");
   assignment.add_cpus(3);
   assignment.set_kv_type(pb::KV_TYPE_Q8_0);
   assignment.set_wire_type(pb::WIRE_TYPE_BF16);
   assignment.set_isa(pb::INSTRUCTION_SET_AVX2);
-  ExpectControlRoundTrip(0, assignment);
+  ExpectControlRoundTrip({}, assignment);
   pb::StageReady ready;
   ready.set_weight_bytes(1ull << 40);
-  ExpectControlRoundTrip(77, ready);
+  ExpectControlRoundTrip({77, 1}, ready);
   pb::StageFailure failure;
   failure.set_message("no memory");
-  ExpectControlRoundTrip(77, failure);
+  ExpectControlRoundTrip({77, 1}, failure);
   pb::Heartbeat heartbeat;
   heartbeat.set_layers_done(12);
-  ExpectControlRoundTrip(77, heartbeat);
+  ExpectControlRoundTrip({77, 1}, heartbeat);
 }
 
-TEST(Frame, OfAnotherRunIsRefused) {
+TEST(Frame, OfAnotherRunOrOfAnEarlierArrangementOfItsStagesIsRefused) {
   FrameBuffer buffer(kMaxSetupFrameBytes, 0);
-  ASSERT_TRUE(EncodeControl(77, pb::Heartbeat(), &buffer).ok());
-  const auto decoded = DecodeControl(78, buffer.message());
-  EXPECT_THAT(std::string(decoded.status().message()), HasSubstr("'run_id' is 77, expected 78"));
+  ASSERT_TRUE(EncodeControl({77, 1}, pb::Heartbeat(), &buffer).ok());
+  EXPECT_TRUE(DecodeControl({77, 1}, buffer.message()).ok());
+  EXPECT_THAT(std::string(DecodeControl({78, 1}, buffer.message()).status().message()),
+              HasSubstr("'run_id' is 77, expected 78"));
+  EXPECT_THAT(std::string(DecodeControl({77, 2}, buffer.message()).status().message()),
+              HasSubstr("'epoch' is 1, expected 2"));
 }
 
 TEST(Frame, IsNotWrittenWhenItsHeaderIsTooLong) {
   FrameBuffer buffer(kMaxSetupFrameBytes, 0);
   pb::StageFailure failure;
   failure.set_message(std::string(kMaxTelemetryFrameBytes, 'x'));
-  const absl::Status status = EncodeControl(1, failure, &buffer);
+  const absl::Status status = EncodeControl({1, 1}, failure, &buffer);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected at most 16384"));
   EXPECT_TRUE(buffer.message().empty());

@@ -186,7 +186,7 @@ TEST_F(EngineTest, FourStagesWorkOnFourChunksOfOnePromptAtOnce) {
   const auto run =
       testing::RunCluster(kStages, job_, {Request(600, 1)}, [&](Channel channel, int source, int, uint64_t index) {
         std::unique_lock<std::mutex> lock(mu);
-        if (channel == Channel::kStep && source == 1) {
+        if (channel == Channel::kStep && source == testing::RankOfStage(0, kStages)) {
           passed = index + 1;
           passed_on.notify_all();
         }
@@ -221,8 +221,9 @@ TEST_F(EngineTest, ADamagedFrameIsALostStageAndNeverACrash) {
 
 TEST_F(EngineTest, ATruncatedFrameIsALostStage) {
   const auto run = testing::RunCluster(2, job_, {Request(20, 8)}, [](Channel c, int source, int, uint64_t index) {
-    return c == Channel::kStep && source == 1 && index == 1 ? Fault{.kind = Fault::Kind::kTruncate, .offset = 100}
-                                                            : Fault{};
+    return c == Channel::kStep && source == testing::RankOfStage(0, 2) && index == 1
+               ? Fault{.kind = Fault::Kind::kTruncate, .offset = 100}
+               : Fault{};
   });
   EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable) << run.status();
 }
@@ -230,7 +231,8 @@ TEST_F(EngineTest, ATruncatedFrameIsALostStage) {
 TEST_F(EngineTest, ADroppedFrameIsNoticedByTheProgressTimeoutAndItsHolderNamed) {
   job_.set_stage_timeout_s(1);
   const auto run = testing::RunCluster(2, job_, {Request(20, 8)}, [](Channel c, int source, int, uint64_t index) {
-    return c == Channel::kStep && source == 1 && index == 1 ? Fault{.kind = Fault::Kind::kDrop} : Fault{};
+    return c == Channel::kStep && source == testing::RankOfStage(0, 2) && index == 1 ? Fault{.kind = Fault::Kind::kDrop}
+                                                                                     : Fault{};
   });
   EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable) << run.status();
   EXPECT_THAT(std::string(run.status().message()), HasSubstr("stage 1 on local"));

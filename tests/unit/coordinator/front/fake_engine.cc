@@ -29,6 +29,8 @@
 namespace stagecoach {
 namespace {
 
+constexpr int kStages = 2;  // of every test
+
 class FakeEngine {
  public:
   FakeEngine(std::map<std::string, std::string> options, std::string socket,
@@ -157,6 +159,11 @@ class FakeEngine {
     out.mutable_ready()->set_context(1000);
     out.mutable_ready()->set_blocks(40);
     out.mutable_ready()->set_block_tokens(32);
+    for (int stage = 0; stage < kStages; ++stage) {
+      pb::StageSummary* summary = out.mutable_ready()->add_stages();
+      summary->set_stage(stage);
+      summary->set_rank(kStages - stage);  // against the order of ranks
+    }
     if (Has("told")) CHECK_EQ(job.min_kv_tokens(), launch_ > 1 ? 1000 : 0);
     if (Has("told")) CHECK_EQ(job.fingerprints_size(), launch_ > 1 ? 1 : 0);
     if (Has("told")) CHECK_EQ(job.step_log_append(), launch_ > 1);

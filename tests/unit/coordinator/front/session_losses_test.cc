@@ -41,7 +41,7 @@ TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthe
       continue;
     }
     EXPECT_EQ(outcomes[id].reason, Finished::REASON_FAILED);
-    EXPECT_THAT(outcomes[id].error, HasSubstr("rank 1 (stage 0) on x was ended by signal 11 (Segmentation fault)"));
+    EXPECT_THAT(outcomes[id].error, HasSubstr("rank 1 (stage 1) on x was ended by signal 11 (Segmentation fault)"));
   }
   EXPECT_LE(session->relaunches(), 8);
 }

@@ -40,36 +40,45 @@ TEST(LauncherOutput, ReadsWhichRankASignalEnded) {
   LauncherOutput output;
   output.Feed(absl::StrCat(
       kDashes, "mpirun noticed that process rank 2 with PID 0 on node node7 exited on signal 9 (Killed).\n", kDashes));
-  EXPECT_EQ(output.death(), "rank 2 (stage 1) on node7 was ended by signal 9 (Killed)");
+  ASSERT_TRUE(output.death().has_value());
+  EXPECT_EQ(output.death()->rank, 2);
+  EXPECT_EQ(output.death()->how, "on node7 was ended by signal 9 (Killed)");
 }
 
 TEST(LauncherOutput, ReadsWhichRankEndedWithACode) {
   LauncherOutput output;
   output.Feed(absl::StrCat(
       kDashes, "The first process to do so was:\n\n  Process name: [[16773,1],0]\n  Exit code:    75\n", kDashes));
-  EXPECT_EQ(output.death(), "rank 0 (the coordinator) ended with exit code 75");
+  ASSERT_TRUE(output.death().has_value());
+  EXPECT_EQ(output.death()->rank, 0);
+  EXPECT_EQ(output.death()->how, "ended with exit code 75");
+  EXPECT_FALSE(output.death()->crashed);
 }
 
 TEST(LauncherOutput, BelievesOnlyMpirunAboutADeath) {
   LauncherOutput output;
   output.Feed("mpirun noticed that process rank 2 with PID 0 on node node7 exited on signal 9 (Killed).\n");
-  EXPECT_EQ(output.death(), "");
+  EXPECT_FALSE(output.death().has_value());
 }
 
-TEST(LauncherOutput, TellsAStageThatCrashedFromOneThatWasKilled) {
-  const auto crashed = [](int rank, const char* signal) {
+TEST(LauncherOutput, TellsARankThatCrashedFromOneThatWasKilled) {
+  const auto crashed = [](const char* signal) {
     LauncherOutput output;
-    output.Feed(absl::StrCat(kDashes, "mpirun noticed that process rank ", rank,
-                             " with PID 0 on node node7 exited on signal ", signal, ".\n", kDashes));
-    EXPECT_FALSE(output.death().empty());
-    return output.stage_crashed();
+    output.Feed(absl::StrCat(kDashes, "mpirun noticed that process rank 2 with PID 0 on node node7 exited on signal ",
+                             signal, ".\n", kDashes));
+    return output.death().value().crashed;
   };
-  EXPECT_TRUE(crashed(1, "11 (Segmentation fault)"));
-  EXPECT_TRUE(crashed(3, "6 (Aborted)"));
-  EXPECT_TRUE(crashed(2, "7 (Bus error)"));
-  EXPECT_FALSE(crashed(1, "9 (Killed)"));
-  EXPECT_FALSE(crashed(1, "15 (Terminated)"));
-  EXPECT_FALSE(crashed(0, "11 (Segmentation fault)")) << "the coordinator's crash accuses no request";
+  EXPECT_TRUE(crashed("11 (Segmentation fault)"));
+  EXPECT_TRUE(crashed("6 (Aborted)"));
+  EXPECT_TRUE(crashed("7 (Bus error)"));
+  EXPECT_FALSE(crashed("9 (Killed)"));
+  EXPECT_FALSE(crashed("15 (Terminated)"));
+}
+
+TEST(RankName, SaysWhichStageItIsWhereThatIsKnown) {
+  EXPECT_EQ(RankName(0, std::nullopt), "rank 0 (the coordinator)");
+  EXPECT_EQ(RankName(3, std::nullopt), "rank 3");
+  EXPECT_EQ(RankName(3, 0), "rank 3 (stage 0)");
 }
 
 }  // namespace

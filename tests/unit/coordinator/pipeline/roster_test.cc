@@ -14,8 +14,10 @@ constexpr int64_t kSecond = 1000000;
 
 std::vector<pb::Hello> TwoStages() {
   std::vector<pb::Hello> hellos(2);
+  hellos[0].set_rank(5);
   hellos[0].set_host("alpha");
   hellos[0].set_pid(10);
+  hellos[1].set_rank(2);
   hellos[1].set_host("beta");
   hellos[1].set_pid(20);
   return hellos;
@@ -52,6 +54,12 @@ class RosterTest : public ::testing::Test {
 
   Roster roster_;
 };
+
+TEST_F(RosterTest, KnowsWhichRankIsWhichStage) {
+  EXPECT_EQ(roster_.stage(0).rank, 5);
+  EXPECT_EQ(roster_.StageOfRank(2), 1);
+  EXPECT_EQ(roster_.StageOfRank(1), std::nullopt);
+}
 
 TEST_F(RosterTest, ABlipOfAFewSecondsIsNotALoss) {
   BecomeReady();

@@ -20,7 +20,7 @@ using ::testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-constexpr uint64_t kRunId = 7;
+constexpr JobEpoch kEpoch = {.run_id = 7, .epoch = 3};
 
 // 28 layers, 40960 tokens of context, a KV head width of 1024: 4096 bytes of f16 keys and values a token and layer.
 std::shared_ptr<const ModelDescription> Model(const std::string& name = "qwen3-0.6b/q8_0") {
@@ -76,7 +76,7 @@ TEST(JobPlan, RunsAModelLargerThanHalfOfTheFreeMemory) {
   const auto model = Model();
   const uint64_t weights = AllWeights(*model);
   ASSERT_GT(weights, 600 * kMiB);
-  const auto plan = PlanJob(Job(), {StageOn("node", weights + kGiB)}, *model, kRunId);
+  const auto plan = PlanJob(Job(), {StageOn("node", weights + kGiB)}, *model, kEpoch);
   ASSERT_TRUE(plan.ok()) << plan.status();
   // Most of half a GiB, which is 145 blocks and 4680 tokens; buffers take a little of it.
   EXPECT_GT(plan->group_blocks[0], 100);
@@ -87,12 +87,12 @@ TEST(JobPlan, RunsAModelLargerThanHalfOfTheFreeMemory) {
 TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
   pb::ConfigureJob job = Job();
   job.set_context(1000);
-  const auto plan = PlanJob(job, {StageOn("node", 64 * kGiB)}, *Model(), kRunId);
+  const auto plan = PlanJob(job, {StageOn("node", 64 * kGiB)}, *Model(), kEpoch);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->group_blocks[0], 8 * 32);  // 1000 tokens are 32 blocks
   EXPECT_EQ(plan->context, 1000);
   job.set_context(0);
-  const auto whole = PlanJob(job, {StageOn("node", 512 * kGiB)}, *Model(), kRunId);
+  const auto whole = PlanJob(job, {StageOn("node", 512 * kGiB)}, *Model(), kEpoch);
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->context, 40960);
   EXPECT_EQ(whole->group_blocks[0], 8 * 40960 / 32);
@@ -101,8 +101,8 @@ TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
 TEST(JobPlan, StagesOfOneHostShareWhatItsWeightsLeave) {
   const auto model = Model();
   const uint64_t available = AllWeights(*model) + 2 * kGiB;
-  const auto one = PlanJob(Job(), {StageOn("node", available)}, *model, kRunId);
-  const auto four = PlanJob(Job(), std::vector<pb::Hello>(4, StageOn("node", available)), *model, kRunId);
+  const auto one = PlanJob(Job(), {StageOn("node", available)}, *model, kEpoch);
+  const auto four = PlanJob(Job(), std::vector<pb::Hello>(4, StageOn("node", available)), *model, kEpoch);
   ASSERT_TRUE(one.ok() && four.ok()) << one.status() << four.status();
   uint64_t weights = 0;
   for (const pb::StageAssignment& stage : four->stages) weights += WeightsOf(*model, stage);
@@ -119,28 +119,28 @@ TEST(JobPlan, AHostsShareFollowsTheLayersOfEachStageSoThatNothingIsLeftOver) {
   pb::ConfigureJob job = Job();
   job.add_layer_split(25);
   job.add_layer_split(3);
-  const auto plan = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kRunId);
+  const auto plan = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kEpoch);
   ASSERT_TRUE(plan.ok()) << plan.status();
   job.clear_layer_split();
   job.add_layer_split(14);
   job.add_layer_split(14);
-  const auto even = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kRunId);
+  const auto even = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kEpoch);
   ASSERT_TRUE(even.ok()) << even.status();
   EXPECT_EQ(plan->group_blocks[0], even->group_blocks[0]);
 }
 
 TEST(JobPlan, TheSmallestHostDecidesOnTheBlocksOfAll) {
   const auto model = Model();
-  const auto small = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 2 * kGiB)}, *model, kRunId);
-  const auto mixed = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
-  const auto large = PlanJob(Job(), {StageOn("a", 64 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
+  const auto small = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 2 * kGiB)}, *model, kEpoch);
+  const auto mixed = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kEpoch);
+  const auto large = PlanJob(Job(), {StageOn("a", 64 * kGiB), StageOn("b", 64 * kGiB)}, *model, kEpoch);
   ASSERT_TRUE(small.ok() && mixed.ok() && large.ok()) << small.status() << mixed.status() << large.status();
   EXPECT_LE(small->group_blocks[0], mixed->group_blocks[0]);
   EXPECT_LT(mixed->group_blocks[0], large->group_blocks[0]);
   for (const pb::StageAssignment& stage : mixed->stages) EXPECT_EQ(stage.group_blocks(0), mixed->group_blocks[0]);
   // Two stages beside each other on the small host leave less than one.
   const auto crowded =
-      PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kRunId);
+      PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kEpoch);
   ASSERT_TRUE(crowded.ok()) << crowded.status();
   EXPECT_LE(WeightsOf(*model, crowded->stages[0]) + WeightsOf(*model, crowded->stages[1]) +
                 PoolBytes(*crowded, crowded->stages[0]) + PoolBytes(*crowded, crowded->stages[1]),
@@ -150,8 +150,8 @@ TEST(JobPlan, TheSmallestHostDecidesOnTheBlocksOfAll) {
 TEST(JobPlan, TheLeastThatAStageSeesOfItsHostHoldsForTheHost) {
   // Ranks of one host tell of its memory at different moments, or from control groups with different limits.
   const auto model = Model();
-  const auto both = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 64 * kGiB)}, *model, kRunId);
-  const auto least = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *model, kRunId);
+  const auto both = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 64 * kGiB)}, *model, kEpoch);
+  const auto least = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *model, kEpoch);
   ASSERT_TRUE(both.ok() && least.ok()) << both.status() << least.status();
   EXPECT_EQ(both->group_blocks[0], least->group_blocks[0]);
 }
@@ -159,7 +159,7 @@ TEST(JobPlan, TheLeastThatAStageSeesOfItsHostHoldsForTheHost) {
 TEST(JobPlan, GivenBytesAreTakenForEachStageAsTheyAre) {
   pb::ConfigureJob job = Job();
   job.set_kv_cache_bytes(uint64_t{100} * 32 * 4096 * 14);
-  const auto plan = PlanJob(job, {StageOn("a", 64 * kGiB), StageOn("b", 2 * kGiB)}, *Model(), kRunId);
+  const auto plan = PlanJob(job, {StageOn("a", 64 * kGiB), StageOn("b", 2 * kGiB)}, *Model(), kEpoch);
   ASSERT_TRUE(plan.ok()) << plan.status();
   int64_t most_layers = 0;
   for (const auto& stage : plan->stages) most_layers = std::max(most_layers, stage.last_layer() - stage.first_layer());
@@ -169,7 +169,7 @@ TEST(JobPlan, GivenBytesAreTakenForEachStageAsTheyAre) {
 TEST(JobPlan, AModelThatDoesNotFitIsRefusedWithWhatIsThereAndWhatIsNeeded) {
   const auto model = Model();
   const uint64_t weights = AllWeights(*model);
-  const absl::Status status = PlanJob(Job(), {StageOn("node7", weights - 1)}, *model, kRunId).status();
+  const absl::Status status = PlanJob(Job(), {StageOn("node7", weights - 1)}, *model, kEpoch).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("node7"), HasSubstr(std::to_string(weights - 1)),
                                                    HasSubstr(std::to_string(weights)), HasSubstr("more memory")));
@@ -182,7 +182,7 @@ TEST(JobPlan, WhenHalfOfTheRestHoldsNoBlockTheMessageNamesTheField) {
   // Finds the least memory that is enough for the weights and buffers: there nothing is left for the cache.
   uint64_t low = weights, high = weights + kGiB;
   const auto message = [&](uint64_t available) {
-    return std::string(PlanJob(Job(), {StageOn("node7", available)}, *model, kRunId).status().message());
+    return std::string(PlanJob(Job(), {StageOn("node7", available)}, *model, kEpoch).status().message());
   };
   while (high - low > 1) {
     const uint64_t middle = (low + high) / 2;
@@ -193,7 +193,7 @@ TEST(JobPlan, WhenHalfOfTheRestHoldsNoBlockTheMessageNamesTheField) {
   // A block more than that fits when it is asked for.
   pb::ConfigureJob job = Job();
   job.set_kv_cache_bytes(28 * 32 * 4096);
-  const auto asked = PlanJob(job, {StageOn("node7", high + 28 * 32 * 4096)}, *model, kRunId);
+  const auto asked = PlanJob(job, {StageOn("node7", high + 28 * 32 * 4096)}, *model, kEpoch);
   ASSERT_TRUE(asked.ok()) << asked.status();
   EXPECT_EQ(asked->group_blocks[0], 1);
 }
@@ -202,27 +202,27 @@ TEST(JobPlan, GivenBytesThatAreTooManyOrTooFewAreRefusedByName) {
   pb::ConfigureJob job = Job();
   job.set_kv_cache_bytes(1000);
   const std::vector<pb::Hello> stages = {StageOn("node1", 8 * kGiB), StageOn("node2", 2 * kGiB)};
-  const absl::Status few = PlanJob(job, stages, *Model(), kRunId).status();
+  const absl::Status few = PlanJob(job, stages, *Model(), kEpoch).status();
   EXPECT_EQ(few.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(few.message()), AllOf(HasSubstr("`kv_cache_bytes` is 1000"), HasSubstr("stage 0 on node1")));
   for (const uint64_t bytes : {4 * kGiB, UINT64_MAX}) {
     job.set_kv_cache_bytes(bytes);
-    const absl::Status many = PlanJob(job, stages, *Model(), kRunId).status();
+    const absl::Status many = PlanJob(job, stages, *Model(), kEpoch).status();
     EXPECT_EQ(many.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(many.message()), AllOf(HasSubstr("`kv_cache_bytes` is " + std::to_string(bytes)),
                                                    HasSubstr(bytes == UINT64_MAX ? "node1" : "node2")));
   }
   // Each fits alone, but they share a host.
   job.set_kv_cache_bytes(2 * kGiB);
-  EXPECT_TRUE(PlanJob(job, {StageOn("a", 3 * kGiB), StageOn("b", 3 * kGiB)}, *Model(), kRunId).ok());
-  EXPECT_FALSE(PlanJob(job, {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *Model(), kRunId).ok());
+  EXPECT_TRUE(PlanJob(job, {StageOn("a", 3 * kGiB), StageOn("b", 3 * kGiB)}, *Model(), kEpoch).ok());
+  EXPECT_FALSE(PlanJob(job, {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *Model(), kEpoch).ok());
 }
 
 TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
   pb::ConfigureJob job = Job();
   for (const int layers : {10, 9, 9}) job.add_layer_split(layers);
   const auto plan =
-      PlanJob(job, {StageOn("a", 8 * kGiB, 8), StageOn("a", 8 * kGiB, 8), StageOn("b", 8 * kGiB, 6)}, *Model(), kRunId);
+      PlanJob(job, {StageOn("a", 8 * kGiB, 8), StageOn("a", 8 * kGiB, 8), StageOn("b", 8 * kGiB, 6)}, *Model(), kEpoch);
   ASSERT_TRUE(plan.ok()) << plan.status();
   std::vector<int64_t> ends;
   std::vector<int> threads;
@@ -230,7 +230,8 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
     ends.push_back(stage.last_layer());
     threads.push_back(stage.threads());
     EXPECT_EQ(stage.stages(), 3);
-    EXPECT_EQ(stage.run_id(), kRunId);
+    EXPECT_EQ(stage.run_id(), kEpoch.run_id);
+    EXPECT_EQ(stage.epoch(), kEpoch.epoch);
     EXPECT_EQ(stage.owns_embedding(), stage.stage() == 0);
     EXPECT_EQ(stage.owns_head(), stage.stage() == 2);
     EXPECT_EQ(stage.in_flight(), 3);
@@ -243,13 +244,13 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
 TEST(JobPlan, StagesThatComputeDifferentlyNeedOneInstructionSet) {
   std::vector<pb::Hello> stages = {StageOn("old", 8 * kGiB), StageOn("new", 8 * kGiB)};
   stages[1].set_isa(pb::INSTRUCTION_SET_AVX512_VNNI);
-  const absl::Status status = PlanJob(Job(), stages, *Model(), kRunId).status();
+  const absl::Status status = PlanJob(Job(), stages, *Model(), kEpoch).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("old computes with avx2"), HasSubstr("new with avx512-vnni"), HasSubstr("`isa`")));
   pb::ConfigureJob job = Job();
   job.set_isa(pb::INSTRUCTION_SET_AVX2);
-  const auto plan = PlanJob(job, stages, *Model(), kRunId);
+  const auto plan = PlanJob(job, stages, *Model(), kEpoch);
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX2);
 }
@@ -261,11 +262,11 @@ TEST(PlanJob, ARelaunchThatCannotHoldWhatWasAcceptedSaysWhatItNeeds) {
   job.set_kv_cache_bytes(uint64_t{28} * 4096 * 32 * 64);  // 64 blocks
   job.set_min_kv_tokens(64 * 32);
   const std::vector<pb::Hello> hosts = {StageOn("a", 8 * kGiB)};
-  const absl::StatusOr<JobPlan> enough = PlanJob(job, hosts, *model, kRunId);
+  const absl::StatusOr<JobPlan> enough = PlanJob(job, hosts, *model, kEpoch);
   ASSERT_TRUE(enough.ok()) << enough.status();
   EXPECT_EQ(enough->group_blocks, std::vector<int32_t>({64}));
   job.set_min_kv_tokens(64 * 32 + 1);
-  const absl::Status status = PlanJob(job, hosts, *model, kRunId).status();
+  const absl::Status status = PlanJob(job, hosts, *model, kEpoch).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("room for 2048 tokens (64 blocks of 32)"),
                                                    HasSubstr("needs 2049"), HasSubstr("`kv_cache_bytes`")));
