@@ -171,6 +171,14 @@ absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size
     if (times[i].stage != static_cast<int32_t>(i)) {
       return FieldError(absl::StrCat("times[", i, "].stage"), times[i].stage, i);
     }
+    // One clock took them, in this order, and it never goes back.
+    const StageTimes& t = times[i];
+    if (t.received_us < 0 || t.start_us < t.received_us || t.end_us < t.start_us || t.send_us < 0) {
+      return FieldError(
+          absl::StrCat("times[", i, "]"),
+          absl::StrCat("received ", t.received_us, ", start ", t.start_us, ", end ", t.end_us, ", send ", t.send_us),
+          "none below 0, and none of the first three below the one before it");
+    }
   }
   return absl::OkStatus();
 }

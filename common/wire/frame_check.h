@@ -14,7 +14,7 @@ namespace stagecoach::internal {
 
 absl::Status CheckMicroBatch(const FrameLimits& limits, const MicroBatch& batch, bool has_hidden);
 absl::Status CheckResult(const FrameLimits& limits, const StepResult& result);
-// The stages 0, 1, ... in order: from `least` to `most` of them.
+// The stages 0, 1, ... in order: from `least` to `most` of them, none of which ends before it begins.
 absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size_t most);
 
 }  // namespace stagecoach::internal

@@ -3,26 +3,36 @@
 #include <algorithm>
 
 namespace stagecoach {
+namespace {
+
+constexpr int64_t kMostUs = INT64_MAX / 2;
+
+void Add(int64_t us, int64_t* sum) { *sum = std::min(*sum + std::min(us, kMostUs), kMostUs); }
+
+}  // namespace
 
 void BubbleMeter::Submitted(uint64_t number, int64_t now_us) {
-  if (ready_us_.empty()) busy_since_us_ = now_us;
-  ready_us_[number] = last_confirmed_us_;
+  if (first_submitted_us_ < 0) first_submitted_us_ = now_us;
+  if (in_flight_.empty()) busy_since_us_ = now_us;
+  in_flight_[number] = {now_us, last_confirmed_us_};
 }
 
 void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us) {
-  const auto entry = ready_us_.find(result.number);
-  if (entry == ready_us_.end()) return;
-  double at = entry->second;
-  ready_us_.erase(entry);
+  const auto entry = in_flight_.find(result.number);
+  if (entry == in_flight_.end()) return;
+  double at = entry->second.ready_us;
+  const int64_t most_compute_us = now_us - entry->second.submitted_us;
+  const int64_t most_send_us = now_us - first_submitted_us_;  // it is of an earlier micro-batch
+  in_flight_.erase(entry);
   for (const StageTimes& times : result.times) {
-    const int64_t compute = std::max<int64_t>(0, times.end_us - times.start_us);
-    compute_us_[times.stage] += compute;
-    send_us_[times.stage] += times.send_us;
+    const int64_t compute = std::clamp<int64_t>(times.end_us - times.start_us, 0, most_compute_us);
+    Add(compute, &compute_us_[times.stage]);
+    Add(std::clamp<int64_t>(times.send_us, 0, most_send_us), &send_us_[times.stage]);
     at = std::max(at, stage_free_us_[times.stage]) + static_cast<double>(compute);
     stage_free_us_[times.stage] = at;
   }
   last_confirmed_us_ = at;
-  if (ready_us_.empty()) busy_us_ += now_us - busy_since_us_;
+  if (in_flight_.empty()) busy_us_ += now_us - busy_since_us_;
 }
 
 double BubbleMeter::BubbleOf(double span_us) const {

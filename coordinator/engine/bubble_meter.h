@@ -22,6 +22,8 @@ class BubbleMeter {
   explicit BubbleMeter(int stages) : stage_free_us_(stages, 0), compute_us_(stages, 0), send_us_(stages, 0) {}
 
   void Submitted(uint64_t number, int64_t now_us);
+  // `result.times`: each stage's of this meter. A stage that says it computed, or sent, for longer than this clock
+  // knows that it can have is believed no more than that.
   void Confirmed(const StepResult& result, int64_t now_us);
 
   int64_t busy_us() const { return busy_us_; }  // with at least one micro-batch in flight
@@ -31,14 +33,19 @@ class BubbleMeter {
   double Floor() const;     // the same of the ideal pipeline
 
  private:
+  struct InFlight {
+    int64_t submitted_us;
+    double ready_us;  // ideal pipeline: when it could enter
+  };
   double BubbleOf(double span_us) const;
 
+  int64_t first_submitted_us_ = -1;  // of all
   int64_t busy_since_us_ = 0;
   int64_t busy_us_ = 0;
   std::vector<double> stage_free_us_;          // ideal pipeline: when each stage is free again
-  std::map<uint64_t, double> ready_us_;        // ideal pipeline: when each micro-batch in flight could enter
+  std::map<uint64_t, InFlight> in_flight_;     // by number
   double last_confirmed_us_ = 0;               // ideal pipeline: when the result confirmed last was there
-  std::vector<int64_t> compute_us_, send_us_;  // [stages], measured
+  std::vector<int64_t> compute_us_, send_us_;  // [stages], measured; at most kMostUs
 };
 
 }  // namespace stagecoach

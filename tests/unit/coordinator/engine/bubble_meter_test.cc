@@ -51,6 +51,24 @@ TEST(BubbleMeter, IdleTimeWithoutWorkIsNotABubble) {
   EXPECT_DOUBLE_EQ(meter.Measured(), 0.5);
 }
 
+TEST(BubbleMeter, NoStageIsBelievedToHaveWorkedLongerThanTheMicroBatchWasInFlight) {
+  BubbleMeter meter(2);
+  int64_t now = 1000000;
+  for (uint64_t i = 0; i < 100; ++i) {
+    meter.Submitted(i, now);
+    now += 250;
+    StepResult result = Result(i, 100);
+    result.times[1] = {.stage = 1, .start_us = 0, .end_us = INT64_MAX, .send_us = INT64_MAX};
+    meter.Confirmed(result, now);
+  }
+  EXPECT_EQ(meter.compute_us(0), 100 * 100);
+  EXPECT_EQ(meter.compute_us(1), 100 * 250);
+  EXPECT_EQ(meter.send_us(0), 0);
+  EXPECT_LE(meter.send_us(1), 100 * 100 * 250);
+  EXPECT_GE(meter.Measured(), 0);
+  EXPECT_LE(meter.Measured(), 1);
+}
+
 TEST(BubbleMeter, WithoutWorkThereIsNoBubble) {
   const BubbleMeter meter(3);
   EXPECT_EQ(meter.Measured(), 0);
