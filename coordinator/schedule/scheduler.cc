@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "coordinator/request/request_room.h"
 
 namespace stagecoach {
 namespace {
@@ -19,8 +20,8 @@ bool IsStop(const SequenceSpec& spec, TokenId token) {
   return std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end();
 }
 
-// Rows that are ever computed: the last token's K and V would serve a token that is not produced.
-int64_t MostRows(const SequenceSpec& spec) { return Size(spec.prompt) + std::max<int64_t>(spec.max_new_tokens - 1, 0); }
+// Rows that are ever computed.
+int64_t MostRows(const SequenceSpec& spec) { return MostKvTokens(Size(spec.prompt), spec.max_new_tokens); }
 
 absl::Status CheckSpec(const SequenceSpec& spec) {
   if (spec.prompt.empty()) {
@@ -69,11 +70,8 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   }
   const int64_t prompt = Size(spec.prompt);
   const int64_t asked = spec.max_new_tokens;
-  if (prompt + (asked > 0 ? 1 : 0) > options_.context) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "sequence ", spec.id, ": the prompt has ", prompt, " tokens", asked > 0 ? " and needs room for a new one" : "",
-        ", the context holds ", options_.context, "; shorten the prompt or enlarge the context"));
-  }
+  const int32_t smallest_pool = *std::min_element(options_.group_blocks.begin(), options_.group_blocks.end());
+  RETURN_IF_ERROR(CheckRoom(prompt, asked, {options_.context, smallest_pool, options_.block_tokens}));
   spec.max_new_tokens = std::min(asked, options_.context - prompt);
   if (asked > 0 ? Size(spec.output) >= spec.max_new_tokens : !spec.output.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, ",
@@ -83,14 +81,6 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   if (!spec.output.empty() && IsStop(spec, spec.output.back())) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, token ",
                                                       spec.output.back(), " at its end is a stop token"));
-  }
-  for (const int32_t total : options_.group_blocks) {
-    const int64_t rows = MostRows(spec);
-    if (BlocksFor(rows) <= total) continue;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "sequence ", spec.id, ": ", prompt, " prompt tokens and up to ", spec.max_new_tokens, " new ones need KV for ",
-        rows, " tokens, the pool holds ", int64_t{total} * options_.block_tokens, " (", total, " blocks of ",
-        options_.block_tokens, "); ask for fewer tokens or give the KV cache more memory"));
   }
   auto sequence = std::make_unique<Sequence>(std::move(spec));
   sequence->order = next_order_++;

@@ -92,10 +92,9 @@ class Scheduler {
   explicit Scheduler(const SchedulerOptions& options);  // options must be valid
 
   // Queues a sequence. max_new_tokens is cut to what the context leaves. kInvalidArgument for an empty prompt, negative
-  // token ids, or nothing asked for; kAlreadyExists while a sequence of this id is unfinished; kResourceExhausted when
-  // the prompt leaves the context no room, or prompt and max_new_tokens can outgrow the pool (the message holds both
-  // numbers); kFailedPrecondition "nothing left to produce" when `output` already has max_new_tokens or ends with a
-  // stop token.
+  // token ids, or nothing asked for; kAlreadyExists while a sequence of this id is unfinished; kOutOfRange when it does
+  // not fit (CheckRoom, of the smallest pool); kFailedPrecondition "nothing left to produce" when `output` already has
+  // max_new_tokens or ends with a stop token.
   absl::Status Add(SequenceSpec spec);
 
   // The next micro-batch, or nothing when no row can be handed out now (all waits for results, for blocks, or there is

@@ -92,7 +92,7 @@ class History {
     const int64_t rows = prompt + std::max<int64_t>(most - 1, 0);
     const bool fits = (spec.max_new_tokens == 0 || most > 0) &&
                       (rows + options_.block_tokens - 1) / options_.block_tokens <= FewestBlocks(options_);
-    ASSERT_EQ(status.code(), fits ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
+    ASSERT_EQ(status.code(), fits ? absl::StatusCode::kOk : absl::StatusCode::kOutOfRange) << status;
     if (!fits) return;
     const int64_t first_score = std::max<int64_t>(spec.score_from - 1, 0);
     outputs_[spec.id] = spec.output;

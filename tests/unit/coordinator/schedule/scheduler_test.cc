@@ -118,13 +118,13 @@ TEST(Scheduler, RefusesWhatCannotFitTheContextOrThePoolWithBothNumbers) {
   SchedulerOptions options = SmallOptions();
   Scheduler scheduler(options);
   const absl::Status full = scheduler.Add(Spec(1, 32, 1));
-  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(full.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(full.message()),
               HasSubstr("the prompt has 32 tokens and needs room for a new one, the context holds 32"));
   options.group_blocks = {4};  // 16 tokens
   Scheduler poor(options);
   const absl::Status large = poor.Add(Spec(1, 10, 8));
-  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(large.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(large.message()), HasSubstr("need KV for 17 tokens, the pool holds 16 (4 blocks of 4)"));
   EXPECT_TRUE(poor.Add(Spec(1, 10, 7)).ok());
 }
