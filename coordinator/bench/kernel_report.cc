@@ -11,14 +11,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
-#include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/launch_line.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
-
-constexpr int kWorkerUsage = 2;  // the exit code of stage_worker for arguments that it does not take
 
 // Runs a command and collects what it prints, errors too.
 absl::StatusOr<std::string> Output(const std::string& command, int* exit_code) {
@@ -76,7 +73,6 @@ absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker,
   const size_t begin = output.find('{');  // after warnings, if any
   if (exit_code == 0 && begin != std::string::npos) return ParseKernelReport(output.substr(begin));
   const std::string text(absl::StripPrefix(absl::StripAsciiWhitespace(output), "stage_worker: "));
-  if (exit_code == kWorkerUsage) return UsageError(absl::StrCat("--isa: ", text));
   return absl::FailedPreconditionError(
       absl::StrCat("the check of the kernels failed with exit code ", exit_code, ": ", text));
 }

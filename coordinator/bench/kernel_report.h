@@ -36,8 +36,8 @@ struct KernelReport {
 };
 absl::StatusOr<KernelReport> ParseKernelReport(const std::string& json);
 
-// Runs the stage program's check on this host, which takes a second or two. kInvalidArgument when it does not like the
-// name of the instruction set, kFailedPrecondition when it cannot run or this host lacks the set.
+// Runs the stage program's check on this host, which takes a second or two. kFailedPrecondition when it cannot run or
+// this host lacks the instruction set.
 absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, std::optional<InstructionSet> isa,
                                                 const std::vector<int64_t>& threads);
 
