@@ -18,10 +18,6 @@
 namespace stagecoach {
 namespace {
 
-absl::Status BadFrame(const absl::Status& status) {
-  return absl::DataLossError(absl::StrCat("received a bad frame: ", status.message()));
-}
-
 absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& assignment) {
   const std::vector<FileFingerprint>& found = file.fingerprints();
   if (FromProto(assignment.fingerprints()) == found) return absl::OkStatus();
@@ -104,6 +100,10 @@ StageComputation::StageComputation(const pb::StageAssignment& assignment, int ra
     : rank_(rank), ranks_(ranks), assignment_(assignment), is_last_(assignment.stage() + 1 == assignment.stages()) {}
 
 StageComputation::~StageComputation() = default;
+
+absl::Status BadFrame(const absl::Status& status) {
+  return absl::DataLossError(absl::StrCat("received a bad frame: ", status.message()));
+}
 
 absl::Status StageComputation::Load() {
   RETURN_IF_ERROR(CheckAssignment(assignment_, rank_, ranks_));

@@ -27,6 +27,10 @@ struct OutgoingFrame {
   std::shared_ptr<const FrameBuffer> buffer;
 };
 
+// kDataLoss: a frame that fails its checks was damaged on its way or is out of step, which nothing here can repair, but
+// a new job can.
+absl::Status BadFrame(const absl::Status& status);
+
 // Used by one thread, the one that calls Load; others may call what is marked so.
 class StageComputation {
  public:
@@ -43,8 +47,7 @@ class StageComputation {
     bool shutdown = false;  // it was the last one
   };
   // `bytes`: the next frame, which arrived at `received_us` (TraceUs); they are not looked at after the return.
-  // `last_send_us`: what the frame sent last took, for its trace. kDataLoss: a frame that fails its checks was damaged
-  // on the way or is out of step, which nothing here can repair, but a new job can.
+  // `last_send_us`: what the frame sent last took, for its trace. kDataLoss: a bad frame.
   absl::StatusOr<Step> Compute(absl::Span<const uint8_t> bytes, int64_t received_us, int64_t last_send_us);
 
   // From any thread once Load has returned OK.

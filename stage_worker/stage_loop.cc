@@ -104,8 +104,10 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
     RETURN_IF_ERROR(endpoint_->Send(out->channel, out->destination, std::move(out->buffer)));
     progressed = true;
   }
-  ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint_->Poll());
-  if (frame.has_value()) {
+  absl::StatusOr<std::optional<ReceivedFrame>> polled = endpoint_->Poll();
+  if (absl::IsInvalidArgument(polled.status())) return BadFrame(polled.status());  // longer than any can be
+  RETURN_IF_ERROR(polled.status());
+  if (std::optional<ReceivedFrame>& frame = *polled; frame.has_value()) {
     progressed = true;
     // A frame on the set-up channel once a job runs only wakes this thread up: work is on its way.
     if (frame->channel() == Channel::kStep) incoming_.Push({*std::move(frame), TraceUs()});

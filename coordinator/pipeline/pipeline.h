@@ -20,8 +20,8 @@ class Pipeline {
   // Hands a micro-batch to the first stage; never blocks. Numbers are consecutive from 0.
   virtual absl::Status Submit(const MicroBatch& batch) = 0;
 
-  // Makes progress; returns the next result if it has arrived. kUnavailable: a stage is lost (the message names it), a
-  // new job may help. Any other error is final.
+  // Makes progress; returns the next result if it has arrived. kUnavailable: a stage is lost, or what it sent is
+  // damaged (the message names it); a new job may help. Any other error is final.
   virtual absl::StatusOr<std::optional<StepResult>> Poll() = 0;
 };
 

@@ -45,12 +45,14 @@ class Roster {
   uint64_t bytes_loaded() const;
   uint64_t bytes_to_load() const;
 
+  // "stage 1 on node7 (process 4711)"
+  std::string Describe(int stage) const;
+
   // OK, or kUnavailable naming the lost stage, its host, process and for how long. `oldest`: the number of the oldest
   // unconfirmed micro-batch, or -1 when there is none; loading counts as work in hand.
   absl::Status CheckAlive(int64_t now_us, int64_t oldest) const;
 
  private:
-  std::string Describe(int stage) const;
   std::vector<StageRecord> records_;
   const int64_t progress_timeout_us_;
   int64_t moved_us_;  // when any counter last moved

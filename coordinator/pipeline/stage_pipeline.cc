@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
@@ -13,22 +12,28 @@ namespace {
 constexpr int64_t kCheckUs = 100000;  // how often the roster is searched for lost stages
 constexpr int64_t kIdleUs = 900000;   // after this long without traffic the stages' communication threads sleep long
 
+// What arrives and fails its checks was damaged on its way, or its stage went wrong: nothing that a user did, and a new
+// job may do better.
+absl::Status BadFrame(absl::string_view sender, const absl::Status& status) {
+  return absl::UnavailableError(absl::StrCat("lost ", sender, ": it sent a bad frame: ", status.message()));
+}
+
 }  // namespace
 
 StagePipeline::StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
-                             int64_t progress_timeout_us)
+                             int64_t progress_timeout_us, std::function<int64_t()> now_us)
     : endpoint_(endpoint),
+      now_us_(std::move(now_us)),
       limits_(limits),
-      roster_(hellos, progress_timeout_us, MonotonicUs()),
+      roster_(hellos, progress_timeout_us, now_us_()),
       step_pool_(limits.MaxStepHeaderBytes(), 0),
       control_pool_(kMaxSetupFrameBytes, 0) {}
 
-absl::StatusOr<std::unique_ptr<StagePipeline>> StagePipeline::Start(Endpoint* endpoint,
-                                                                    const std::vector<pb::StageAssignment>& assignments,
-                                                                    const std::vector<pb::Hello>& hellos,
-                                                                    const FrameLimits& limits,
-                                                                    int64_t progress_timeout_us) {
-  auto pipeline = std::unique_ptr<StagePipeline>(new StagePipeline(endpoint, hellos, limits, progress_timeout_us));
+absl::StatusOr<std::unique_ptr<StagePipeline>> StagePipeline::Start(
+    Endpoint* endpoint, const std::vector<pb::StageAssignment>& assignments, const std::vector<pb::Hello>& hellos,
+    const FrameLimits& limits, int64_t progress_timeout_us, std::function<int64_t()> now_us) {
+  auto pipeline = std::unique_ptr<StagePipeline>(
+      new StagePipeline(endpoint, hellos, limits, progress_timeout_us, std::move(now_us)));
   const int stages = pipeline->stages();
   const int in_flight = assignments.front().in_flight();
   RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kResult, pipeline->RankOf(stages - 1), limits.MaxResultFrameBytes(),
@@ -46,7 +51,7 @@ absl::Status StagePipeline::Submit(const MicroBatch& batch) {
   if (batch.number != next_submit_) {
     return absl::InternalError(absl::StrCat("micro-batch ", batch.number, " submitted, expected ", next_submit_));
   }
-  const int64_t now = MonotonicUs();
+  const int64_t now = now_us_();
   if (now - last_traffic_us_ > kIdleUs) RETURN_IF_ERROR(WakeStages());
   last_traffic_us_ = now;
   if (next_submit_ == next_result_) roster_.WorkHandedOut(now);
@@ -70,23 +75,27 @@ absl::Status StagePipeline::WakeStages() {
 
 absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
   while (true) {
-    ASSIGN_OR_RETURN(std::optional<ReceivedFrame> frame, endpoint_->Poll());
+    absl::StatusOr<std::optional<ReceivedFrame>> polled = endpoint_->Poll();
+    if (absl::IsInvalidArgument(polled.status()))
+      return BadFrame("a stage", polled.status());  // longer than any can be
+    RETURN_IF_ERROR(polled.status());
+    const std::optional<ReceivedFrame>& frame = *polled;
     if (!frame.has_value()) break;
     if (frame->channel() == Channel::kTelemetry) {
       RETURN_IF_ERROR(TakeTelemetry(*frame));
       continue;
     }
-    absl::StatusOr<StepResult> result = DecodeResult(limits_, frame->bytes(), next_result_);
-    if (!result.ok()) {
-      return absl::UnavailableError(
-          absl::StrCat("the last stage sent a bad result frame: ", result.status().message()));
+    if (next_result_ == next_submit_) {
+      return BadFrame(roster_.Describe(stages() - 1), absl::InvalidArgumentError("a result, and nothing is in flight"));
     }
+    absl::StatusOr<StepResult> result = DecodeResult(limits_, frame->bytes(), next_result_);
+    if (!result.ok()) return BadFrame(roster_.Describe(stages() - 1), result.status());
     ++next_result_;
-    last_traffic_us_ = MonotonicUs();
+    last_traffic_us_ = now_us_();
     roster_.ResultArrived(last_traffic_us_);
     return std::optional<StepResult>(*std::move(result));
   }
-  if (const int64_t now = MonotonicUs(); now >= next_check_us_) {
+  if (const int64_t now = now_us_(); now >= next_check_us_) {
     // A coordinator that was itself stopped for a while must hear the stages before it judges them.
     const bool late = next_check_us_ > 0 && now - next_check_us_ > Roster::kSilenceUs / 2;
     next_check_us_ = now + (late ? 2 * Roster::kSilenceUs / 6 : kCheckUs);
@@ -97,9 +106,11 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
 }
 
 absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
-  ASSIGN_OR_RETURN(const ControlBody body, DecodeControl(limits_.job, frame.bytes()));
   const int stage = roster_.StageOfRank(frame.source()).value();  // no other receive is open
-  const int64_t now = MonotonicUs();
+  const absl::StatusOr<ControlBody> decoded = DecodeControl(limits_.job, frame.bytes());
+  if (!decoded.ok()) return BadFrame(roster_.Describe(stage), decoded.status());
+  const ControlBody& body = *decoded;
+  const int64_t now = now_us_();
   if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&body); heartbeat != nullptr && heartbeat->stage() == stage) {
     roster_.Heard(*heartbeat, now);
   } else if (const auto* ready = std::get_if<pb::StageReady>(&body); ready != nullptr && ready->stage() == stage) {
@@ -111,7 +122,7 @@ absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
     if (roster_.AllReady() && absl::IsDataLoss(status)) return absl::UnavailableError(status.message());
     return status.ok() ? absl::InternalError(absl::StrCat("stage ", stage, " failed without a reason")) : status;
   } else {
-    return absl::InternalError(absl::StrCat("unexpected telemetry frame from stage ", stage));
+    return BadFrame(roster_.Describe(stage), absl::InvalidArgumentError("unexpected telemetry, or of another stage"));
   }
   return absl::OkStatus();
 }

@@ -5,12 +5,14 @@
 // heartbeats from all.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 #include "coordinator/pipeline/pipeline.h"
@@ -21,11 +23,13 @@ namespace stagecoach {
 
 class StagePipeline : public Pipeline {
  public:
-  // Opens the receives and sends every stage its assignment; the stages load. `hellos`: of the stages.
+  // Opens the receives and sends every stage its assignment; the stages load. `hellos`: of the stages, by stage.
+  // `now_us`: the clock that losses are judged by.
   static absl::StatusOr<std::unique_ptr<StagePipeline>> Start(Endpoint* endpoint,
                                                               const std::vector<pb::StageAssignment>& assignments,
                                                               const std::vector<pb::Hello>& hellos,
-                                                              const FrameLimits& limits, int64_t progress_timeout_us);
+                                                              const FrameLimits& limits, int64_t progress_timeout_us,
+                                                              std::function<int64_t()> now_us = MonotonicUs);
 
   int stages() const override { return roster_.stages(); }
   absl::Status Submit(const MicroBatch& batch) override;
@@ -36,12 +40,13 @@ class StagePipeline : public Pipeline {
 
  private:
   StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
-                int64_t progress_timeout_us);
+                int64_t progress_timeout_us, std::function<int64_t()> now_us);
   absl::Status TakeTelemetry(const ReceivedFrame& frame);
   absl::Status WakeStages();
   int RankOf(int stage) const { return roster_.stage(stage).rank; }
 
   Endpoint* const endpoint_;
+  const std::function<int64_t()> now_us_;
   const FrameLimits limits_;
   Roster roster_;
   FramePool step_pool_;

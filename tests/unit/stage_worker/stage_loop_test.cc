@@ -344,7 +344,7 @@ TEST_F(StageLoopTest, ADamagedFrameEndsTheStageWithAReportAfterTheFramesBeforeIt
     passed_on_.clear();
     heard_ = {};
     Start(1, 3, [offset](Channel channel, int source, int, uint64_t index) {
-      const bool hit = channel == Channel::kStep && source == RankOf(1, 3) && index == 2;
+      const bool hit = channel == Channel::kStep && source == RankOf(0, 3) && index == 2;
       return hit ? Fault{.kind = Fault::Kind::kCorrupt, .offset = offset} : Fault{};
     });
     for (uint64_t number = 0; number < 4; ++number) Send(Step(number));
@@ -356,6 +356,18 @@ TEST_F(StageLoopTest, ADamagedFrameEndsTheStageWithAReportAfterTheFramesBeforeIt
     EXPECT_THAT(heard_.failure->message(), HasSubstr("stage 1 on "));
     EXPECT_THAT(heard_.failure->message(), HasSubstr("received a bad frame"));
   }
+}
+
+TEST_F(StageLoopTest, AFrameLongerThanAnyCanBeIsABadFrame) {
+  Start(0, 1);
+  ASSERT_TRUE(AwaitReady());
+  pb::Hello large;
+  large.set_host(std::string(limits_.MaxStepFrameBytes(), 'x'));
+  auto buffer = std::make_shared<FrameBuffer>(kMaxSetupFrameBytes, 0);
+  ASSERT_TRUE(EncodeControl(limits_.job, large, buffer.get()).ok());
+  ASSERT_TRUE(Before()->Send(Channel::kStep, assignment_.rank(), std::move(buffer)).ok());
+  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
+  EXPECT_THAT(heard_.failure->message(), HasSubstr("expected at most"));
 }
 
 TEST_F(StageLoopTest, FramesOutOfStepAreBadFrames) {
