@@ -86,7 +86,7 @@ TEST(SelfCheck, RefusesArgumentsThatItDoesNotKnow) {
   const std::pair<std::vector<std::string>, const char*> wrong[] = {
       {{"--fast"}, "unexpected argument '--fast'"},
       {{"--isa"}, "--isa needs a value"},
-      {{"--isa", "mmx"}, "unknown instruction set 'mmx'"},
+      {{"--isa", "mmx"}, "`isa` is 'mmx', expected one of scalar, "},
       {{"--threads", "0"}, "'0' is no number of threads, expected 1 to 1024"},
       {{"--threads", "1,,2"}, "'' is no number of threads"},
       {{"--threads", "two"}, "'two' is no number of threads"},
