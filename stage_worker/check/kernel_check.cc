@@ -1,6 +1,7 @@
 #include "stage_worker/check/kernel_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -38,7 +39,7 @@ class Comparer {
   void Floats(const std::string& subject, const std::vector<float>& expected, const std::vector<float>& found) {
     ++check_.comparisons;
     for (size_t i = 0; i < expected.size(); ++i) {
-      if (std::memcmp(&expected[i], &found[i], sizeof(float)) == 0) continue;
+      if (std::bit_cast<uint32_t>(expected[i]) == std::bit_cast<uint32_t>(found[i])) continue;
       return Note(subject, absl::StrCat("element ", i, ": expected ", expected[i], ", found ", found[i]));
     }
   }
