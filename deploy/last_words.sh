@@ -9,6 +9,7 @@ trap 'failed_command="\"$BASH_COMMAND\" (${BASH_SOURCE[0]}, line $LINENO)"' ERR
 trap 'last_words $?' EXIT
 trap 'stop 129 "the terminal was closed"' HUP
 trap 'stop 130 "interrupted"' INT
+trap 'stop 141 "nobody reads its output any more"' PIPE
 trap 'stop 143 "ended by a signal"' TERM
 
 # stop <exit code> <why>: ends the script.
@@ -25,7 +26,7 @@ run() {
 }
 
 last_words() {
-  trap '' HUP INT TERM
+  trap '' HUP INT PIPE TERM
   if [ "$(type -t at_the_end)" = function ]; then at_the_end "$1" || true; fi
   [ "$1" -eq 0 ] || echo "$0: ${said_why:-${failed_command:-it} failed with exit code $1}" >&2
 }

@@ -47,9 +47,10 @@ test_some() {
   part configure
   configure_release
   # What the chosen tests need: a line each, "label <name>" or "target <name>".
-  local chosen kind name targets=() extra=()
-  chosen=$(mktemp)
+  local chosen needs kind name targets=() extra=()
+  chosen=$(mktemp) needs=$(mktemp)
   run ctest --preset release --show-only=json-v1 "$@" >"$chosen"
+  run cmake -D TESTS="$chosen" -D BUILD="$root/build" -D NEEDS="$needs" -P tests/needs.cmake
   while read -r kind name; do
     case "$kind $name" in
       "label cross") extra+=("${cross_packages[@]}") ;;
@@ -57,8 +58,8 @@ test_some() {
       "label fresh") extra+=("${fresh_packages[@]}") ;;
       target*) targets+=("$name") ;;
     esac
-  done < <(cmake -D TESTS="$chosen" -D BUILD="$root/build" -P tests/needs.cmake 2>&1)
-  rm "$chosen"
+  done <"$needs"
+  rm "$chosen" "$needs"
   [ ${#extra[@]} -eq 0 ] || { part "install more" && install_missing_packages "${extra[@]}"; }
   part build
   [ ${#targets[@]} -eq 0 ] || run cmake --build --preset release --target "${targets[@]}"

@@ -1,5 +1,6 @@
-# cmake -D TESTS=<file> -D BUILD=<build directory> -P needs.cmake: of the tests that ctest has listed in the file (--show-only=json-v1),
-# every label, and every file of the build tree that one of them requires, as the name of its target: a line each on standard error.
+# cmake -D TESTS=<file> -D BUILD=<build directory> -D NEEDS=<file> -P needs.cmake: of the tests that ctest has listed in TESTS
+# (--show-only=json-v1), every label, and every file of the build tree that one of them requires, as the name of its target: a line each
+# in NEEDS.
 file(READ ${TESTS} json)
 string(JSON count LENGTH "${json}" tests)
 set(needs "")
@@ -27,6 +28,6 @@ if(count GREATER 0)
   endforeach()
 endif()
 list(REMOVE_DUPLICATES needs)
-foreach(need ${needs})
-  message("${need}")
-endforeach()
+list(APPEND needs "")
+list(JOIN needs "\n" lines)
+file(WRITE ${NEEDS} "${lines}")

@@ -17,7 +17,7 @@ programs='^(common|coordinator|stage_worker)/.*\.(cc|h)$'
 if [ "$base" = all ]; then
   changed=$(find common coordinator stage_worker -name '*.cc' -o -name '*.h' | grep -vE "$kernels")
 else
-  git rev-parse --quiet --verify "$base^{commit}" >/dev/null || skip "there is no commit '$base' to compare with"
+  why=$(git rev-parse --quiet --verify "$base^{commit}" 2>&1 >/dev/null) || skip "there is no commit '$base' to compare with${why:+: $why}"
   changed=$(git diff --name-only --diff-filter=d "$base" | grep -E "$programs" | grep -vE "$kernels")
 fi
 [ -n "$changed" ] || { echo "no source of the programs has changed since $base"; exit 0; }
@@ -38,10 +38,13 @@ done < <(sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | 
 
 echo "$(wc -l <<<"$changed") files in ${#units[@]} units"
 filter="^$PWD/($(tr '\n' '|' <<<"$changed" | sed 's/|$//; s/\./\\./g'))\$"
-# A unit's own includes of .cc files, and flags that only g++ knows, are no findings.
-printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 1 \
-  clang-tidy --quiet -p "$build" --header-filter="$filter" --checks=-bugprone-suspicious-include --extra-arg=-Wno-unknown-warning-option 2>/dev/null
-case $? in
-  0) echo "no findings" ;;
-  *) echo "findings: see above"; exit 1 ;;
-esac
+# A unit's own includes of .cc files, and flags that only g++ knows, are no findings. clang-tidy counts what it left out on standard
+# error, which says something only where it found nothing and yet failed.
+errors=$(mktemp)
+code=0
+findings=$(printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build" --header-filter="$filter" \
+  --checks=-bugprone-suspicious-include --extra-arg=-Wno-unknown-warning-option 2>"$errors") || code=$?
+[ "$code" -eq 0 ] || [ -n "$findings" ] || cat "$errors"
+rm "$errors"
+[ "$code" -eq 0 ] || { echo "$findings"; echo "clang-tidy has findings, or failed (exit code $code)"; exit 1; }
+echo "no findings"

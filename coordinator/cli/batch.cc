@@ -48,6 +48,7 @@ namespace {
 
 constexpr size_t kMaxLineBytes = 16 << 20;
 constexpr int64_t kSyncUs = 5000000;  // a power cut costs at most the answers of so long
+constexpr int kMostLinesAtOnce = 256;
 
 class BatchVerb : public Verb {
  public:
@@ -185,10 +186,15 @@ absl::Status BatchVerb::RunAll() {
   return absl::CancelledError("interrupted; run the same command again to go on");
 }
 
+// Not more at once than the session, signals and the output can wait for: lines that need no work have no other end.
 absl::Status BatchVerb::TakeLines() {
-  while (running_.size() < max_running() && !cluster_->DrainRequested()) {
+  for (int taken = 0; running_.size() < max_running() && !cluster_->DrainRequested(); ++taken) {
+    if (taken == kMostLinesAtOnce) {
+      SignalWatch::Get().Wake();
+      break;
+    }
     std::optional<LineReader::Line> line = reader_->TryNext();
-    if (!line.has_value()) return absl::OkStatus();
+    if (!line.has_value()) break;
     RETURN_IF_ERROR(TakeLine(*std::move(line)));
   }
   return absl::OkStatus();

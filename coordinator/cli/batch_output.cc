@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -96,6 +99,11 @@ absl::StatusOr<std::unique_ptr<BatchOutput>> BatchOutput::Open(const std::string
     return InputFileError(absl::StrCat("'", path, "' is no regular file, and a run could not be resumed from it"));
   }
   RETURN_IF_ERROR(output->LockFile());
+  // The lock may be that of a file which the run before has repaired, and so replaced, in the meantime.
+  struct stat now;
+  if (stat(path.c_str(), &now) != 0 || now.st_ino != info.st_ino || now.st_dev != info.st_dev) {
+    return InputFileError(absl::StrCat("'", path, "' is in use by another run"));
+  }
   ASSIGN_OR_RETURN(const Contents contents, output->Read(answered, /*keep=*/-1));
   if (contents.damaged_lines > 0) {
     LogInfo(absl::StrCat("'", path, "': ", contents.damaged_lines, contents.damaged_lines == 1 ? " line" : " lines",
@@ -121,6 +129,7 @@ absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered,
   std::vector<char> buffer(kReadBytes);
   std::string line;
   bool damaged = false;
+  const absl::string_view start(kBatchLineStart);
   int64_t number = 1, offset = 0;
   while (in.read(buffer.data(), kReadBytes), in.gcount() > 0) {
     for (const char* at = buffer.data(); at < buffer.data() + in.gcount();) {
@@ -129,6 +138,10 @@ absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered,
       const size_t part = newline == nullptr ? left : static_cast<size_t>(newline - at);
       damaged = damaged || std::memchr(at, '\0', part) != nullptr;
       damaged ? line.clear() : void(line.append(at, part));
+      // Said before a file without any newline fills the memory.
+      if (line.size() >= start.size() && !absl::StartsWith(line, start)) {
+        return NotOurs(path_, number, "is no line of a batch's output");
+      }
       at += part + (newline == nullptr ? 0 : 1);
       offset += static_cast<int64_t>(part + (newline == nullptr ? 0 : 1));
       if (newline == nullptr) continue;
@@ -147,7 +160,6 @@ absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered,
   }
   if (in.bad()) return FileError(path_, "read");
   contents.torn = damaged || !line.empty();
-  const absl::string_view start(kBatchLineStart);
   if (!damaged && !absl::StartsWith(line, start) && !absl::StartsWith(start, line)) {
     return NotOurs(path_, number, "is no line of a batch's output");
   }
@@ -156,12 +168,16 @@ absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered,
 }
 
 absl::Status BatchOutput::Repair() {
-  const std::string fresh_path = path_ + ".repaired";
-  const int fresh = open(fresh_path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  std::error_code error;
+  const std::string old_path = std::filesystem::canonical(path_, error).string();
+  std::string fresh_path = old_path + ".repaired.XXXXXX";
+  const int fresh = mkostemp(fresh_path.data(), O_APPEND | O_CLOEXEC);
   if (fresh < 0) return FileError(fresh_path, "write");
   absl::Status status = Read(/*answered=*/nullptr, fresh).status();
-  if (status.ok() && fsync(fresh) != 0) status = FileError(fresh_path, "write");
-  if (status.ok() && rename(fresh_path.c_str(), path_.c_str()) != 0) status = FileError(path_, "replace");
+  struct stat old;
+  if (status.ok() && (fstat(descriptor_, &old) != 0 || fchmod(fresh, old.st_mode & 07777) != 0 || fsync(fresh) != 0))
+    status = FileError(fresh_path, "write");
+  if (status.ok() && rename(fresh_path.c_str(), old_path.c_str()) != 0) status = FileError(path_, "replace");
   if (!status.ok()) {
     close(fresh);
     unlink(fresh_path.c_str());

@@ -18,7 +18,8 @@
 namespace stagecoach {
 
 // Which lines of the input have their answer. A line is known by its custom_id; one without, or one that repeats an
-// earlier one's, by its number. Of a custom_id 16 bytes are kept, however long it is.
+// earlier one's, by its number. Of a custom_id 16 bytes are kept, however long it is, for each line of the input and of
+// the output: about 40 bytes of memory a line.
 class AnsweredLines {
  public:
   // Takes a line of an output file. kInvalidArgument for anything we did not write.
@@ -42,7 +43,8 @@ class BatchOutput {
  public:
   // Creates `path`, or reads what an earlier run left there into `answered`. A last line without its newline is cut
   // off. Lines with zero bytes in them, which a power cut leaves where blocks had not reached the disk, are taken out
-  // (the file is written anew beside itself and renamed); the others are kept. Errors end with ExitCode::kInputFile:
+  // (the file is written anew beside itself and renamed, with its old mode, at the end of a symbolic link); the others
+  // are kept. Errors end with ExitCode::kInputFile:
   // not writable, in use by another run, or not a file of ours, which is left as it is.
   static absl::StatusOr<std::unique_ptr<BatchOutput>> Open(const std::string& path, AnsweredLines* answered);
   ~BatchOutput();

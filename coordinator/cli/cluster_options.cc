@@ -15,6 +15,7 @@
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "common/wire/job_proto.h"
+#include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/front/exit_codes.h"
 
@@ -208,6 +209,7 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
   launch.coordinator_path = context.program;
   launch.startup_timeout = absl::Seconds(o.startup_timeout_s);
   launch.relaunch_timeout = absl::Seconds(o.relaunch_timeout_s);
+  launch.wording = WithFlags;
   if (!o.hostfile.empty()) {
     absl::StatusOr<std::string> path = ExistingFile("--hostfile", o.hostfile);
     if (!path.ok()) return path.status();

@@ -147,7 +147,14 @@ absl::Status GenerateVerb::SubmitMore() {
     const absl::Span<const TokenId> end = model_.tokenizer->end_of_generation();
     if (!sampling_options_.ignore_eos) request.stop_tokens.assign(end.begin(), end.end());
     const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(request));
-    if (absl::IsOutOfRange(id.status())) return Rejected(next_, id.status().message());
+    if (absl::IsOutOfRange(id.status())) {  // said at the end, when the others have their answers
+      SessionEvent refused;
+      refused.finished.emplace();
+      refused.finished->set_reason(pb::RequestFinished::REASON_REJECTED);
+      refused.finished->set_error(std::string(id.status().message()));
+      RETURN_IF_ERROR(PrintText(answers_[next_], answers_[next_].completion.Take(refused)));
+      continue;
+    }
     RETURN_IF_ERROR(id.status());
     running_[*id] = next_;
   }

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/wire/step_messages.h"
+#include "coordinator/request/request_room.h"
 
 namespace stagecoach {
 namespace {
@@ -179,7 +180,6 @@ std::vector<SessionEvent> RequestJournal::FinishComplete(int64_t context) {
 SessionEvent RequestJournal::FinishFailed(RequestId request, absl::string_view error) {
   CHECK(unfinished(request));
   SessionEvent event = Finish(request, pb::RequestFinished::REASON_FAILED);
-  ++progress_;
   event.finished->set_error(std::string(error));
   return event;
 }
@@ -199,7 +199,7 @@ int64_t RequestJournal::LargestNeed(int64_t context, int64_t most) const {
   for (const auto& [id, entry] : entries_) {
     const int64_t prompt = static_cast<int64_t>(entry.request.prompt.size());
     if (prompt > context) continue;
-    const int64_t need = prompt + std::min(std::max<int64_t>(entry.request.max_new_tokens, 0), context - prompt);
+    const int64_t need = MostKvTokens(prompt, std::min(entry.request.max_new_tokens, context - prompt));
     if (need <= most) largest = std::max(largest, need);
   }
   return largest;

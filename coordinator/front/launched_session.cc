@@ -24,6 +24,7 @@ namespace {
 constexpr absl::Duration kMostPerWait = absl::Seconds(1);
 // mpirun names the rank that died and ends about 20 ms after its death; how long to wait for that on a busy machine.
 constexpr absl::Duration kLastWords = absl::Seconds(2);
+constexpr absl::Duration kWordsAfterALoss = absl::Milliseconds(500);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
 // mpirun starts the ranks of a host within milliseconds of each other; a rank that is missing after this long has
 // ended.
@@ -55,6 +56,7 @@ LaunchedSession::LaunchedSession(const LaunchOptions& options, LaunchPlan plan)
       silence_timeout_(options.silence_timeout),
       max_losses_(options.max_losses),
       relaunch_timeout_(options.relaunch_timeout),
+      wording_(options.wording),
       policy_(MonotonicUs()) {}
 
 absl::Status LaunchedSession::Start() {
@@ -129,15 +131,20 @@ absl::Status LaunchedSession::OnLost(const std::string& what) {
     Disconnect();
     return absl::UnavailableError(what.empty() ? "the engine closed its socket before it reported statistics" : what);
   }
-  if (!what.empty()) return Lose(what);
-  AwaitLastWords();
+  if (!what.empty()) {
+    // The engine may see a stage's end before mpirun has named the signal, which tells whether a request may be guilty.
+    AwaitLastWords(kWordsAfterALoss);
+    const std::optional<RankDeath>& death = launcher_->output().death();
+    return Lose(what, death.has_value() && death->crashed && death->rank != 0);
+  }
+  AwaitLastWords(kLastWords);
   if (const std::optional<int> code = launcher_->ExitCode()) return OnLauncherEnded(*code);
   if (launcher_->output().death().has_value()) return Lose(*launcher_->output().death());
   return Lose(absl::StrCat(NameOf(0), " went away without a word"));
 }
 
-void LaunchedSession::AwaitLastWords() {
-  const int64_t deadline_us = MonotonicUs() + absl::ToInt64Microseconds(kLastWords);
+void LaunchedSession::AwaitLastWords(absl::Duration most) {
+  const int64_t deadline_us = MonotonicUs() + absl::ToInt64Microseconds(most);
   while (MonotonicUs() < deadline_us && !launcher_->output().death().has_value() &&
          !launcher_->ExitCode().has_value()) {
     std::vector<pollfd> waits;
@@ -186,7 +193,7 @@ absl::Status LaunchedSession::Lose(std::string what, bool accusing) {
                      " ago; the last time: ", what));
   }
   next_launch_us_ = now_us + absl::ToInt64Microseconds(*wait);
-  LogError(absl::StrCat("the job was lost: ", what, "; launching it again",
+  LogError(absl::StrCat("the job was lost: ", wording_ == nullptr ? what : wording_(what), "; launching it again",
                         *wait > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(*wait)) : ""));
   return absl::OkStatus();
 }

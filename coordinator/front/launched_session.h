@@ -36,7 +36,7 @@ class LaunchedSession : public SessionCore {
   absl::Status Lose(std::string what, bool accusing = false);
   absl::Status Lose(const RankDeath& death);
   std::string NameOf(int rank) const;
-  void AwaitLastWords();
+  void AwaitLastWords(absl::Duration most);
   std::string DescribeRanks() const;
 
   const LaunchPlan plan_;
@@ -44,6 +44,7 @@ class LaunchedSession : public SessionCore {
   const absl::Duration silence_timeout_;
   const int max_losses_;
   const absl::Duration relaunch_timeout_;
+  std::string (*const wording_)(absl::string_view);
 
   std::unique_ptr<Launcher> launcher_;  // of the present job; none between a loss and the next launch
   absl::Duration starting_;             // time since the launch

@@ -24,8 +24,9 @@ void RelaunchPolicy::Loaded(uint64_t bytes, int64_t now_us) {
 }
 
 std::optional<absl::Duration> RelaunchPolicy::Lost(int max_losses, absl::Duration timeout, int64_t now_us) {
-  ++losses_;
-  if (losses_ >= max_losses && SinceProgress(now_us) >= timeout) return std::nullopt;
+  if (++losses_ == 1) first_loss_us_ = now_us;
+  const absl::Duration stuck = absl::Microseconds(now_us - std::max(progress_us_, first_loss_us_));
+  if (losses_ >= max_losses && stuck >= timeout) return std::nullopt;
   if (losses_ == 1) return absl::ZeroDuration();
   return std::min(kFirstWait * (1 << std::min(losses_ - 2, kMostDoublings)), kLongestWait);
 }

@@ -23,7 +23,8 @@ class RelaunchPolicy {
 
   // The job is lost. How long to wait before the next launch: nothing after the first loss, then 0.1 s, doubling up to
   // 30 s. Absent: give up, which is after `max_losses` losses in a row without a token and when, too, `timeout` has
-  // passed since the last progress: neither three quick failures nor one long one end a run.
+  // passed since the first of them and since the last progress: neither three quick failures nor one long one end a
+  // run, however long it was idle before.
   std::optional<absl::Duration> Lost(int max_losses, absl::Duration timeout, int64_t now_us);
 
   int losses() const { return losses_; }  // in a row, without a token
@@ -33,6 +34,7 @@ class RelaunchPolicy {
   int losses_ = 0;
   uint64_t most_loaded_ = 0;  // since the last token
   int64_t progress_us_;
+  int64_t first_loss_us_ = 0;  // of those in a row
 };
 
 }  // namespace stagecoach

@@ -116,9 +116,9 @@ absl::Status SessionCore::Pump() {
   received_ = false;
   if (channel_ != nullptr && (waits_[1].revents & POLLOUT) != 0) {
     channel_->Flush().IgnoreError();  // a peer that is gone shows when we read, after everything it sent
-    SendSubmissions();
   }
   if ((waits_[1].revents & ~POLLOUT) != 0) RETURN_IF_ERROR(ReceiveSome());
+  if (!unsent_.empty()) SendSubmissions();  // whichever of these made room
   return Supervise(waited_, absl::MakeConstSpan(waits_).subspan(2));
 }
 
@@ -189,6 +189,7 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
   if (job_ready_) return absl::InternalError("the engine said twice that the job is ready");
   if (!first_ready_.has_value()) {
     first_ready_ = ready;
+    context_given_ = job_.context() > 0;
     *job_.mutable_fingerprints() = ready.fingerprints();
     job_.set_context(ready.context());  // however much memory is free at a relaunch
     job_.set_step_log_append(true);
@@ -197,6 +198,7 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
         absl::StrCat("model file '", job_.model_path(), "' changed while the job was down; start again"));
   }
   ready_ = ready;
+  most_pool_tokens_ = std::max(most_pool_tokens_, int64_t{ready.blocks()} * ready.block_tokens());
   job_ready_ = true;
   changed_ = true;
   const std::vector<RequestId> unfinished = journal_.unfinished();
@@ -252,12 +254,13 @@ void SessionCore::ReleaseHeld() {
   SendSubmissions();
 }
 
-// A relaunch must hold the context, and the largest request that was taken.
+// A relaunch must hold the largest request that was taken, and a context that was asked for as far as the first job
+// did. A context that came of the memory of that time is no promise.
 int64_t SessionCore::NeededKvTokens() const {
   if (!first_ready_.has_value()) return 0;
-  const int64_t pool = int64_t{first_ready_->blocks()} * first_ready_->block_tokens();
   const int64_t context = first_ready_->context();
-  return std::max(std::min(context, pool), journal_.LargestNeed(context, pool));
+  const int64_t first_pool = int64_t{first_ready_->blocks()} * first_ready_->block_tokens();
+  return std::max(context_given_ ? std::min(context, first_pool) : 0, journal_.LargestNeed(context, most_pool_tokens_));
 }
 
 void SessionCore::Connect(int descriptor) {
@@ -278,6 +281,7 @@ void SessionCore::Disconnect() {
   heard_ = false;
   job_ready_ = false;
   silence_ = absl::ZeroDuration();
+  progress_.Clear();
 }
 
 void SessionCore::CloseJob(absl::string_view crash) {

@@ -118,6 +118,8 @@ class SessionCore : public Session {
   bool finishing_ = false;
   bool finished_ = false;
   std::optional<pb::JobReady> first_ready_;
+  bool context_given_ = false;    // by the caller, not by the memory of the first job
+  int64_t most_pool_tokens_ = 0;  // of any job so far
   pb::JobReady ready_;
   pb::LoadProgress progress_;
   pb::JobStatistics sum_;

@@ -6,6 +6,7 @@ namespace stagecoach {
 namespace {
 
 constexpr int kSilencesOfASuspect = 2;
+constexpr int kMostVerdicts = 3;
 
 }  // namespace
 
@@ -25,7 +26,8 @@ std::optional<RequestId> Suspects::Lost(bool accusing, const std::vector<Request
       }
     }
   }
-  if (given.size() == 1 && suspects_.size() == 1) {
+  if (given == suspects_ && given.size() == 1 && verdicts_ < kMostVerdicts) {
+    ++verdicts_;
     const RequestId guilty = suspects_.front();
     Ended(guilty);
     return guilty;
@@ -50,6 +52,7 @@ bool Suspects::Clear(RequestId request) {
 
 bool Suspects::Progressed(RequestId request) {
   progressed_.insert(request);
+  verdicts_ = 0;
   return Clear(request);
 }
 

@@ -6,7 +6,9 @@
 // Only a stage that died by its own doing accuses requests. A request that was with two such jobs, one after the other,
 // and brought nothing in either is a suspect. Suspects are halved: one half is on trial, and only it is given to jobs;
 // when it brings tokens it is cleared and the next half follows, when it kills a stage again it is halved again. A
-// request is guilty when it killed a stage while it was alone. Pure, and not thread-safe.
+// request is guilty when it killed a stage while it was alone. Where nothing at all brings a token any more it is
+// no request that does it: after three verdicts without one in between there are no more, and the losses end the run.
+// Pure, and not thread-safe.
 
 #include <map>
 #include <optional>
@@ -38,6 +40,7 @@ class Suspects {
   std::map<RequestId, int> silences_;  // accusing losses in a row through which the request brought nothing
   std::vector<RequestId> suspects_;    // in the order of submission; those on trial are among them
   std::set<RequestId> trial_;          // empty: nobody is held back
+  int verdicts_ = 0;                   // since anybody brought a token
 };
 
 }  // namespace stagecoach

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/engine.pb.h"
 
@@ -26,6 +27,8 @@ struct LaunchOptions {
   // token or new loading progress. One that never was ready has only the count.
   int max_losses = 3;
   absl::Duration relaunch_timeout = absl::Minutes(10);
+  // What a user reads for a message that names fields in backquotes, where losses are logged; nullptr: the message.
+  std::string (*wording)(absl::string_view) = nullptr;
 };
 
 }  // namespace stagecoach

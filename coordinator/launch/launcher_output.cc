@@ -41,7 +41,6 @@ bool IsCrashSignal(int signal) {
   switch (signal) {
     case SIGSEGV:
     case SIGABRT:
-    case SIGBUS:
     case SIGFPE:
     case SIGILL:
     case SIGTRAP:

@@ -19,6 +19,8 @@ namespace {
 
 // The pools' share of what weights and buffers leave.
 constexpr uint64_t kPoolDivisor = 2;
+// Where an earlier job accepted requests, as much of the rest as these need, but for this part of it.
+constexpr uint64_t kSpareDivisor = 8;
 constexpr uint64_t kMaxBlocks = JobLimits::kGroupBlocks.range.max;
 
 // What the stages of one host need of its memory, in bytes.
@@ -79,7 +81,9 @@ absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& need
         rest, " of the ", needs.available, " bytes of memory available there; give at most ", rest / stages));
   }
   if (given > 0) return kMaxBlocks;  // each stage has its own
-  const uint64_t pools = rest / kPoolDivisor;
+  const auto block_tokens = static_cast<uint64_t>(job.block_tokens());
+  const uint64_t needed = std::min((job.min_kv_tokens() + block_tokens - 1) / block_tokens, kMaxBlocks) * needs.block;
+  const uint64_t pools = std::max(rest / kPoolDivisor, std::min(needed, rest - rest / kSpareDivisor));
   if (pools < needs.block) {
     return absl::ResourceExhaustedError(
         absl::StrCat(NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,

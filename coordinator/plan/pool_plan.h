@@ -19,7 +19,8 @@ namespace stagecoach {
 // What the stages of one host hold comes out of one memory: weights, buffers of computation and frames, and the pools.
 // Its size is the least that any of them sees of it. When job.kv_cache_bytes() is 0, the pools of a host get half of
 // what weights and buffers leave, each stage in proportion to its layers; never more than max_num_seqs sequences of
-// `wanted_context` tokens can use. The other half stays for the page cache and for other programs.
+// `wanted_context` tokens can use. The other half stays for the page cache and for other programs; a relaunch takes up
+// to seven eighths where job.min_kv_tokens() need them.
 //
 // kResourceExhausted: a host has not enough for weights and buffers, or for one block of each of its stages beside
 // them; says what is there and what is needed. kInvalidArgument: a KV type that does not suit the model.

@@ -18,6 +18,7 @@ namespace {
 constexpr int kRows = 37;  // of a matrix: two full panels and a part of a third
 constexpr int kPanels = (kRows + kPanelRows - 1) / kPanelRows;
 constexpr int kMostColumns = 13;
+constexpr int64_t kLongRow = 1056;
 constexpr int kColumnCounts[] = {1, 2, 4, 5, 8, kMostColumns};
 constexpr int64_t kVectorLengths[] = {1, 16, 31, 100, 1024};
 constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
@@ -118,7 +119,9 @@ class Checker {
   KernelCheck Run() {
     for (TensorType type : SupportedTypes()) {
       const int64_t block = std::max<int64_t>(GetTensorType(type).block_elements, 32);
-      for (int64_t cols : {2 * block, 5 * block}) CheckMatrix(type, cols);
+      // The longer rows span several pieces of a panel.
+      for (int64_t cols : {2 * block, std::max(5 * block, (kLongRow + block - 1) / block * block)})
+        CheckMatrix(type, cols);
     }
     for (int64_t cols : {32, 96, 1024}) CheckActivations(cols);
     CheckRowKernels();

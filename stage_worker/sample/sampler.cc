@@ -118,7 +118,7 @@ SampledToken Sampler::Sample(const Kernels& kernels, const TokenHistory& history
   // No rule makes a valid logit of an invalid one, but a rule can make the opposite.
   sampled.invalid_logits =
       InvalidLogits(peak) && (adjusted == logits || InvalidLogits(kernels.sampling->find_peak(logits, vocab)));
-  if (sampling.logprobs < 0) return sampled;
+  if (sampling.logprobs < 0 || sampled.invalid_logits) return sampled;  // no probabilities come of invalid logits
   const float log_sum = kernels.log_sum_exp(logits, vocab);
   sampled.logprob = LogProbability(logits[sampled.token], log_sum);
   sampled.top = TopLogprobs(kernels, logits, vocab, log_sum, sampling.logprobs);
@@ -132,8 +132,10 @@ std::vector<TokenLogprob> Sampler::TopLogprobs(const Kernels& kernels, const flo
   const int64_t kept = Keep(*kernels.sampling, cutter_.First(*kernels.sampling, logits, vocab, count), logits, vocab);
   std::sort(kept_.begin(), kept_.begin() + kept,
             [logits](TokenId a, TokenId b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
-  top.reserve(static_cast<size_t>(kept));
-  for (int64_t i = 0; i < kept; ++i) top.push_back({kept_[i], LogProbability(logits[kept_[i]], log_sum)});
+  // More than asked for only where invalid logits that a rule has hidden rank above all others.
+  const int64_t most = std::min<int64_t>(kept, count);
+  top.reserve(static_cast<size_t>(most));
+  for (int64_t i = 0; i < most; ++i) top.push_back({kept_[i], LogProbability(logits[kept_[i]], log_sum)});
   return top;
 }
 

@@ -143,6 +143,21 @@ TEST(Generate, RunsMorePromptsThanFitAtOnce) {
   for (const OrderedJson& answer : results) EXPECT_EQ(answer["text"], " the heaven and");
 }
 
+TEST(Generate, APromptThatDoesNotFitCostsTheOthersNothing) {
+  Words arguments = {"--pp", "2", "-n", "3", "-c", "64", "--max-num-seqs", "1", "--output", "json"};
+  std::string long_prompt;
+  for (int i = 0; i < 200; ++i) long_prompt += " word";
+  // The seventh is looked at when the job is ready and others are being answered.
+  for (int i = 0; i < 9; ++i) arguments.insert(arguments.end(), {"-p", i == 6 ? long_prompt : std::string(kPrompt)});
+  const ProgramResult result = Coordinator(Generate(arguments));
+  EXPECT_EQ(result.exit_code, 2) << result;
+  EXPECT_THAT(result.err, HasSubstr("prompt 7 of 9 was rejected: "));
+  const OrderedJson results = OrderedJson::parse(result.out)["results"];
+  ASSERT_EQ(results.size(), 9u);
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i]["text"], i == 6 ? "" : " the heaven and") << i;
+  EXPECT_THAT(results[6]["error"].get<std::string>(), HasSubstr("the context holds 64"));
+}
+
 TEST(Generate, EndsAtTheTokenThatEndsAnAnswer) {
   const ProgramResult result = Coordinator(Generate({"-p", "LIBERTY, n.", "--output", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result;

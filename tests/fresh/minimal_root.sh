@@ -139,9 +139,23 @@ delete_root() {
 delete_abandoned_roots() {
   local directory
   for directory in "$roots"/*; do
-    [ -e "$directory/lock" ] || continue
-    if (exec 8<"$directory/lock" && flock -n 8); then delete_root "$directory"; fi
+    [ -e "$directory" ] || continue
+    if [ ! -e "$directory/lock" ] || (exec 7<"$directory/lock" && flock -n 7); then delete_root "$directory"; fi
   done
+}
+
+# Sets $work, a new directory, and locks it. Only one run at a time, so that none takes another's new directory for abandoned.
+make_work_directory() {
+  mkdir -p "$roots"
+  # Whoever owns it could put links in the way of what root writes there.
+  [ "$(stat -c '%u %F' "$roots")" = "0 directory" ] || stop 1 "$roots is no directory of root's; remove it, or set TMPDIR"
+  exec 8>"$roots/.lock"
+  flock 8
+  delete_abandoned_roots
+  work=$(mktemp -d "$roots/XXXXXXXX")
+  exec 9>"$work/lock"
+  flock 9
+  exec 8>&-
 }
 
 # What stands between // and @ in an address is a credential.
@@ -190,12 +204,13 @@ make_root() {
   chmod 755 "$root/usr/sbin/policy-rc.d"
 }
 
-# Of each package what the root had, and nothing that two months have passed since.
+# Of each package what the root had, and nothing that two months have passed since, nor what an interrupted copy left.
 keep_packages() {
   local file
   find "$cache" -name '*.deb' -mtime +60 -delete
+  find "$cache" -name '*.deb.*' -mmin +60 -delete
   for file in "$root"/var/cache/apt/archives/*.deb; do
-    if [ -e "$file" ] && [ ! -e "$cache/${file##*/}" ]; then
+    if [ -e "$file" ] && ! cmp -s "$file" "$cache/${file##*/}"; then
       cp "$file" "$cache/${file##*/}.$$" && mv "$cache/${file##*/}.$$" "$cache/${file##*/}"
     fi
   done
@@ -227,11 +242,7 @@ done
 shift
 require_permission
 
-mkdir -p "$roots"
-delete_abandoned_roots
-work=$(mktemp -d "$roots/XXXXXXXX")
-exec 9>"$work/lock"
-flock 9
+make_work_directory
 chmod 755 "$work"
 root=$work/root
 echo "Making a minimal Debian in $root" >&2

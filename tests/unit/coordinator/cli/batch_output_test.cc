@@ -170,8 +170,24 @@ TEST(BatchOutput, TakesOutTheLinesThatAPowerCutFilledWithZerosAndKeepsTheOthers)
     EXPECT_EQ(testing::ReadFileOrDie(path), kept + Answer("d") + "\n");
     AnsweredLines second;
     EXPECT_THAT(std::string(BatchOutput::Open(path, &second).status().message()), HasSubstr("in use by another run"));
-    EXPECT_FALSE(std::filesystem::exists(path + ".repaired"));
+    const auto left = std::filesystem::directory_iterator(std::filesystem::path(path).parent_path());
+    EXPECT_EQ(std::distance(begin(left), end(left)), 1) << "a file beside it is left over";
   }
+}
+
+TEST(BatchOutput, ARepairedFileKeepsItsModeAndItsPlaceBehindALink) {
+  const testing::TempDir directory;
+  const std::string path = directory.File("out.jsonl"), target = directory.File("elsewhere.jsonl");
+  const std::string a = Answer("a") + "\n";
+  testing::WriteFileOrDie(target, a + std::string(5000, '\0'));
+  std::filesystem::permissions(target, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::create_symlink("elsewhere.jsonl", path);
+  AnsweredLines lines;
+  ASSERT_TRUE(BatchOutput::Open(path, &lines).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(testing::ReadFileOrDie(target), a);
+  EXPECT_EQ(std::filesystem::status(target).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 TEST(BatchOutput, AForeignFileWithZerosIsLeftAsItIs) {

@@ -164,7 +164,7 @@ class FakeEngine {
       summary->set_stage(stage);
       summary->set_rank(kStages - stage);  // against the order of ranks
     }
-    if (Has("told")) CHECK_EQ(job.min_kv_tokens(), launch_ > 1 ? 1000 : 0);
+    if (Has("told")) CHECK_EQ(job.min_kv_tokens(), launch_ > 1 ? Number("told") : 0);
     if (Has("told")) CHECK_EQ(job.fingerprints_size(), launch_ > 1 ? 1 : 0);
     if (Has("told")) CHECK_EQ(job.step_log_append(), launch_ > 1);
     Send(out);

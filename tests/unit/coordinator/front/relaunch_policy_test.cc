@@ -36,7 +36,8 @@ TEST(RelaunchPolicy, ThreeQuickLossesDoNotEndARunAndNeitherDoesOneAfterALongTime
   RelaunchPolicy slow(0);
   EXPECT_TRUE(slow.Lost(3, absl::Minutes(10), 3600 * kSecond).has_value());
   EXPECT_TRUE(slow.Lost(3, absl::Minutes(10), 3601 * kSecond).has_value());
-  EXPECT_FALSE(slow.Lost(3, absl::Minutes(10), 3602 * kSecond).has_value());
+  EXPECT_TRUE(slow.Lost(3, absl::Minutes(10), 3602 * kSecond).has_value()) << "it was idle for an hour before";
+  EXPECT_FALSE(slow.Lost(3, absl::Minutes(10), 4200 * kSecond).has_value());
 }
 
 TEST(RelaunchPolicy, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
@@ -44,12 +45,13 @@ TEST(RelaunchPolicy, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
   policy.Loaded(100, 8 * kSecond);
   EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 15 * kSecond).has_value());
   policy.Loaded(60, 16 * kSecond);
-  policy.Loaded(100, 17 * kSecond);
-  EXPECT_FALSE(policy.Lost(1, absl::Seconds(10), 18 * kSecond).has_value());
-  policy.Loaded(101, 19 * kSecond);
-  EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 20 * kSecond).has_value());
-  policy.Produced(21 * kSecond);
-  policy.Loaded(50, 40 * kSecond);  // of the job after that one
+  policy.Loaded(100, 24 * kSecond);
+  EXPECT_FALSE(policy.Lost(1, absl::Seconds(10), 25 * kSecond).has_value());
+  policy.Loaded(101, 27 * kSecond);
+  EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 28 * kSecond).has_value());
+  policy.Produced(29 * kSecond);
+  EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 30 * kSecond).has_value());
+  policy.Loaded(50, 39 * kSecond);  // of the job after that one
   EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 41 * kSecond).has_value());
 }
 

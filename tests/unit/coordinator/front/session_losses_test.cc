@@ -47,7 +47,8 @@ TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthe
 }
 
 TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {
-  LaunchOptions options = Options("told=1,die_after=3,launches=1,short=4");
+  LaunchOptions options =
+      Options("told=7,die_after=3,launches=1,short=4");  // 2 + 6 tokens, of which the last is not kept
   options.relaunch_timeout = absl::Minutes(10);
   std::unique_ptr<Session> session = Launch(options);
   std::map<RequestId, GenerationRequest> requests;
@@ -60,6 +61,21 @@ TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {
   ASSERT_TRUE(status.ok()) << status;
   for (const auto& [id, request] : requests) ExpectWhole(outcomes[id], request);
   EXPECT_EQ(session->relaunches(), 4);
+}
+
+TEST_F(SessionTest, AContextThatWasAskedForMustFitARelaunchOneThatCameOfMemoryNeedNot) {
+  for (const int context : {0, 1000}) {
+    LaunchOptions options = Options(absl::StrCat("told=", context > 0 ? context : 7, ",die_after=3,launches=1"));
+    options.job.set_context(context);
+    std::unique_ptr<Session> session = Launch(options);
+    const GenerationRequest request = Request({1, 5}, 6);
+    const RequestId id = Submit(session.get(), request);
+    std::map<RequestId, Outcome> outcomes;
+    ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok()) << context;
+    ExpectWhole(outcomes[id], request);
+    session.reset();
+    std::filesystem::remove(directory_ + "/state");
+  }
 }
 
 TEST_F(SessionTest, RefusesAtOnceWhatTheReadyJobCannotHoldAndIdsThatDoNotGrow) {

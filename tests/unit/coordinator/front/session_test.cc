@@ -59,7 +59,9 @@ TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
 TEST_F(SessionTest, GoesOnWithTheSameStreamAfterTheJobIsKilledAtAnyPoint) {
   for (const int die_after : {0, 1, 2, 7, 13, 29, 30, 31}) {
     std::filesystem::remove(directory_ + "/state");
-    std::unique_ptr<Session> session = Launch(Options(absl::StrCat("told=1,launches=2,die_after=", die_after)));
+    LaunchOptions options = Options(absl::StrCat("told=1000,launches=2,die_after=", die_after));
+    options.job.set_context(1000);
+    std::unique_ptr<Session> session = Launch(options);
     std::map<RequestId, GenerationRequest> requests;
     for (TokenId i = 0; i < 4; ++i) {
       const GenerationRequest request = Request({i, 5, i}, 10 + i);

@@ -97,6 +97,21 @@ TEST(Suspects, FindsSeveral) {
   EXPECT_EQ(trial.found(), std::set<RequestId>({3, 30, 31}));
 }
 
+TEST(Suspects, WhereEveryRequestDiesItIsNoRequest) {
+  Trial trial(20, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20});
+  for (int i = 0; i < 200; ++i) EXPECT_TRUE(trial.Run(0));
+  EXPECT_EQ(trial.found().size(), 3u);
+}
+
+TEST(Suspects, NobodyIsGuiltyOfAJobThatItWasNotGivenTo) {
+  Suspects suspects;
+  EXPECT_EQ(suspects.Lost(true, {5, 6}), std::nullopt);
+  EXPECT_EQ(suspects.Lost(true, {5, 6}), std::nullopt);
+  EXPECT_FALSE(suspects.Progressed(6));
+  EXPECT_EQ(suspects.Lost(true, {7}), std::nullopt) << "7 was there, 5 was not";
+  EXPECT_EQ(suspects.Lost(true, {5}), 5u);
+}
+
 TEST(Suspects, ALossThatAccusesNobodyHoldsNobodyBack) {
   Suspects suspects;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(suspects.Lost(false, {1, 2}), std::nullopt);

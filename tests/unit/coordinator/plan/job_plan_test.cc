@@ -84,6 +84,20 @@ TEST(JobPlan, RunsAModelLargerThanHalfOfTheFreeMemory) {
   EXPECT_EQ(plan->context, int64_t{plan->group_blocks[0]} * 32);
 }
 
+TEST(JobPlan, ARelaunchTakesMoreOfTheRestWhereWhatWasAcceptedNeedsIt) {
+  const auto model = Model();
+  const std::vector<pb::Hello> hosts = {StageOn("node", AllWeights(*model) + kGiB)};
+  pb::ConfigureJob job = Job();
+  const int64_t before = int64_t{PlanJob(job, hosts, *model, kRunId)->group_blocks[0]} * 32;
+  job.set_min_kv_tokens(static_cast<uint64_t>(before) * 3 / 2);
+  const auto more = PlanJob(job, hosts, *model, kRunId);
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_GE(more->group_blocks[0], before * 3 / 2 / 32);
+  EXPECT_LE(more->group_blocks[0], before * 3 / 2 / 32 + 1);
+  job.set_min_kv_tokens(static_cast<uint64_t>(before) * 2);  // an eighth stays free
+  EXPECT_EQ(PlanJob(job, hosts, *model, kRunId).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
   pb::ConfigureJob job = Job();
   job.set_context(1000);

@@ -177,7 +177,7 @@ TEST(Matmul, GivesTheSameBitsForLongRowsAndManyPanels) {
       const std::vector<float> expected = Multiply(Scalar(), matrix, in, 10);
       for (const Kernels* kernels : vector_kernels) {
         if (!IsExact(*kernels, type)) continue;
-        for (int columns : {1, 2, 10}) {
+        for (int columns : {1, 2, 5, 7, 8, 10}) {
           ExpectSameBits(*kernels, matrix, in, columns, expected);
           if (HasFatalFailure()) return;
         }
