@@ -62,17 +62,18 @@ void Sleeper::Wake() {
   if (state_.exchange(kWoken) == kAsleep) FutexWake(&state_);
 }
 
-WaitLadder::WaitLadder() : policy_(MonotonicUs()) {
+void PauseThread(const WaitPolicy::Pause& pause, Sleeper* sleeper) {
+  if (pause.kind == WaitPolicy::Pause::Kind::kYield) sched_yield();
+  if (pause.kind == WaitPolicy::Pause::Kind::kSleep) sleeper->Sleep(pause.sleep_us);
+}
+
+void AllowShortSleeps() {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);  // a kernel that refuses it only makes sleeps longer
 }
 
+WaitLadder::WaitLadder() : policy_(MonotonicUs()) { AllowShortSleeps(); }
 void WaitLadder::Progressed() { policy_.Progressed(MonotonicUs()); }
 bool WaitLadder::idle() const { return policy_.idle(MonotonicUs()); }
-
-void WaitLadder::Wait() {
-  const WaitPolicy::Pause pause = policy_.Next(MonotonicUs());
-  if (pause.kind == WaitPolicy::Pause::Kind::kYield) sched_yield();
-  if (pause.kind == WaitPolicy::Pause::Kind::kSleep) sleeper_.Sleep(pause.sleep_us);
-}
+void WaitLadder::Wait() { PauseThread(policy_.Next(MonotonicUs()), &sleeper_); }
 
 }  // namespace stagecoach

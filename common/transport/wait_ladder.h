@@ -58,10 +58,15 @@ class Sleeper {
   std::atomic<uint32_t> state_{kAwake};
 };
 
+// Makes one pause on the calling thread; a sleep ends, or does not begin, at a Wake of the sleeper.
+void PauseThread(const WaitPolicy::Pause& pause, Sleeper* sleeper);
+// Sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer.
+void AllowShortSleeps();
+
 // One thread waits; Wake() is for the others.
 class WaitLadder {
  public:
-  WaitLadder();  // sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer
+  WaitLadder();  // allows short sleeps
 
   void Progressed();  // something happened: back to the first rung
   bool idle() const;  // a second has passed without progress

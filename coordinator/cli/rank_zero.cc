@@ -17,9 +17,9 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
-#include "coordinator/engine/run_engine.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/signals.h"
+#include "coordinator/job/run_engine.h"
 
 namespace stagecoach {
 namespace {

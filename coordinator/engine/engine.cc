@@ -1,217 +1,198 @@
 #include "coordinator/engine/engine.h"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/step/step_check.h"
-#include "common/wire/frame.h"
-#include "common/wire/step_messages.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kAliveUs = 1000000;  // the front hears something at least this often
-constexpr int kIdleWaitMs = 250;       // while idle: heartbeats are read this often
-
-pb::RequestFinished::Reason ReasonOf(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop: return pb::RequestFinished::REASON_STOP;
-    case FinishReason::kLength: return pb::RequestFinished::REASON_LENGTH;
-    case FinishReason::kCancelled: return pb::RequestFinished::REASON_CANCELLED;
-    case FinishReason::kScored: return pb::RequestFinished::REASON_SCORED;
-    case FinishReason::kInvalidLogits: return pb::RequestFinished::REASON_FAILED;
-  }
-  return pb::RequestFinished::REASON_UNSPECIFIED;
-}
-
-SequenceSpec SpecOf(const pb::SubmitRequest& request, SequenceId id) {
-  SequenceSpec spec;
-  spec.id = id;
-  spec.prompt.assign(request.prompt().begin(), request.prompt().end());
-  spec.output.assign(request.output().begin(), request.output().end());
-  spec.sampling = FromProto(request.sampling());
-  spec.max_new_tokens = request.max_new_tokens();
-  spec.stop_tokens.assign(request.stop_tokens().begin(), request.stop_tokens().end());
-  spec.score_from = request.score_prompt() ? request.score_from() : -1;
-  return spec;
-}
+constexpr int64_t kReportUs = 1000000;   // the front hears something at least this often
+constexpr int64_t kIdleWaitUs = 250000;  // while idle: heartbeats are read this often
 
 }  // namespace
 
-Engine::Engine(Pipeline* pipeline, const SchedulerOptions& options, int64_t vocab, EngineChannel* front,
+Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab,
                StepLog* step_log)
     : pipeline_(pipeline),
+      scheduler_(scheduler),
       front_(front),
+      clock_(clock),
       step_log_(step_log),
       vocab_(vocab),
-      scheduler_(options),
-      bubble_(pipeline->stages()) {}
+      bubble_(pipeline->stages()),
+      waits_(clock->NowUs()),
+      reported_us_(clock->NowUs()) {}
 
 absl::Status Engine::Step() {
-  RETURN_IF_ERROR(TakeMessages());
-  if (!front_behind_.Waits(front_->pending_bytes())) {
-    while (std::optional<MicroBatch> batch = scheduler_.Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
+  RETURN_IF_ERROR(TakeCommands());
+  if (!front_->Behind()) {
+    while (std::optional<MicroBatch> batch = scheduler_->Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
   }
   ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
   if (result.has_value()) RETURN_IF_ERROR(TakeResult(*result));
-  if (events_.has_events()) return SayEvents();
-  if (result.has_value()) return absl::OkStatus();
-  Rest();
-  // A front that has something to read hears us.
-  if (front_->WritePending() || MonotonicUs() - last_said_us_ < kAliveUs) return front_->Flush();
-  pb::EngineMessage alive;
-  alive.mutable_alive();
-  return Say(alive);
+  if (!events_.empty()) {
+    RETURN_IF_ERROR(PublishEvents());
+  } else if (!result.has_value()) {
+    Rest();
+  }
+  return Report();
 }
 
-absl::Status Engine::TakeMessages() {
-  do {
-    ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> message, front_->Receive());
-    if (!message.has_value()) return absl::OkStatus();
-    ladder_.Progressed();
-    switch (message->body_case()) {
-      case pb::EngineMessage::kSubmit: RETURN_IF_ERROR(TakeRequest(message->submit())); break;
-      case pb::EngineMessage::kCancel: RETURN_IF_ERROR(CancelRequest(message->cancel().request())); break;
-      case pb::EngineMessage::kShutdown: shutting_down_ = true; return absl::OkStatus();
-      default:
-        return absl::InvalidArgumentError(
-            absl::StrCat("unexpected message ", static_cast<int>(message->body_case()), " from the front"));
-    }
-  } while (front_->Buffered());
+absl::Status Engine::TakeCommands() {
+  while (!shutting_down_) {
+    ASSIGN_OR_RETURN(std::optional<FrontCommand> command, front_->Next());
+    if (!command.has_value()) break;
+    waits_.Progressed(clock_->NowUs());
+    RETURN_IF_ERROR(std::visit([this](auto&& c) { return Take(std::forward<decltype(c)>(c)); }, *std::move(command)));
+  }
   return absl::OkStatus();
 }
 
-absl::Status Engine::TakeRequest(const pb::SubmitRequest& request) {
-  if (sequence_of_.contains(request.request())) {
-    return absl::InvalidArgumentError(absl::StrCat("the front submitted request ", request.request(), " twice"));
+absl::Status Engine::Take(SubmitCommand command) {
+  const RequestId request = command.request;
+  if (sequence_of_.contains(request)) {
+    return absl::InvalidArgumentError(absl::StrCat("the front submitted request ", request, " twice"));
   }
-  const SequenceId id = next_sequence_++;
-  absl::Status status = CheckTokenIds("prompt", request.prompt(), vocab_);
-  if (status.ok()) status = CheckTokenIds("output", request.output(), vocab_);
-  SequenceSpec spec = SpecOf(request, id);
+  SequenceSpec& spec = command.spec;
+  const SequenceId id = spec.id = next_sequence_++;
+  absl::Status status = CheckTokenIds("prompt", spec.prompt, vocab_);
+  if (status.ok()) status = CheckTokenIds("output", spec.output, vocab_);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
-  if (status.ok()) status = scheduler_.Add(std::move(spec));
-  if (absl::IsFailedPrecondition(status)) {
-    Finish(request.request(), pb::RequestFinished::REASON_LENGTH, "");
-    return absl::OkStatus();
+  if (status.ok()) status = scheduler_->Add(std::move(spec));
+  if (status.ok()) {
+    request_of_[id] = request;
+    sequence_of_[request] = id;
+  } else if (absl::IsFailedPrecondition(status)) {
+    End(request, FinishReason::kLength);  // nothing was left to produce
+  } else {
+    End(request, std::nullopt, status.message());
   }
-  if (!status.ok()) {
-    Finish(request.request(), pb::RequestFinished::REASON_REJECTED, status.message());
-    return absl::OkStatus();
-  }
-  request_of_[id] = request.request();
-  sequence_of_[request.request()] = id;
   return absl::OkStatus();
 }
 
-absl::Status Engine::CancelRequest(RequestId request) {
-  const auto entry = sequence_of_.find(request);
-  if (entry == sequence_of_.end()) return absl::OkStatus();  // it finished while the message was on its way
-  RETURN_IF_ERROR(scheduler_.Cancel(entry->second));
-  Finish(request, pb::RequestFinished::REASON_CANCELLED, "");
+absl::Status Engine::Take(const CancelCommand& command) {
+  const auto entry = sequence_of_.find(command.request);
+  if (entry == sequence_of_.end()) return absl::OkStatus();  // it finished while the command was on its way
+  RETURN_IF_ERROR(scheduler_->Cancel(entry->second));
+  End(command.request, FinishReason::kCancelled);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Take(const ShutdownCommand&) {
+  shutting_down_ = true;
   return absl::OkStatus();
 }
 
 absl::Status Engine::Submit(MicroBatch batch) {
-  batch.number = next_number_++;
   RETURN_IF_ERROR(pipeline_->Submit(batch));
-  bubble_.Submitted(batch.number, MonotonicUs());
-  in_flight_.push_back({std::move(batch), TraceUs()});
-  ladder_.Progressed();
+  const int64_t now_us = clock_->NowUs();
+  bubble_.Submitted(batch.number, now_us);
+  in_flight_.push_back({std::move(batch), clock_->TraceUs()});
+  waits_.Progressed(now_us);
   return absl::OkStatus();
 }
 
 absl::Status Engine::TakeResult(const StepResult& result) {
-  ladder_.Progressed();
-  const int64_t arrived_us = MonotonicUs();
-  bubble_.Confirmed(result, arrived_us);
+  const int64_t arrived_us = clock_->NowUs();
+  waits_.Progressed(arrived_us);
   if (in_flight_.empty())
     return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
-  if (step_log_ != nullptr) step_log_->Write(in_flight_.front().batch, result, in_flight_.front().submit_us, TraceUs());
-  in_flight_.pop_front();
-  ASSIGN_OR_RETURN(const std::vector<SequenceEvent> events, scheduler_.Confirm(result));
-  for (const SequenceEvent& event : events) RETURN_IF_ERROR(TakeEvent(event));
-  if (events_.has_events()) events_.mutable_events()->set_at_us(arrived_us);
+  Confirm(result, arrived_us);
+  ASSIGN_OR_RETURN(std::vector<SequenceEvent> events, scheduler_->Confirm(result));
+  for (SequenceEvent& event : events) TakeEvent(std::move(event));
+  if (!events_.empty()) events_.at_us = arrived_us;
   return absl::OkStatus();
 }
 
-absl::Status Engine::TakeEvent(const SequenceEvent& event) {
+void Engine::TakeEvent(SequenceEvent event) {
   const auto entry = request_of_.find(event.sequence);
-  if (entry == request_of_.end()) return absl::OkStatus();  // cancelled
+  if (entry == request_of_.end()) return;  // cancelled
   const RequestId request = entry->second;
   if (!event.tokens.empty() || !event.scores.empty()) {
-    pb::TokenDelta* delta = events_.mutable_events()->add_tokens();
-    delta->set_request(request);
-    for (const SampledToken& token : event.tokens) *delta->add_tokens() = ToProto(token);
-    for (const TargetLogprobs& scores : event.scores) *delta->add_scores() = ToProto(scores);
+    events_.deltas.push_back({request, std::move(event.tokens), std::move(event.scores)});
   }
-  if (preempt_at_output_ > 0 && !event.tokens.empty() && !event.finished.has_value()) {
-    const Sequence* sequence = scheduler_.Find(event.sequence);
-    if (sequence != nullptr && sequence->output().size() == sequence->spec().output.size() + preempt_at_output_) {
-      const absl::Status preempted = scheduler_.Preempt(event.sequence);
-      if (!absl::IsFailedPrecondition(preempted)) RETURN_IF_ERROR(preempted);  // it may have been preempted just now
-    }
-  }
-  if (event.finished.has_value()) Finish(request, ReasonOf(*event.finished), event.error);
-  return absl::OkStatus();
+  if (event.finished.has_value()) End(request, event.finished, event.error);
 }
 
-void Engine::Finish(RequestId request, pb::RequestFinished::Reason reason, absl::string_view error) {
+void Engine::End(RequestId request, std::optional<FinishReason> reason, absl::string_view error) {
   if (const auto entry = sequence_of_.find(request); entry != sequence_of_.end()) {
     request_of_.erase(entry->second);
     sequence_of_.erase(entry);
   }
-  pb::RequestFinished* finished = events_.mutable_events()->add_finished();
-  finished->set_request(request);
-  finished->set_reason(reason);
-  finished->set_error(std::string(error));
+  events_.ends.push_back({request, reason, std::string(error)});
 }
 
-absl::Status Engine::SayEvents() {
-  const absl::Status said = Say(events_);
-  events_.clear_body();
-  return said;
+absl::Status Engine::PublishEvents() {
+  const absl::Status published = front_->Publish(events_);
+  events_.deltas.clear();
+  events_.ends.clear();
+  events_.at_us = 0;
+  return published;
 }
 
-absl::Status Engine::Say(const pb::EngineMessage& message) {
-  last_said_us_ = MonotonicUs();
-  return front_->Send(message);
+absl::Status Engine::Report() {
+  const int64_t now_us = clock_->NowUs();
+  if (now_us - reported_us_ < kReportUs) return absl::OkStatus();
+  reported_us_ = now_us;
+  return front_->Report(Status());
 }
 
-// With work in flight the ladder; idle for a second, sleep on the front's socket: a request ends it at once.
-void Engine::Rest() {
-  if (!in_flight_.empty() || !ladder_.idle()) {
-    ladder_.Wait();
-    return;
+EngineStatus Engine::Status() const {
+  EngineStatus status;
+  status.counters = scheduler_->counters();
+  status.busy_us = bubble_.busy_us();
+  status.bubble = bubble_.Measured();
+  status.bubble_floor = bubble_.Floor();
+  for (int stage = 0; stage < pipeline_->stages(); ++stage) {
+    status.stages.push_back({bubble_.compute_us(stage), bubble_.send_us(stage)});
   }
-  pollfd descriptor{.fd = front_->descriptor(), .events = POLLIN, .revents = 0};
-  if (front_->WritePending()) descriptor.events |= POLLOUT;
-  if (poll(&descriptor, 1, kIdleWaitMs) > 0) ladder_.Progressed();
+  status.waiting = scheduler_->waiting();
+  status.running = scheduler_->running();
+  for (size_t group = 0; group < scheduler_->blocks().groups(); ++group) {
+    status.blocks_used.push_back(scheduler_->blocks().used(group));
+    status.blocks_free.push_back(scheduler_->blocks().free(group));
+  }
+  status.in_flight = static_cast<int32_t>(in_flight_.size());
+  return status;
+}
+
+// With work in flight pause ever longer; idle for a second, sleep until the front says something.
+void Engine::Rest() {
+  const int64_t now_us = clock_->NowUs();
+  if (!in_flight_.empty() || !waits_.idle(now_us)) {
+    clock_->Pause(waits_.Next(now_us));
+  } else if (front_->Wait(kIdleWaitUs)) {
+    waits_.Progressed(clock_->NowUs());
+  }
+}
+
+// The oldest micro-batch in flight is done.
+void Engine::Confirm(const StepResult& result, int64_t now_us) {
+  const Submitted& oldest = in_flight_.front();
+  bubble_.Confirmed(result, now_us);
+  if (step_log_ != nullptr && !oldest.batch.shutdown) {
+    step_log_->Write(oldest.batch, result, oldest.submit_us, clock_->TraceUs());
+  }
+  in_flight_.pop_front();
 }
 
 absl::Status Engine::ShutDownStages() {
   MicroBatch last;
-  last.number = next_number_++;
+  last.number = scheduler_->next_number();
   last.shutdown = true;
   RETURN_IF_ERROR(pipeline_->Submit(last));
-  in_flight_.push_back({std::move(last), TraceUs()});
+  in_flight_.push_back({std::move(last), clock_->TraceUs()});  // no work: the bubble meter is not told
   while (!in_flight_.empty()) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
     if (result.has_value()) {
-      bubble_.Confirmed(*result,
-                        MonotonicUs());  // work that a cancel left in flight was work; the shutdown frame is none
-      if (step_log_ != nullptr && in_flight_.size() > 1) {
-        step_log_->Write(in_flight_.front().batch, *result, in_flight_.front().submit_us, TraceUs());
-      }
-      in_flight_.pop_front();
+      Confirm(*result, clock_->NowUs());  // what a cancel left in flight was work
     } else {
-      ladder_.Wait();
+      clock_->Pause(waits_.Next(clock_->NowUs()));
     }
   }
   return absl::OkStatus();

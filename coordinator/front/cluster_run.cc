@@ -179,15 +179,14 @@ RunSummary ClusterRun::Finish() {
   signals_.EndAtSecondStop();
   const bool in_order = !failed_ && summary.ready.has_value() && !GiveUp() && !(joined_ && signals_.terminated());
   if (in_order) {
-    absl::StatusOr<pb::JobStatistics> job = session_->Finish();
-    if (job.ok()) {
-      summary.job = *std::move(job);
-      summary.totals.preemptions = static_cast<int64_t>(summary.job->preemptions());
-      summary.totals.relaunches = session_->relaunches();
-    } else {
-      LogVerbose(absl::StrCat("the job did not end in order: ", job.status().message()));
-    }
+    const absl::Status ended = session_->Finish().status();
+    if (!ended.ok()) LogVerbose(absl::StrCat("the job did not end in order: ", ended.message()));
   }
+  if (pb::JobStatistics job = session_->statistics(); job.stages_size() > 0) {
+    summary.totals.preemptions = static_cast<int64_t>(job.preemptions());
+    summary.job = std::move(job);
+  }
+  summary.totals.relaunches = session_->relaunches();
   session_.reset();
   return summary;
 }

@@ -29,7 +29,7 @@ struct RunTotals {
 struct RunSummary {
   RunTotals totals;
   std::optional<pb::JobReady> ready;     // of the last job; absent when none came up
-  std::optional<pb::JobStatistics> job;  // absent when the job did not end in order
+  std::optional<pb::JobStatistics> job;  // of all jobs; absent when none reported any
 };
 
 // Tokens a second; 0 when no time passed. The decode rate leaves out each request's first token, which the prompt's

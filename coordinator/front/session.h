@@ -74,9 +74,12 @@ class Session {
   virtual const pb::LoadProgress& load_progress() const = 0;
   virtual int relaunches() const = 0;
 
-  // Ends the job in order and returns its statistics (sums over all jobs of this session, as far as they reported any).
-  // Waits for work in flight; the watched descriptor is left alone. The session takes no more requests. Errors when no
-  // job ever reported: kUnavailable, or what Next said.
+  // Sums over all jobs of this session, up to what the present one reported last, a second ago at most. Without stages
+  // when no job reported any.
+  virtual pb::JobStatistics statistics() const = 0;
+
+  // Ends the job in order and returns the statistics. Waits for work in flight; the watched descriptor is left alone.
+  // The session takes no more requests. Errors when no job ever reported: kUnavailable, or what Next said.
   virtual absl::StatusOr<pb::JobStatistics> Finish() = 0;
 };
 

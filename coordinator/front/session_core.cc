@@ -147,12 +147,11 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
       return absl::OkStatus();
     case pb::EngineMessage::kReady: return HandleReady(message.ready());
     case pb::EngineMessage::kEvents: return HandleEvents(message.events());
-    case pb::EngineMessage::kStatistics:
-      statistics_ = message.statistics();
-      statistics_fresh_ = true;
+    case pb::EngineMessage::kStatus:
+      statistics_ = message.status().statistics();
+      ended_ = message.status().ended();
       return absl::OkStatus();
     case pb::EngineMessage::kFailed: return HandleFailed(message.failed());
-    case pb::EngineMessage::kAlive: return absl::OkStatus();
     default:
       return absl::InternalError(absl::StrCat("the engine sent a message of kind ",
                                               static_cast<int>(message.body_case()), ", which engines do not send"));
@@ -265,6 +264,7 @@ int64_t SessionCore::NeededKvTokens() const {
 
 void SessionCore::Connect(int descriptor) {
   Disconnect();
+  ended_ = false;
   channel_ = std::make_unique<EngineChannel>(descriptor);
   job_.set_min_kv_tokens(NeededKvTokens());
   pb::EngineMessage message;
@@ -293,10 +293,15 @@ void SessionCore::CloseJob(absl::string_view crash) {
   }
   if (statistics_.has_value()) {
     AddStatistics(*statistics_, &sum_);
-    any_statistics_ = true;
     statistics_.reset();
   }
   for (SessionEvent& event : journal_.FinishComplete(ready_.context())) TakeEvent(std::move(event));
+}
+
+pb::JobStatistics SessionCore::statistics() const {
+  pb::JobStatistics sum = sum_;
+  if (statistics_.has_value()) AddStatistics(*statistics_, &sum);
+  return sum;
 }
 
 absl::StatusOr<pb::JobStatistics> SessionCore::Finish() {
@@ -310,7 +315,7 @@ absl::StatusOr<pb::JobStatistics> SessionCore::Finish() {
   CloseJob();
   finished_ = true;
   final_ = absl::FailedPreconditionError(kFinished);
-  if (any_statistics_) return sum_;
+  if (sum_.stages_size() > 0) return sum_;
   RETURN_IF_ERROR(ended);
   return absl::UnavailableError("the job ended before it reported statistics");
 }
@@ -319,7 +324,6 @@ absl::Status SessionCore::AwaitStatistics() {
   pb::EngineMessage message;
   message.mutable_shutdown();
   SendToEngine(message);
-  statistics_fresh_ = false;
   const absl::Duration most = absl::Seconds(job_.stage_timeout_s()) + kShutdownSlack;
   const int64_t start_us = MonotonicUs();
   while (true) {
@@ -328,7 +332,7 @@ absl::Status SessionCore::AwaitStatistics() {
     Wait(left);
     absl::Status pumped = Pump();
     if (pumped.ok()) pumped = final_;
-    if (statistics_fresh_) return absl::OkStatus();  // even if the connection has ended since
+    if (ended_) return absl::OkStatus();  // even if the connection has ended since
     RETURN_IF_ERROR(pumped);
   }
   return absl::UnavailableError("the job did not end in order");

@@ -34,6 +34,7 @@ class SessionCore : public Session {
   void WatchDescriptor(int descriptor) override { watched_ = descriptor; }
   const pb::JobReady* ready() const override { return first_ready_.has_value() ? &ready_ : nullptr; }
   const pb::LoadProgress& load_progress() const override { return progress_; }
+  pb::JobStatistics statistics() const override;
   absl::StatusOr<pb::JobStatistics> Finish() override;
 
  protected:
@@ -111,7 +112,7 @@ class SessionCore : public Session {
   bool job_ready_ = false;
   absl::Duration silence_;                       // time spent waiting since its last word
   std::optional<pb::JobStatistics> statistics_;  // the latest it reported
-  bool statistics_fresh_ = false;                // arrived since it was told to end
+  bool ended_ = false;                           // in order, after it was told to
 
   // Of the session.
   bool changed_ = false;  // ready or progress, not yet reported
@@ -122,8 +123,7 @@ class SessionCore : public Session {
   int64_t most_pool_tokens_ = 0;  // of any job so far
   pb::JobReady ready_;
   pb::LoadProgress progress_;
-  pb::JobStatistics sum_;
-  bool any_statistics_ = false;
+  pb::JobStatistics sum_;  // of the jobs before the present one
 };
 
 }  // namespace stagecoach

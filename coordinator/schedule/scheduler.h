@@ -113,6 +113,9 @@ class Scheduler {
   absl::Status Preempt(SequenceId sequence);
 
   bool HasUnfinished() const;
+  uint64_t next_number() const { return next_number_; }  // of the next micro-batch
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }
   const SchedulerCounters& counters() const { return counters_; }
   const BlockManager& blocks() const { return blocks_; }

@@ -14,9 +14,10 @@
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/channel/engine_channel.h"
-#include "coordinator/engine/run_engine.h"
+#include "coordinator/job/run_engine.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/serve_stage.h"
+#include "tests/testing/cluster/preempting_pipeline.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -99,9 +100,9 @@ class Front {
         RETURN_IF_ERROR(Send(shutdown));
       }
     }
-    if (message.has_statistics()) {
-      run_.statistics = message.statistics();
-      done_ = true;
+    if (message.has_status()) {
+      run_.statistics = message.status().statistics();
+      done_ = message.status().ended();
     }
     return absl::OkStatus();
   }
@@ -164,7 +165,8 @@ pb::ConfigureJob DefaultJob(const std::string& model_path) {
 }
 
 absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
-                                      const std::vector<ClusterRequest>& requests, FaultHook faults) {
+                                      const std::vector<ClusterRequest>& requests, FaultHook faults,
+                                      int64_t preempt_at_output) {
   LoopbackWorld world(stages + 1, std::move(faults));
   int pair[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
@@ -175,10 +177,16 @@ absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
       ServeStage(endpoint.get()).IgnoreError();  // reported to the coordinator
     });
   }
-  threads.emplace_back([&world, &pair, stages] {
+  PipelineWrapper wrap;
+  if (preempt_at_output > 0) {
+    wrap = [preempt_at_output](Pipeline* pipeline, Scheduler* scheduler) {
+      return std::make_unique<PreemptingPipeline>(preempt_at_output, pipeline, scheduler);
+    };
+  }
+  threads.emplace_back([&world, &pair, &wrap, stages] {
     const std::unique_ptr<Endpoint> endpoint = world.Connect(kCoordinatorRank);
     EngineChannel front(pair[1]);
-    if (!RunEngine(endpoint.get(), MakeHellos(stages), &front).ok()) world.Abort();
+    if (!RunEngine(endpoint.get(), MakeHellos(stages), &front, wrap).ok()) world.Abort();
   });
   absl::StatusOr<ClusterRun> run = Front(pair[0], requests).Run(job);
   for (std::thread& thread : threads) thread.join();

@@ -42,9 +42,11 @@ constexpr int RankOfStage(int stage, int stages) { return stages - stage; }
 pb::SamplingParams GreedyParams();
 pb::ConfigureJob DefaultJob(const std::string& model_path);
 
-// Runs all requests at once; the status is the JobFailed the engine reported, with its code.
+// Runs all requests at once; the status is the JobFailed the engine reported, with its code. preempt_at_output: every
+// sequence is preempted once, at so many new tokens; 0: never.
 absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
-                                      const std::vector<ClusterRequest>& requests, FaultHook faults = nullptr);
+                                      const std::vector<ClusterRequest>& requests, FaultHook faults = nullptr,
+                                      int64_t preempt_at_output = 0);
 
 }  // namespace stagecoach::testing
 

@@ -109,10 +109,10 @@ void CheckProduct(const testing::TinyModelOptions& model, pb::KvType kv_type, co
     job.set_micro_batches(point.micro_batches);
     job.set_threads(point.threads);
     job.set_block_tokens(point.block);
-    job.set_preempt_at_output(point.preempt ? 3 : 0);
     // One sequence: the longest, which has the most to get wrong.
     const size_t first = point.sequences == 1 ? requests.size() - 1 : 0;
-    const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.end()});
+    const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.end()}, nullptr,
+                                         point.preempt ? 3 : 0);
     ASSERT_TRUE(run.ok()) << point.Name() << ": " << run.status();
     for (size_t i = first; i < requests.size(); ++i) {
       ASSERT_EQ(run->answers[i - first].Bits(), expected[i]) << point.Name() << ", request " << i;

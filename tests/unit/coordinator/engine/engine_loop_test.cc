@@ -1,21 +1,22 @@
-// The engine's loop alone: the stages cost nothing, the test is the front.
+// The engine's loop alone: the stages cost nothing, the test is the front, and time goes by as the test wants.
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
-#include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
-#include "coordinator/channel/water_mark.h"
 #include "coordinator/engine/engine.h"
-#include "tests/unit/coordinator/engine/instant_pipeline.h"
+#include "tests/testing/engine/instant_pipeline.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr int kSequences = 64;
-constexpr int kTokens = 400;
+constexpr int kTokens = 50;
 
 SchedulerOptions Options() {
   SchedulerOptions options;
@@ -29,84 +30,156 @@ SchedulerOptions Options() {
   return options;
 }
 
-pb::EngineMessage Submit(uint64_t request) {
-  pb::EngineMessage message;
-  pb::SubmitRequest* submit = message.mutable_submit();
-  submit->set_request(request);
-  for (int i = 0; i < 4; ++i) submit->add_prompt(i);
-  submit->mutable_sampling()->set_top_p(1);
-  submit->mutable_sampling()->set_repeat_penalty(1);
-  submit->mutable_sampling()->set_logprobs(kMaxLogprobs);
-  submit->set_max_new_tokens(kTokens);
-  return message;
+SubmitCommand Submit(RequestId request) {
+  SubmitCommand command;
+  command.request = request;
+  command.spec.prompt = {1, 2, 3, 4};
+  command.spec.max_new_tokens = kTokens;
+  return command;
 }
+
+// Keeps what it is told.
+class RecordingFront : public Front {
+ public:
+  absl::StatusOr<std::optional<FrontCommand>> Next() override {
+    if (commands.empty()) return std::optional<FrontCommand>();
+    std::optional<FrontCommand> command = std::move(commands.front());
+    commands.pop_front();
+    return command;
+  }
+  absl::Status Publish(const RequestEvents& published) override {
+    events.push_back(published);
+    return absl::OkStatus();
+  }
+  absl::Status Report(const EngineStatus& status) override {
+    reports.push_back(status);
+    return absl::OkStatus();
+  }
+  bool Behind() override { return behind; }
+  bool Wait(int64_t) override {
+    ++waits;
+    return false;
+  }
+
+  std::deque<FrontCommand> commands;
+  std::vector<RequestEvents> events;
+  std::vector<EngineStatus> reports;
+  bool behind = false;
+  int waits = 0;
+};
+
+// Time passes by pauses, and by a microsecond a look.
+class FakeClock : public EngineClock {
+ public:
+  int64_t NowUs() override { return ++now_us; }
+  int64_t TraceUs() override { return now_us; }
+  void Pause(const WaitPolicy::Pause& pause) override { now_us += pause.sleep_us; }
+  int64_t now_us = 0;
+};
 
 class EngineLoopTest : public testing::Test {
  protected:
-  EngineLoopTest() : pipeline_(kMaxLogprobs) {
-    int ends[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    channel_ = std::make_unique<EngineChannel>(ends[0]);
-    front_ = std::make_unique<EngineChannel>(ends[1]);
-    engine_ = std::make_unique<Engine>(&pipeline_, Options(), /*vocab=*/1000, channel_.get(), nullptr);
+  EngineLoopTest() : scheduler_(Options()), engine_(&pipeline_, &scheduler_, &front_, &clock_, 1000, nullptr) {}
+  void Steps(int count) {
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(engine_.Step().ok());
+  }
+  size_t Ended() const {
+    size_t ended = 0;
+    for (const RequestEvents& events : front_.events) ended += events.ends.size();
+    return ended;
   }
 
-  InstantPipeline pipeline_;
-  std::unique_ptr<EngineChannel> channel_, front_;
-  std::unique_ptr<Engine> engine_;
+  InstantPipeline pipeline_{0};
+  Scheduler scheduler_;
+  RecordingFront front_;
+  FakeClock clock_;
+  Engine engine_;
 };
 
-TEST_F(EngineLoopTest, KeepsItsMemoryBoundedWhileTheFrontReadsNothingAndLosesNoToken) {
-  for (uint64_t request = 1; request <= kSequences; ++request) ASSERT_TRUE(front_->Send(Submit(request)).ok());
-  uint64_t submitted = 0;
-  for (int step = 0; step < 1500; ++step) {
-    ASSERT_TRUE(engine_->Step().ok());
-    if (step == 1000) submitted = pipeline_.submitted();
-  }
-  EXPECT_EQ(pipeline_.submitted(), submitted) << "the engine goes on although nobody reads";
-  EXPECT_LT(submitted, static_cast<uint64_t>(kTokens));
-  EXPECT_GE(channel_->pending_bytes(), 8u << 20);
-  EXPECT_LT(channel_->pending_bytes(), 9u << 20);  // the mark, and what was in flight
-
-  // The front wakes up: the engine goes on once half is read, and every token comes, in order.
-  std::map<uint64_t, int32_t> tokens;
-  size_t finished = 0, pending_when_it_went_on = 0;
-  while (finished < kSequences) {
-    const auto message = front_->Receive();
-    ASSERT_TRUE(message.ok()) << message.status();
-    if (!message->has_value()) {
-      const size_t pending = channel_->pending_bytes();
-      ASSERT_TRUE(engine_->Step().ok());
-      if (pending_when_it_went_on == 0 && pipeline_.submitted() > submitted) pending_when_it_went_on = pending;
-      continue;
-    }
-    finished += (*message)->events().finished_size();
-    for (const pb::TokenDelta& delta : (*message)->events().tokens()) {
-      for (const pb::SampledToken& token : delta.tokens()) {
-        ASSERT_EQ(token.position(), 4 + tokens[delta.request()]++);
-      }
+TEST_F(EngineLoopTest, PublishesWhatAResultBroughtForAllRequestsAtOnce) {
+  for (RequestId request = 1; request <= kSequences; ++request) front_.commands.push_back(Submit(request));
+  while (Ended() < kSequences) Steps(1);
+  EXPECT_EQ(front_.events.size(), pipeline_.submitted());
+  std::map<RequestId, int32_t> tokens;
+  for (const RequestEvents& events : front_.events) {
+    EXPECT_GT(events.at_us, 0);
+    EXPECT_EQ(events.deltas.size(), static_cast<size_t>(kSequences));
+    for (const RequestDelta& delta : events.deltas) {
+      for (const SampledToken& token : delta.tokens) ASSERT_EQ(token.position, 4 + tokens[delta.request]++);
     }
   }
   for (const auto& [request, count] : tokens) EXPECT_EQ(count, kTokens) << request;
-  EXPECT_GT(pending_when_it_went_on, 3u << 20);
-  EXPECT_LT(pending_when_it_went_on, 5u << 20);
-  EXPECT_LT(channel_->buffer_bytes(), 1u << 20);
 }
 
-TEST_F(EngineLoopTest, SaysWhatAResultBroughtForAllRequestsInOneMessage) {
-  for (uint64_t request = 1; request <= kSequences; ++request) ASSERT_TRUE(front_->Send(Submit(request)).ok());
-  int messages = 0, tokens = 0, ends = 0;
-  while (ends < kSequences) {
-    ASSERT_TRUE(engine_->Step().ok());
-    const auto message = front_->Receive();
-    ASSERT_TRUE(message.ok()) << message.status();
-    if (!message->has_value()) continue;
-    ++messages;
-    for (const pb::TokenDelta& delta : (*message)->events().tokens()) tokens += delta.tokens_size();
-    ends += (*message)->events().finished_size();
+TEST_F(EngineLoopTest, SubmitsNothingWhileTheFrontIsBehindAndTakesWhatComesBack) {
+  front_.commands.push_back(Submit(1));
+  Steps(5);
+  const uint64_t submitted = pipeline_.submitted();
+  front_.behind = true;
+  Steps(10);
+  EXPECT_EQ(pipeline_.submitted(), submitted);
+  EXPECT_EQ(engine_.Status().in_flight, 0);
+  EXPECT_EQ(front_.events.size(), submitted);
+  front_.behind = false;
+  while (Ended() == 0) Steps(1);
+}
+
+TEST_F(EngineLoopTest, ReportsOnceASecondInWorkAndIdlenessWhatItDidSinceItBegan) {
+  front_.commands.push_back(Submit(1));
+  front_.commands.push_back(Submit(2));
+  while (Ended() < 2) {
+    Steps(1);
+    clock_.now_us += 100000;
   }
-  EXPECT_EQ(tokens, kSequences * kTokens);
-  EXPECT_EQ(messages, static_cast<int>(pipeline_.submitted()));
+  const size_t reports = front_.reports.size();
+  EXPECT_NEAR(static_cast<double>(reports), kTokens / 10, 1);
+  EXPECT_EQ(front_.reports.front().running, 2);
+  EXPECT_EQ(front_.reports.front().blocks_used, 2);
+  EXPECT_EQ(front_.reports.front().blocks, kSequences * 32);
+  for (size_t i = 1; i < reports; ++i) {
+    EXPECT_GT(front_.reports[i].counters.decode_rows, front_.reports[i - 1].counters.decode_rows);
+    EXPECT_GT(front_.reports[i].busy_us, front_.reports[i - 1].busy_us);
+  }
+  // Idle: it sleeps in the front's care, and goes on reporting.
+  clock_.now_us += 5000000;
+  Steps(3);
+  EXPECT_EQ(front_.reports.size(), reports + 1);
+  EXPECT_GT(front_.waits, 0);
+  EXPECT_EQ(front_.reports.back().running, 0);
+  EXPECT_EQ(front_.reports.back().counters.decode_rows, 2u * (kTokens - 1));
+  EXPECT_EQ(front_.reports.back().counters.prefill_rows, 8u);
+}
+
+TEST_F(EngineLoopTest, RejectsEndsAndCancelsWithTheirReasons) {
+  SubmitCommand none = Submit(1);
+  none.spec.output = std::vector<TokenId>(kTokens, 7);
+  SubmitCommand alien = Submit(2);
+  alien.spec.prompt[3] = 1000;
+  front_.commands = {none, alien, Submit(3), CancelCommand{3}, CancelCommand{99}};
+  Steps(1);
+  ASSERT_EQ(front_.events.size(), 1u);
+  const std::vector<RequestEnd>& ends = front_.events[0].ends;
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_EQ(ends[0].reason, FinishReason::kLength);
+  EXPECT_EQ(ends[1].reason, std::nullopt);
+  EXPECT_NE(ends[1].error.find("1000"), std::string::npos) << ends[1].error;
+  EXPECT_EQ(ends[2].reason, FinishReason::kCancelled);
+  Steps(3);
+  EXPECT_EQ(front_.events.size(), 1u);
+
+  front_.commands = {Submit(4), Submit(4)};
+  EXPECT_EQ(engine_.Step().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineLoopTest, TakesNoCommandAfterTheShutdownAndNumbersItsLastFrameOnwards) {
+  front_.commands = {Submit(1), ShutdownCommand(), Submit(2)};
+  Steps(1);
+  EXPECT_TRUE(engine_.shutting_down());
+  EXPECT_EQ(front_.commands.size(), 1u);
+  const uint64_t submitted = pipeline_.submitted();
+  ASSERT_TRUE(engine_.ShutDownStages().ok());
+  EXPECT_EQ(pipeline_.submitted(), submitted + 1);
+  EXPECT_EQ(pipeline_.last_number(), submitted);
 }
 
 }  // namespace

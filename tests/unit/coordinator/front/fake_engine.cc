@@ -109,13 +109,21 @@ class FakeEngine {
     pollfd wait = {channel_->descriptor(), POLLIN, 0};
     poll(&wait, 1, 20);
     if (!configured_) return;
-    pb::EngineMessage alive;
-    alive.mutable_alive();
-    Send(alive);
+    SendStatus(/*ended=*/false);
   }
 
   void Send(const pb::EngineMessage& message) {
     if (!channel_->Send(message).ok()) _exit(4);
+  }
+
+  void SendStatus(bool ended) {
+    pb::EngineMessage message;
+    pb::JobStatistics* statistics = message.mutable_status()->mutable_statistics();
+    statistics->set_decode_rows(sent_);
+    statistics->set_busy_s(1);
+    statistics->add_stages()->set_compute_s(0.5);
+    message.mutable_status()->set_ended(ended);
+    Send(message);
   }
 
   void Handle(const pb::EngineMessage& message) {
@@ -127,10 +135,7 @@ class FakeEngine {
     }
     if (message.has_cancel()) Finish(message.cancel().request(), pb::RequestFinished::REASON_CANCELLED);
     if (message.has_shutdown()) {
-      pb::EngineMessage out;
-      out.mutable_statistics()->set_decode_rows(sent_);
-      out.mutable_statistics()->set_busy_s(1);
-      Send(out);
+      SendStatus(/*ended=*/true);
       _exit(0);
     }
   }
@@ -214,6 +219,7 @@ class FakeEngine {
     Send(out);
     if (misbehave_ && Has("duplicate")) Send(out);
     ++sent_;
+    if (Has("status")) SendStatus(/*ended=*/false);
     Misbehave();
     const bool stop =
         std::find(submit.stop_tokens().begin(), submit.stop_tokens().end(), token) != submit.stop_tokens().end();

@@ -11,6 +11,7 @@
 //   stop_after=K      SIGSTOP oneself instead
 //   mute_end=1        SIGKILL oneself in place of the first RequestFinished
 //   duplicate=1       report each token twice
+//   status=1          report the status after every token
 //   gap=1             leave the second token out
 //   exit=C            print a line and exit with C at once, before connecting
 //   never=1           never connect

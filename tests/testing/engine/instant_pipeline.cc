@@ -1,4 +1,4 @@
-#include "tests/unit/coordinator/engine/instant_pipeline.h"
+#include "tests/testing/engine/instant_pipeline.h"
 
 #include <utility>
 
@@ -6,6 +6,7 @@ namespace stagecoach {
 
 absl::Status InstantPipeline::Submit(const MicroBatch& batch) {
   ++submitted_;
+  last_number_ = batch.number;
   StepResult result;
   result.number = batch.number;
   for (const SequenceSlice& slice : batch.slices) {
@@ -15,7 +16,7 @@ absl::Status InstantPipeline::Submit(const MicroBatch& batch) {
     for (int i = 0; i < top_; ++i) token.top.push_back({i, static_cast<float>(-i)});
     result.sampled.push_back(std::move(token));
   }
-  result.times.push_back({.stage = 0});
+  result.times.push_back({.stage = 0, .end_us = 10});
   results_.push_back(std::move(result));
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_TESTS_UNIT_COORDINATOR_ENGINE_INSTANT_PIPELINE_H_
-#define STAGECOACH_TESTS_UNIT_COORDINATOR_ENGINE_INSTANT_PIPELINE_H_
+#ifndef STAGECOACH_TESTS_TESTING_ENGINE_INSTANT_PIPELINE_H_
+#define STAGECOACH_TESTS_TESTING_ENGINE_INSTANT_PIPELINE_H_
 
 // Stages that cost nothing: every micro-batch gives its result at the next Poll. The token of a position is the
 // position modulo 100, with as many log-probabilities as `top`.
@@ -22,13 +22,15 @@ class InstantPipeline : public Pipeline {
   absl::StatusOr<std::optional<StepResult>> Poll() override;
 
   uint64_t submitted() const { return submitted_; }
+  uint64_t last_number() const { return last_number_; }  // of the micro-batch submitted last
 
  private:
   const int top_;
   uint64_t submitted_ = 0;
+  uint64_t last_number_ = 0;
   std::deque<StepResult> results_;
 };
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_TESTS_UNIT_COORDINATOR_ENGINE_INSTANT_PIPELINE_H_
+#endif  // STAGECOACH_TESTS_TESTING_ENGINE_INSTANT_PIPELINE_H_

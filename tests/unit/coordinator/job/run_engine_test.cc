@@ -1,4 +1,5 @@
-// The real engine and the real stages over loopback: results, order, overlap, and what happens to damaged frames.
+// A whole job: the real engine and the real stages over loopback: results, order, overlap, and what happens to damaged
+// frames.
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "coordinator/engine/run_engine.h"
+#include "coordinator/job/run_engine.h"
 
 #include <poll.h>
 
@@ -6,6 +6,7 @@
 #include <climits>
 #include <memory>
 #include <new>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -17,6 +18,8 @@
 #include "common/model/model_description.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/job/channel_front.h"
+#include "coordinator/job/job_report.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/job_plan.h"
 
@@ -75,18 +78,28 @@ SchedulerOptions SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& 
 
 class Job {
  public:
-  Job(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* front)
-      : endpoint_(endpoint), stages_(hellos.begin() + 1, hellos.end()), front_(front) {}
+  Job(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel, const PipelineWrapper& wrap)
+      : endpoint_(endpoint), stages_(hellos.begin() + 1, hellos.end()), channel_(channel), wrap_(wrap) {}
 
   absl::Status Run() {
-    ASSIGN_OR_RETURN(job_, AwaitConfiguration(front_));
+    ASSIGN_OR_RETURN(job_, AwaitConfiguration(channel_));
     RETURN_IF_ERROR(SetUp());
     RETURN_IF_ERROR(AwaitStages());
-    RETURN_IF_ERROR(front_->Send(ReadyMessage()));
+    pb::EngineMessage message;
+    *message.mutable_ready() = report_->Ready();
+    RETURN_IF_ERROR(channel_->Send(message));
     while (!engine_->shutting_down()) RETURN_IF_ERROR(engine_->Step());
     RETURN_IF_ERROR(engine_->ShutDownStages());
-    RETURN_IF_ERROR(front_->Send(StatisticsMessage()));
-    return FlushTo(front_, absl::InfiniteDuration());
+    *message.mutable_status() = report_->Status(engine_->Status());
+    message.mutable_status()->set_ended(true);
+    RETURN_IF_ERROR(channel_->Send(message));
+    return FlushTo(channel_, absl::InfiniteDuration());
+  }
+
+  // What the job had done when it failed; absent when it never was ready.
+  std::optional<pb::EngineStatus> LastStatus() const {
+    if (engine_ == nullptr || !stage_pipeline_->roster().AllReady()) return std::nullopt;
+    return report_->Status(engine_->Status());
   }
 
  private:
@@ -116,28 +129,32 @@ class Job {
                                                      " would have ", limits.MaxStepFrameBytes(), " bytes, at most ",
                                                      INT_MAX, " can be sent; give less"));
     }
-    ASSIGN_OR_RETURN(pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
-                                                     static_cast<int64_t>(job_.stage_timeout_s() * 1e6)));
-    engine_ = std::make_unique<Engine>(pipeline_.get(), options, model_->hyper.vocab, front_, step_log_.get());
-    engine_->PreemptAtOutput(job_.preempt_at_output());
+    ASSIGN_OR_RETURN(stage_pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
+                                                           static_cast<int64_t>(job_.stage_timeout_s() * 1e6)));
+    report_ = std::make_unique<JobReport>(job_, &plan_, &stage_pipeline_->roster());
+    front_ = std::make_unique<ChannelFront>(channel_, report_.get());
+    scheduler_ = std::make_unique<Scheduler>(options);
+    if (wrap_ != nullptr) wrapped_ = wrap_(stage_pipeline_.get(), scheduler_.get());
+    Pipeline* pipeline = wrapped_ != nullptr ? wrapped_.get() : stage_pipeline_.get();
+    engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
+                                       step_log_.get());
     return absl::OkStatus();
   }
 
   absl::Status AwaitStages() {
     WaitLadder ladder;
     int64_t next_progress_us = 0;
-    while (!pipeline_->roster().AllReady()) {
-      ASSIGN_OR_RETURN(const std::optional<StepResult> unexpected, pipeline_->Poll());
+    while (!stage_pipeline_->roster().AllReady()) {
+      ASSIGN_OR_RETURN(const std::optional<StepResult> unexpected, stage_pipeline_->Poll());
       if (unexpected.has_value()) return absl::InternalError("a result before any work was handed out");
       if (const int64_t now = MonotonicUs(); now >= next_progress_us) {
         next_progress_us = now + kProgressUs;
         pb::EngineMessage message;
-        message.mutable_progress()->set_bytes_loaded(pipeline_->roster().bytes_loaded());
-        message.mutable_progress()->set_bytes_to_load(pipeline_->roster().bytes_to_load());
-        RETURN_IF_ERROR(front_->Send(message));
+        *message.mutable_progress() = report_->Progress();
+        RETURN_IF_ERROR(channel_->Send(message));
       }
       // The front may leave while the stages load; its requests wait in the socket until the job is ready.
-      pollfd descriptor{.fd = front_->descriptor(), .events = POLLRDHUP, .revents = 0};
+      pollfd descriptor{.fd = channel_->descriptor(), .events = POLLRDHUP, .revents = 0};
       if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0)
         return absl::UnavailableError("the front is gone");
       ladder.Wait();
@@ -145,93 +162,53 @@ class Job {
     return absl::OkStatus();
   }
 
-  // The block group that is the first to be full.
-  size_t SmallestGroup() const {
-    return std::min_element(plan_.group_blocks.begin(), plan_.group_blocks.end()) - plan_.group_blocks.begin();
-  }
-
-  void FillSummary(int stage, pb::StageSummary* out) const {
-    const StageRecord& record = pipeline_->roster().stage(stage);
-    const pb::StageAssignment& assignment = plan_.stages[stage];
-    out->set_stage(stage);
-    out->set_rank(record.rank);
-    out->set_host(record.host);
-    out->set_pid(record.pid);
-    out->set_first_layer(assignment.first_layer());
-    out->set_last_layer(assignment.last_layer());
-    out->set_threads(assignment.threads());
-    *out->mutable_cpus() = assignment.cpus();
-    out->set_isa(assignment.isa());
-    out->set_weight_bytes(record.ready.weight_bytes());
-    out->set_kv_bytes(record.ready.kv_bytes());
-    out->set_scratch_bytes(record.ready.scratch_bytes());
-    out->set_tensor_bytes_read(record.ready.tensor_bytes_read());
-    out->set_resident_bytes(std::max(record.ready.resident_bytes(), record.heartbeat.resident_bytes()));
-    const BubbleMeter& bubble = engine_->bubble();
-    const double busy_s = bubble.busy_us() * 1e-6;
-    out->set_compute_s(bubble.compute_us(stage) * 1e-6);
-    out->set_send_s(bubble.send_us(stage) * 1e-6);
-    out->set_wait_s(std::max(0.0, busy_s - out->compute_s()));
-    out->set_blocks_used_peak(engine_->scheduler().counters().blocks_used_peak[SmallestGroup()]);
-  }
-
-  pb::EngineMessage ReadyMessage() const {
-    pb::EngineMessage message;
-    pb::JobReady* ready = message.mutable_ready();
-    *ready->mutable_fingerprints() = plan_.stages[0].fingerprints();
-    ready->set_context(plan_.context);
-    ready->set_blocks(plan_.group_blocks[SmallestGroup()]);
-    ready->set_block_tokens(job_.block_tokens());
-    ready->set_micro_batches(plan_.micro_batches);
-    for (int stage = 0; stage < pipeline_->stages(); ++stage) FillSummary(stage, ready->add_stages());
-    return message;
-  }
-
-  pb::EngineMessage StatisticsMessage() const {
-    pb::EngineMessage message;
-    pb::JobStatistics* statistics = message.mutable_statistics();
-    for (int stage = 0; stage < pipeline_->stages(); ++stage) FillSummary(stage, statistics->add_stages());
-    const SchedulerCounters& counters = engine_->scheduler().counters();
-    statistics->set_micro_batches(counters.micro_batches);
-    statistics->set_prefill_rows(counters.prefill_rows);
-    statistics->set_decode_rows(counters.decode_rows);
-    statistics->set_preemptions(counters.preemptions);
-    statistics->set_busy_s(engine_->bubble().busy_us() * 1e-6);
-    statistics->set_bubble(engine_->bubble().Measured());
-    statistics->set_bubble_floor(engine_->bubble().Floor());
-    return message;
-  }
-
   Endpoint* const endpoint_;
   const std::vector<pb::Hello> stages_;
-  EngineChannel* const front_;
+  EngineChannel* const channel_;
+  const PipelineWrapper& wrap_;
+  SystemClock clock_;
   pb::ConfigureJob job_;
   std::shared_ptr<const ModelDescription> model_;
   JobPlan plan_;
   std::unique_ptr<StepLog> step_log_;
-  std::unique_ptr<StagePipeline> pipeline_;
+  std::unique_ptr<StagePipeline> stage_pipeline_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Pipeline> wrapped_;
+  std::unique_ptr<JobReport> report_;
+  std::unique_ptr<ChannelFront> front_;
   std::unique_ptr<Engine> engine_;
 };
 
-}  // namespace
-
-absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* front) {
-  absl::Status status;
-  try {
-    status = Job(endpoint, hellos, front).Run();
-  } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError(
-        "the coordinator has not enough memory for its frames; lower `max_num_seqs` or `context`");
-  }
-  if (status.ok()) return status;
+absl::Status SendFailure(const absl::Status& status, const std::optional<pb::EngineStatus>& last,
+                         EngineChannel* channel) {
   pb::EngineMessage message;
+  if (last.has_value()) {
+    *message.mutable_status() = *last;
+    RETURN_IF_ERROR(channel->Queue(message));
+  }
   pb::JobFailed* failed = message.mutable_failed();
   failed->set_lost(absl::IsUnavailable(status));
   failed->set_code(static_cast<int>(status.code()));
   failed->set_message(std::string(status.message()));
+  RETURN_IF_ERROR(channel->Send(message));
+  return FlushTo(channel, absl::Seconds(1));
+}
+
+}  // namespace
+
+absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel,
+                       const PipelineWrapper& wrap) {
+  Job job(endpoint, hellos, channel, wrap);
+  absl::Status status;
+  try {
+    status = job.Run();
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError(
+        "the coordinator has not enough memory for its frames; lower --max-num-seqs or --ctx-size");
+  }
+  if (status.ok()) return status;
   // Best effort: the front may be the one that is gone, and then its end of the socket tells all.
-  absl::Status sent = front->Send(message);
-  if (sent.ok()) sent = FlushTo(front, absl::Seconds(1));
+  const absl::Status sent = SendFailure(status, job.LastStatus(), channel);
   if (!sent.ok()) LogVerbose(absl::StrCat("could not tell the front: ", sent.message()));
   return status;
 }

@@ -1,0 +1,12 @@
+#include "coordinator/engine/engine_clock.h"
+
+#include "common/base/clock.h"
+
+namespace stagecoach {
+
+SystemClock::SystemClock() { AllowShortSleeps(); }
+int64_t SystemClock::NowUs() { return MonotonicUs(); }
+int64_t SystemClock::TraceUs() { return stagecoach::TraceUs(); }
+void SystemClock::Pause(const WaitPolicy::Pause& pause) { PauseThread(pause, &sleeper_); }
+
+}  // namespace stagecoach

@@ -1,0 +1,34 @@
+#ifndef STAGECOACH_COORDINATOR_ENGINE_ENGINE_CLOCK_H_
+#define STAGECOACH_COORDINATOR_ENGINE_ENGINE_CLOCK_H_
+
+// The engine's time and its pauses, so that it can run in any.
+
+#include <cstdint>
+
+#include "common/transport/wait_ladder.h"
+
+namespace stagecoach {
+
+class EngineClock {
+ public:
+  virtual ~EngineClock() = default;
+  virtual int64_t NowUs() = 0;    // never goes back
+  virtual int64_t TraceUs() = 0;  // since the Unix epoch, comparable between hosts as far as their clocks agree
+  virtual void Pause(const WaitPolicy::Pause& pause) = 0;
+};
+
+// Real time. For the thread that makes it.
+class SystemClock : public EngineClock {
+ public:
+  SystemClock();
+  int64_t NowUs() override;
+  int64_t TraceUs() override;
+  void Pause(const WaitPolicy::Pause& pause) override;
+
+ private:
+  Sleeper sleeper_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_ENGINE_ENGINE_CLOCK_H_

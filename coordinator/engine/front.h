@@ -1,0 +1,89 @@
+#ifndef STAGECOACH_COORDINATOR_ENGINE_FRONT_H_
+#define STAGECOACH_COORDINATOR_ENGINE_FRONT_H_
+
+// What the engine sees of whoever sends requests: commands come in, events and its status go out. How they travel is
+// for the implementation.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/step/step.h"
+#include "coordinator/request/sequence.h"
+#include "coordinator/schedule/scheduler.h"
+
+namespace stagecoach {
+
+struct SubmitCommand {
+  RequestId request = 0;  // not in use
+  SequenceSpec spec;      // unchecked; its id is for the engine to draw
+};
+struct CancelCommand {
+  RequestId request = 0;
+};
+struct ShutdownCommand {};  // end the job in order; nothing follows
+using FrontCommand = std::variant<SubmitCommand, CancelCommand, ShutdownCommand>;
+
+struct RequestDelta {
+  RequestId request = 0;
+  std::vector<SampledToken> tokens;    // new ones, in order
+  std::vector<TargetLogprobs> scores;  // the rows that were asked for
+};
+struct RequestEnd {
+  RequestId request = 0;
+  std::optional<FinishReason> reason;  // absent: rejected, it never ran
+  std::string error;                   // why it was rejected, or could not be computed
+};
+// What one turn of the engine's loop has to say: all that one result brought, for all requests.
+struct RequestEvents {
+  int64_t at_us = 0;  // when the result arrived, by the engine's clock; 0 without one
+  std::vector<RequestDelta> deltas;
+  std::vector<RequestEnd> ends;  // after the last tokens of each
+  bool empty() const { return deltas.empty() && ends.empty(); }
+};
+
+struct EngineStatus {
+  // Since the engine began.
+  SchedulerCounters counters;
+  int64_t busy_us = 0;      // with at least one micro-batch in flight
+  double bubble = 0;        // see BubbleMeter
+  double bubble_floor = 0;  // "
+  struct Stage {
+    int64_t compute_us = 0, send_us = 0;
+  };
+  std::vector<Stage> stages;
+  // Now.
+  int64_t waiting = 0, running = 0;  // requests
+  std::vector<int32_t> blocks_used, blocks_free;  // [groups]
+  int32_t in_flight = 0;                          // micro-batches
+};
+
+// Called by the engine's thread alone. Errors end the job: kUnavailable when the front is gone, kInvalidArgument when
+// it says what makes no sense.
+class Front {
+ public:
+  virtual ~Front() = default;
+
+  // The next command, or nothing when the engine should get on with its turn. Never blocks.
+  virtual absl::StatusOr<std::optional<FrontCommand>> Next() = 0;
+
+  virtual absl::Status Publish(const RequestEvents& events) = 0;
+
+  // About once a second. May be left out while the front has enough to read.
+  virtual absl::Status Report(const EngineStatus& status) = 0;
+
+  // Too much waits for the front to read it: no new work now.
+  virtual bool Behind() = 0;
+
+  // Blocks until there may be something for Next, or room after Behind, at most so long. True when there is.
+  virtual bool Wait(int64_t most_us) = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_ENGINE_FRONT_H_

@@ -1,0 +1,33 @@
+#ifndef STAGECOACH_COORDINATOR_JOB_RUN_ENGINE_H_
+#define STAGECOACH_COORDINATOR_JOB_RUN_ENGINE_H_
+
+// Rank 0 of the job.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/handshake.h"
+#include "coordinator/channel/engine_channel.h"
+#include "coordinator/pipeline/pipeline.h"
+#include "coordinator/schedule/scheduler.h"
+#include "proto/control.pb.h"
+
+namespace stagecoach {
+
+// Lets the caller stand between the engine and its stages: the engine talks to what it returns. It may use both
+// pointers as long as that lives.
+using PipelineWrapper = std::function<std::unique_ptr<Pipeline>(Pipeline* stages, Scheduler* scheduler)>;
+
+// Reads ConfigureJob from the front, sets the stages up, then serves requests until ShutdownJob or until the front
+// closes the socket. `hellos`: the coordinator's, then those of the stages in the order in which the layers pass
+// through them, whatever their ranks. Failures are reported to the front (JobFailed, after the status at that moment)
+// and returned; the caller then ends the job hard. Runs on the thread that made `endpoint`.
+absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel,
+                       const PipelineWrapper& wrap = nullptr);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_JOB_RUN_ENGINE_H_

@@ -1,0 +1,134 @@
+// The engine with a front that is a socket: back-pressure, and that nothing is lost on the way.
+
+#include "coordinator/job/channel_front.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <memory>
+
+#include "common/base/clock.h"
+#include "coordinator/engine/engine.h"
+#include "tests/testing/engine/instant_pipeline.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kSequences = 64;
+constexpr int kTokens = 400;
+
+SchedulerOptions Options() {
+  SchedulerOptions options;
+  options.max_num_seqs = kSequences;
+  options.max_num_batched_tokens = 512;
+  options.prefill_chunk = 512;
+  options.block_tokens = 32;
+  options.blocks = kSequences * 32;
+  options.context = 1024;
+  options.max_open_tokens = 1024;
+  return options;
+}
+
+pb::EngineMessage Submit(uint64_t request) {
+  pb::EngineMessage message;
+  pb::SubmitRequest* submit = message.mutable_submit();
+  submit->set_request(request);
+  for (int i = 0; i < 4; ++i) submit->add_prompt(i);
+  submit->mutable_sampling()->set_top_p(1);
+  submit->mutable_sampling()->set_repeat_penalty(1);
+  submit->mutable_sampling()->set_logprobs(kMaxLogprobs);
+  submit->set_max_new_tokens(kTokens);
+  return message;
+}
+
+class ChannelFrontTest : public testing::Test {
+ protected:
+  ChannelFrontTest() : roster_(std::vector<pb::Hello>(1), 1000000, 0), scheduler_(Options()) {
+    plan_.stages.resize(1);
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    channel_ = std::make_unique<EngineChannel>(ends[0]);
+    far_end_ = std::make_unique<EngineChannel>(ends[1]);
+    front_ = std::make_unique<ChannelFront>(channel_.get(), &report_);
+    engine_ = std::make_unique<Engine>(&pipeline_, &scheduler_, front_.get(), &clock_, /*vocab=*/1000, nullptr);
+  }
+
+  JobPlan plan_;
+  Roster roster_;
+  JobReport report_{pb::ConfigureJob(), &plan_, &roster_};
+  InstantPipeline pipeline_{kMaxLogprobs};
+  Scheduler scheduler_;
+  SystemClock clock_;
+  std::unique_ptr<EngineChannel> channel_, far_end_;
+  std::unique_ptr<ChannelFront> front_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(ChannelFrontTest, KeepsTheEnginesMemoryBoundedWhileTheFrontReadsNothingAndLosesNoToken) {
+  for (uint64_t request = 1; request <= kSequences; ++request) ASSERT_TRUE(far_end_->Send(Submit(request)).ok());
+  uint64_t submitted = 0;
+  for (int step = 0; step < 1500; ++step) {
+    ASSERT_TRUE(engine_->Step().ok());
+    if (step == 1000) submitted = pipeline_.submitted();
+  }
+  EXPECT_EQ(pipeline_.submitted(), submitted) << "the engine goes on although nobody reads";
+  EXPECT_LT(submitted, static_cast<uint64_t>(kTokens));
+  EXPECT_GE(channel_->pending_bytes(), 8u << 20);
+  EXPECT_LT(channel_->pending_bytes(), 9u << 20);  // the mark, and what was in flight
+  const size_t pending = channel_->pending_bytes();
+  ASSERT_TRUE(front_->Report(engine_->Status()).ok());
+  EXPECT_EQ(channel_->pending_bytes(), pending) << "who does not read needs no status either";
+
+  // The front wakes up: the engine goes on once half is read, and every token comes, in order.
+  std::map<uint64_t, int32_t> tokens;
+  size_t finished = 0, pending_when_it_went_on = 0;
+  while (finished < kSequences) {
+    const auto message = far_end_->Receive();
+    ASSERT_TRUE(message.ok()) << message.status();
+    if (!message->has_value()) {
+      const size_t pending_before = channel_->pending_bytes();
+      ASSERT_TRUE(engine_->Step().ok());
+      if (pending_when_it_went_on == 0 && pipeline_.submitted() > submitted) pending_when_it_went_on = pending_before;
+      continue;
+    }
+    finished += (*message)->events().finished_size();
+    for (const pb::TokenDelta& delta : (*message)->events().tokens()) {
+      for (const pb::SampledToken& token : delta.tokens()) {
+        ASSERT_EQ(token.position(), 4 + tokens[delta.request()]++);
+      }
+    }
+  }
+  for (const auto& [request, count] : tokens) EXPECT_EQ(count, kTokens) << request;
+  EXPECT_GT(pending_when_it_went_on, 3u << 20);
+  EXPECT_LT(pending_when_it_went_on, 5u << 20);
+  EXPECT_LT(channel_->buffer_bytes(), 1u << 20);
+}
+
+TEST_F(ChannelFrontTest, ReportsTheStatusWithWhatIsKnownOfEveryStage) {
+  pb::Heartbeat heartbeat;
+  heartbeat.set_resident_bytes(12345);
+  roster_.Heard(heartbeat, MonotonicUs() - 2000000);
+  for (uint64_t request = 1; request <= 2; ++request) ASSERT_TRUE(far_end_->Send(Submit(request)).ok());
+  for (int step = 0; step < 11; ++step) ASSERT_TRUE(engine_->Step().ok());
+  while (far_end_->Receive()->has_value()) {
+  }
+  ASSERT_TRUE(front_->Report(engine_->Status()).ok());
+  const auto message = far_end_->Receive();
+  ASSERT_TRUE(message.ok() && message->has_value() && (*message)->has_status()) << message.status();
+  const pb::EngineStatus& status = (*message)->status();
+  EXPECT_FALSE(status.ended());
+  EXPECT_EQ(status.requests_running(), 2);
+  EXPECT_EQ(status.blocks_used(), 2);
+  EXPECT_EQ(status.blocks_free(), kSequences * 32 - 2);
+  ASSERT_EQ(status.heartbeat_age_us_size(), 1);
+  EXPECT_GE(status.heartbeat_age_us(0), 2000000);
+  EXPECT_EQ(status.statistics().prefill_rows(), 8u);
+  EXPECT_GT(status.statistics().decode_rows(), 0u);
+  ASSERT_EQ(status.statistics().stages_size(), 1);
+  EXPECT_EQ(status.statistics().stages(0).resident_bytes(), 12345u);
+  EXPECT_GT(status.statistics().stages(0).compute_s(), 0);
+}
+
+}  // namespace
+}  // namespace stagecoach
