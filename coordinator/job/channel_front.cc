@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-SubmitCommand FromProto(const pb::SubmitRequest& request) {
+SubmitCommand CommandOf(const pb::SubmitRequest& request) {
   SubmitCommand command;
   command.request = request.request();
   SequenceSpec& spec = command.spec;
@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<FrontCommand>> ChannelFront::Next() {
   if (!message.has_value()) return std::optional<FrontCommand>();
   drained_ = !channel_->Buffered();
   switch (message->body_case()) {
-    case pb::EngineMessage::kSubmit: return std::optional<FrontCommand>(FromProto(message->submit()));
+    case pb::EngineMessage::kSubmit: return std::optional<FrontCommand>(CommandOf(message->submit()));
     case pb::EngineMessage::kCancel: return std::optional<FrontCommand>(CancelCommand{message->cancel().request()});
     case pb::EngineMessage::kShutdown: return std::optional<FrontCommand>(ShutdownCommand());
     default:
