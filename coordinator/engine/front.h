@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
@@ -31,8 +32,8 @@ using FrontCommand = std::variant<SubmitCommand, CancelCommand, ShutdownCommand>
 
 struct RequestDelta {
   RequestId request = 0;
-  std::vector<SampledToken> tokens;    // new ones, in order
-  std::vector<TargetLogprobs> scores;  // the rows that were asked for
+  absl::InlinedVector<SampledToken, 1> tokens;  // new ones, in order
+  std::vector<TargetLogprobs> scores;           // the rows that were asked for
 };
 struct RequestEnd {
   RequestId request = 0;

@@ -134,8 +134,8 @@ TEST_F(EngineLoopTest, ReportsOnceASecondInWorkAndIdlenessWhatItDidSinceItBegan)
   const size_t reports = front_.reports.size();
   EXPECT_NEAR(static_cast<double>(reports), kTokens / 10, 1);
   EXPECT_EQ(front_.reports.front().running, 2);
-  EXPECT_EQ(front_.reports.front().blocks_used, 2);
-  EXPECT_EQ(front_.reports.front().blocks, kSequences * 32);
+  EXPECT_EQ(front_.reports.front().blocks_used, std::vector<int32_t>{2});
+  EXPECT_EQ(front_.reports.front().blocks_free, std::vector<int32_t>{kSequences * 32 - 2});
   for (size_t i = 1; i < reports; ++i) {
     EXPECT_GT(front_.reports[i].counters.decode_rows, front_.reports[i - 1].counters.decode_rows);
     EXPECT_GT(front_.reports[i].busy_us, front_.reports[i - 1].busy_us);

@@ -144,12 +144,14 @@ TEST_F(SessionTest, KeepsGoingThroughAnyNumberOfLossesThatMadeProgress) {
 TEST_F(SessionTest, AddsUpTheStatisticsOfLostJobsUpToTheirLastReport) {
   std::unique_ptr<Session> session = Launch(Options("die_after=4,status=1"));
   EXPECT_EQ(session->statistics().stages_size(), 0);
-  session->Submit(Request({1, 2}, 15));
+  ASSERT_TRUE(session->Submit(1, Request({1, 2}, 15)).ok());
   std::map<RequestId, Outcome> outcomes;
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   EXPECT_EQ(session->relaunches(), 3);
   for (const bool finished : {false, true}) {
-    if (finished) EXPECT_TRUE(session->Finish().ok());
+    if (finished) {
+      EXPECT_TRUE(session->Finish().ok());
+    }
     EXPECT_EQ(session->statistics().decode_rows(), 15u);
     EXPECT_EQ(session->statistics().busy_s(), 4);
     ASSERT_EQ(session->statistics().stages_size(), 1);

@@ -24,7 +24,7 @@ SchedulerOptions Options() {
   options.max_num_batched_tokens = 512;
   options.prefill_chunk = 512;
   options.block_tokens = 32;
-  options.blocks = kSequences * 32;
+  options.group_blocks = {kSequences * 32};
   options.context = 1024;
   options.max_open_tokens = 1024;
   return options;
@@ -119,8 +119,8 @@ TEST_F(ChannelFrontTest, ReportsTheStatusWithWhatIsKnownOfEveryStage) {
   const pb::EngineStatus& status = (*message)->status();
   EXPECT_FALSE(status.ended());
   EXPECT_EQ(status.requests_running(), 2);
-  EXPECT_EQ(status.blocks_used(), 2);
-  EXPECT_EQ(status.blocks_free(), kSequences * 32 - 2);
+  EXPECT_EQ(status.blocks_used(0), 2);
+  EXPECT_EQ(status.blocks_free(0), kSequences * 32 - 2);
   ASSERT_EQ(status.heartbeat_age_us_size(), 1);
   EXPECT_GE(status.heartbeat_age_us(0), 2000000);
   EXPECT_EQ(status.statistics().prefill_rows(), 8u);
