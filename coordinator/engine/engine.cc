@@ -38,7 +38,7 @@ absl::Status Engine::Step() {
   if (!events_.empty()) {
     RETURN_IF_ERROR(PublishEvents());
   } else if (!result.has_value()) {
-    Rest();
+    WaitForWork();
   }
   return Report();
 }
@@ -162,7 +162,7 @@ EngineStatus Engine::Status() const {
 }
 
 // With work in flight pause ever longer; idle for a second, sleep until the front says something.
-void Engine::Rest() {
+void Engine::WaitForWork() {
   const int64_t now_us = clock_->NowUs();
   if (!in_flight_.empty() || !waits_.idle(now_us)) {
     clock_->Pause(waits_.Next(now_us));

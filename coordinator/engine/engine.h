@@ -56,7 +56,7 @@ class Engine {
   absl::Status PublishEvents();
   absl::Status Report();  // when it is time
   void Confirm(const StepResult& result, int64_t now_us);
-  void Rest();  // nothing happened: wait a moment
+  void WaitForWork();  // after a turn in which nothing happened
 
   Pipeline* const pipeline_;
   Scheduler* const scheduler_;

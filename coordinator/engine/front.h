@@ -59,7 +59,7 @@ struct EngineStatus {
   };
   std::vector<Stage> stages;
   // Now.
-  int64_t waiting = 0, running = 0;  // requests
+  int64_t waiting = 0, running = 0;               // requests
   std::vector<int32_t> blocks_used, blocks_free;  // [groups]
   int32_t in_flight = 0;                          // micro-batches
 };

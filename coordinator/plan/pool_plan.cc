@@ -89,7 +89,7 @@ absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& need
         absl::StrCat(NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,
                      " bytes of available memory, and half of that is for the KV cache; one block of ",
                      job.block_tokens(), " tokens needs ", needs.block,
-                     " bytes. Say with `kv_cache_bytes` how much of it each stage may take, or use "
+                     " bytes. Set `kv_cache_bytes` to what each stage may take of it, or use "
                      "more hosts or hosts with more memory"));
   }
   return pools / needs.block;

@@ -43,7 +43,7 @@ void Scheduler::Compose(Draft& draft) {
     return;
   }
   const bool decode_priority = options_.policy == Policy::kDecodePriority;
-  if (full_chunk > 0 && put_off_ >= kStarvationBound) {
+  if (full_chunk > 0 && prefill_starved_ >= kStarvationBound) {
     ComposeChunks(draft, full_chunk);
     ComposeDecodeRows(draft);
   } else {
@@ -52,7 +52,7 @@ void Scheduler::Compose(Draft& draft) {
   }
   if (draft.slices.empty()) return;
   const int64_t owed = std::min(full_chunk, decode_priority ? kAll : 1);
-  put_off_ = draft.prefill_rows < owed ? put_off_ + 1 : 0;
+  prefill_starved_ = draft.prefill_rows < owed ? prefill_starved_ + 1 : 0;
 }
 
 void Scheduler::ComposeDecodeRows(Draft& draft) {
@@ -142,7 +142,7 @@ void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
   while (rows_that_fit() <= 0) {
     Sequence& victim = *running_.rbegin()->second;
     Withdraw(victim, draft);
-    TakeBack(victim);
+    PreemptRunning(victim);
     draft.preempted = true;
     if (&victim == &sequence) return;
   }

@@ -113,7 +113,7 @@ absl::Status Scheduler::Preempt(SequenceId id) {
                                                       SequenceStateName(sequences_.at(found->second)->state()),
                                                       ", only a running one can be preempted"));
   }
-  TakeBack(*running->second);
+  PreemptRunning(*running->second);
   return absl::OkStatus();
 }
 
@@ -163,7 +163,7 @@ void Scheduler::LeaveRunning(Sequence& sequence) {
   running_.erase(sequence.order);
 }
 
-void Scheduler::TakeBack(Sequence& sequence) {
+void Scheduler::PreemptRunning(Sequence& sequence) {
   LeaveRunning(sequence);
   sequence.handed_out = sequence.confirmed = 0;
   ++sequence.preemptions;

@@ -50,7 +50,7 @@ namespace stagecoach {
 // prompt has work, decode rows only otherwise. kDecodePriority: at most kPrefillQuantum rows of prompts beside decode
 // rows, whole chunks without them.
 //
-// A prompt that has work cannot be put off for ever: after this many micro-batches in a row that gave prompts less than
+// A prompt that has work cannot starve: after this many micro-batches in a row that gave prompts less than
 // one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved), the next one
 // begins with a full chunk of the oldest prompt, and decode rows take what is left. A full chunk is min(prefill_chunk,
 // the prompt's rows left, max_num_batched_tokens).
@@ -162,7 +162,7 @@ class Scheduler {
   void UpdatePromise(Sequence& sequence);  // after its state, its tokens or its blocks changed
   void SetReady(Sequence& sequence, bool ready);
   void LeaveRunning(Sequence& sequence);  // gives its blocks back
-  void TakeBack(Sequence& sequence);
+  void PreemptRunning(Sequence& sequence);
   void Finish(Sequence& sequence);
   absl::Status CheckResult(const StepResult& result) const;
   // token, scores: what the slice asked for, else nullptr.
@@ -197,7 +197,7 @@ class Scheduler {
   std::vector<SequenceId> frees_;  // for the next micro-batch
   uint64_t next_order_ = 0;
   uint64_t next_number_ = 0;
-  int32_t put_off_ = 0;  // micro-batches in a row that owed prompts rows, see kStarvationBound
+  int32_t prefill_starved_ = 0;  // micro-batches in a row that owed prompts rows, see kStarvationBound
 };
 
 }  // namespace stagecoach
