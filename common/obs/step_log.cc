@@ -1,48 +1,162 @@
 #include "common/obs/step_log.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 
 using Json = nlohmann::ordered_json;
 
-std::string StepLogLine(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us) {
-  Json slices = Json::array();
+namespace {
+
+constexpr size_t kWriteBytes = 1 << 20;
+
+// After a write that ended within `written`'s last line: takes that half away again, so that an append goes on well.
+void CutBackToALine(int descriptor, absl::string_view written) {
+  const size_t end = written.rfind('\n');
+  const size_t half = end == absl::string_view::npos ? written.size() : written.size() - end - 1;
+  struct stat file;
+  if (half == 0 || fstat(descriptor, &file) != 0 || !S_ISREG(file.st_mode)) return;
+  if (ftruncate(descriptor, file.st_size - static_cast<off_t>(half)) != 0) return;  // as good as it gets
+}
+
+}  // namespace
+
+StepRecord::StepRecord(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us)
+    : number(batch.number), submit_us(submit_us), confirm_us(confirm_us), times(result.times) {
+  slices.reserve(batch.slices.size());
   for (const SequenceSlice& slice : batch.slices) {
+    slices.push_back({slice.sequence, slice.start, slice.count, slice.sample});
+  }
+}
+
+size_t StepRecord::bytes() const {
+  return sizeof(*this) + slices.size() * sizeof(Slice) + times.size() * sizeof(StageTimes);
+}
+
+std::string StepLogLine(const StepRecord& record) {
+  Json slices = Json::array();
+  for (const StepRecord::Slice& slice : record.slices) {
     slices.push_back(
         {{"sequence", slice.sequence}, {"start", slice.start}, {"count", slice.count}, {"sample", slice.sample}});
   }
   Json stages = Json::array();
-  for (const StageTimes& times : result.times) {
+  for (const StageTimes& times : record.times) {
     stages.push_back({{"stage", times.stage},
                       {"received_us", times.received_us},
                       {"start_us", times.start_us},
                       {"end_us", times.end_us}});
   }
-  const Json line = {{"number", batch.number},
+  const Json line = {{"number", record.number},
                      {"slices", std::move(slices)},
-                     {"submit_us", submit_us},
-                     {"confirm_us", confirm_us},
+                     {"submit_us", record.submit_us},
+                     {"confirm_us", record.confirm_us},
                      {"stages", std::move(stages)}};
   return line.dump();
 }
 
 absl::StatusOr<std::unique_ptr<StepLog>> StepLog::Open(const std::string& path, bool append) {
-  std::FILE* file = std::fopen(path.c_str(), append ? "a" : "w");
-  if (file == nullptr) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
+  if (descriptor < 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot write the step log '", path, "': ", std::strerror(errno)));
   }
-  return std::unique_ptr<StepLog>(new StepLog(file));
+  return std::unique_ptr<StepLog>(new StepLog(path, descriptor));
+}
+
+StepLog::StepLog(std::string path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor), writer_([this] { WriteLines(); }) {}
+
+StepLog::~StepLog() {
+  Close().IgnoreError();  // it was logged
+  close(descriptor_);
 }
 
 void StepLog::Write(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us) {
-  const std::string line = StepLogLine(batch, result, submit_us, confirm_us) + "\n";
-  std::fwrite(line.data(), 1, line.size(), file_.get());
-  std::fflush(file_.get());
+  StepRecord record(batch, result, submit_us, confirm_us);
+  const size_t bytes = record.bytes();
+  const std::lock_guard<std::mutex> lock(mu_);
+  if (!written_.ok()) return;
+  if (waiting_bytes_ + bytes > kMaxWaitingBytes) {
+    ++left_out_;
+    return;
+  }
+  waiting_bytes_ += bytes;
+  waiting_.push_back(std::move(record));
+  if (waiting_.size() == 1) more_.notify_one();
+}
+
+absl::Status StepLog::Close() {
+  if (!writer_.joinable()) return written_;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    closing_ = true;
+  }
+  more_.notify_one();
+  writer_.join();
+  if (written_.ok() && left_out_ > 0) {
+    written_ = absl::DataLossError(
+        absl::StrCat("the step log '", path_, "' lacks ", left_out_, " lines, because its disk was too slow for them"));
+    LogError(written_.message());
+  }
+  return written_;
+}
+
+void StepLog::WriteLines() {
+  std::vector<StepRecord> records;
+  std::unique_lock<std::mutex> lock(mu_);
+  while (written_.ok()) {
+    more_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    records.swap(waiting_);
+    lock.unlock();
+    size_t bytes = 0;
+    for (const StepRecord& record : records) bytes += record.bytes();
+    const absl::Status written = WriteLines(records);
+    if (!written.ok()) LogError(written.message());
+    records.clear();
+    lock.lock();
+    waiting_bytes_ -= bytes;
+    written_ = written;
+  }
+  waiting_.clear();
+}
+
+absl::Status StepLog::WriteLines(const std::vector<StepRecord>& records) const {
+  std::string lines;
+  for (const StepRecord& record : records) {
+    lines += StepLogLine(record);
+    lines += '\n';
+    if (lines.size() < kWriteBytes && &record != &records.back()) continue;
+    RETURN_IF_ERROR(WriteWhole(lines));
+    lines.clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepLog::WriteWhole(absl::string_view lines) const {
+  size_t done = 0;
+  while (done < lines.size()) {
+    const ssize_t n = write(descriptor_, lines.data() + done, lines.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const std::string reason = std::strerror(errno);
+      CutBackToALine(descriptor_, lines.substr(0, done));
+      return absl::DataLossError(
+          absl::StrCat("cannot write the step log '", path_, "': ", reason, "; no further lines are written"));
+    }
+    done += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace stagecoach

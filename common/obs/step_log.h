@@ -8,33 +8,78 @@
 //
 // Times are microseconds since the Unix epoch of the host that took them (common/base/clock.h).
 
+#include <condition_variable>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/step/step.h"
 
 namespace stagecoach {
 
-// One line, without the newline.
-std::string StepLogLine(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us);
+// What a line says.
+struct StepRecord {
+  struct Slice {
+    SequenceId sequence = 0;
+    int32_t start = 0, count = 0;
+    bool sample = false;
+  };
+  StepRecord() = default;
+  StepRecord(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us);
+  size_t bytes() const;  // of memory, about
 
-// Not thread-safe. Each line is flushed, so that a killed job leaves whole lines.
+  uint64_t number = 0;
+  std::vector<Slice> slices;
+  int64_t submit_us = 0, confirm_us = 0;
+  std::vector<StageTimes> times;  // [stages]
+};
+
+// One line, without the newline.
+std::string StepLogLine(const StepRecord& record);
+
+// Lines are made and written by a thread of the log's own: however slow the disk is, Write does not wait for it. What
+// is handed over reaches the file whole lines at a time and without delay, so that a killed job leaves whole lines.
+// When the file cannot be written the log ends there; that is logged once, with the file's name. Write, Close: one
+// thread.
 class StepLog {
  public:
+  // Memory for lines that the disk has not taken yet. What comes on top of that is left out, and counted.
+  static constexpr size_t kMaxWaitingBytes = 64 << 20;
+
   // kInvalidArgument when the file cannot be opened for writing. `append`: go on after the lines of an earlier job.
   static absl::StatusOr<std::unique_ptr<StepLog>> Open(const std::string& path, bool append);
+  ~StepLog();  // Close
+
   void Write(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us);
 
+  // Waits until all lines are written. kDataLoss: the first error, or how many lines were left out. No Write follows.
+  absl::Status Close();
+
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  explicit StepLog(std::FILE* file) : file_(file) {}
-  std::unique_ptr<std::FILE, Close> file_;
+  StepLog(std::string path, int descriptor);
+  void WriteLines();  // the thread
+  absl::Status WriteLines(const std::vector<StepRecord>& records) const;
+  absl::Status WriteWhole(absl::string_view lines) const;
+
+  const std::string path_;
+  const int descriptor_;
+
+  std::mutex mu_;
+  std::condition_variable more_;
+  // Guarded by mu_.
+  std::vector<StepRecord> waiting_;
+  size_t waiting_bytes_ = 0;  // those that are being written included
+  int64_t left_out_ = 0;      // lines, for want of memory
+  bool closing_ = false;
+  absl::Status written_;  // the first error
+
+  std::thread writer_;  // last: it uses the rest
 };
 
 }  // namespace stagecoach

@@ -1,6 +1,15 @@
 #include "common/obs/step_log.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
@@ -17,7 +26,7 @@ TEST(StepLog, WritesOneLinePerMicroBatchWithItsSlicesAndStageTimes) {
   result.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12},
                   {.stage = 1, .received_us = 13, .start_us = 14, .end_us = 15}};
   EXPECT_EQ(
-      StepLogLine(batch, result, 9, 16),
+      StepLogLine(StepRecord(batch, result, 9, 16)),
       R"({"number":7,"slices":[{"sequence":3,"start":64,"count":2,"sample":true}],"submit_us":9,"confirm_us":16,)"
       R"("stages":[{"stage":0,"received_us":10,"start_us":11,"end_us":12},{"stage":1,"received_us":13,"start_us":14,"end_us":15}]})");
 }
@@ -38,6 +47,83 @@ TEST(StepLog, SaysWhichFileItCannotWrite) {
   const auto log = StepLog::Open("/no/such/directory/steps.jsonl", false);
   ASSERT_FALSE(log.ok());
   EXPECT_NE(log.status().message().find("/no/such/directory/steps.jsonl"), absl::string_view::npos);
+}
+
+TEST(StepLog, KeepsTheOrderOfManyLinesAndWritesThemAllBeforeItCloses) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("steps.jsonl");
+  auto log = StepLog::Open(path, false);
+  ASSERT_TRUE(log.ok()) << log.status();
+  constexpr int kLines = 20000;  // several writes
+  MicroBatch batch;
+  batch.slices = {{.sequence = 3, .start = 64, .count = 1}};
+  for (int i = 0; i < kLines; ++i) {
+    batch.number = i;
+    (*log)->Write(batch, StepResult{}, 1, 2);
+  }
+  ASSERT_TRUE((*log)->Close().ok());
+  std::ifstream in(path);
+  int count = 0;
+  for (std::string line; std::getline(in, line); ++count) {
+    ASSERT_EQ(line.rfind("{\"number\":" + std::to_string(count) + ",", 0), 0u) << line;
+  }
+  EXPECT_EQ(count, kLines);
+}
+
+TEST(StepLog, SaysOnceThatTheDiskIsFullAndWhichFileEndsThere) {
+  auto log = StepLog::Open("/dev/full", true);
+  ASSERT_TRUE(log.ok()) << log.status();
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 1000; ++i) (*log)->Write(MicroBatch{}, StepResult{}, 1, 2);
+  const absl::Status closed = (*log)->Close();
+  log->reset();
+  const std::string printed = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(closed.code(), absl::StatusCode::kDataLoss);
+  const std::string expected = "cannot write the step log '/dev/full': No space left on device";
+  EXPECT_NE(closed.message().find(expected), absl::string_view::npos) << closed;
+  EXPECT_NE(printed.find(expected), std::string::npos) << printed;
+  EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 1) << printed;
+}
+
+TEST(StepLog, KeepsWholeLinesWhenTheFileCannotGrow) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("steps.jsonl");
+  const std::string line = StepLogLine(StepRecord(MicroBatch{}, StepResult{}, 1, 2)) + "\n";
+  const pid_t child = fork();  // the limit is for a process
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {.rlim_cur = 10 * line.size() + 5, .rlim_max = 10 * line.size() + 5};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    auto log = StepLog::Open(path, false);
+    for (int i = 0; log.ok() && i < 20; ++i) (*log)->Write(MicroBatch{}, StepResult{}, 1, 2);
+    _exit(log.ok() && !(*log)->Close().ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::string expected;
+  for (int i = 0; i < 10; ++i) expected += line;
+  EXPECT_EQ(testing::ReadFileOrDie(path), expected);
+}
+
+// A pipe that nobody reads stands for a disk that hangs.
+TEST(StepLog, NeverWaitsForTheFile) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  signal(SIGPIPE, SIG_IGN);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  auto log = StepLog::Open(path, true);
+  ASSERT_TRUE(log.ok()) << log.status();
+  MicroBatch batch;
+  batch.slices.resize(4096);
+  const size_t bytes = StepRecord(batch, StepResult{}, 1, 2).bytes();
+  const size_t fit = StepLog::kMaxWaitingBytes / bytes;
+  for (size_t i = 0; i < fit + 100; ++i) (*log)->Write(batch, StepResult{}, 1, 2);  // ends, though nothing is read
+  close(reader);
+  const absl::Status closed = (*log)->Close();
+  EXPECT_NE(closed.message().find("Broken pipe"), absl::string_view::npos) << closed;
 }
 
 }  // namespace
