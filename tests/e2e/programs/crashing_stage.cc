@@ -1,0 +1,82 @@
+// A stage that is a real one in all but this: it aborts when a micro-batch brings it the request with this seed.
+//
+// It stands for a request that crashes the computation each time. Found on the way in, before the stage reads the
+// frame.
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/transport/mpi/mpi_endpoint.h"
+#include "common/wire/handshake.h"
+#include "proto/frame.pb.h"
+#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/serve_stage.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr uint64_t kCrashSeed = 57005;
+
+bool Crashes(const ReceivedFrame& received) {
+  pb::Frame frame;
+  pb::FrameHeader header;
+  if (received.channel() != Channel::kStep) return false;
+  CHECK(frame.ParseFromArray(received.bytes().data(), static_cast<int>(received.bytes().size())));
+  CHECK(header.ParseFromString(frame.header()));
+  for (const pb::OpenSequence& open : header.step().open()) {
+    if (open.sampling().seed() == kCrashSeed) return true;
+  }
+  return false;
+}
+
+class CrashingEndpoint : public Endpoint {
+ public:
+  explicit CrashingEndpoint(std::unique_ptr<Endpoint> endpoint) : endpoint_(std::move(endpoint)) {}
+  int rank() const override { return endpoint_->rank(); }
+  int size() const override { return endpoint_->size(); }
+  absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) override {
+    return endpoint_->OpenReceive(channel, source, max_bytes, depth);
+  }
+  absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) override {
+    return endpoint_->Send(channel, destination, std::move(buffer));
+  }
+  absl::StatusOr<std::optional<ReceivedFrame>> Poll() override {
+    absl::StatusOr<std::optional<ReceivedFrame>> received = endpoint_->Poll();
+    if (received.ok() && received->has_value() && Crashes(**received)) std::abort();
+    return received;
+  }
+  bool SendsPending() const override { return endpoint_->SendsPending(); }
+  EndpointCounters counters() const override { return endpoint_->counters(); }
+
+ private:
+  const std::unique_ptr<Endpoint> endpoint_;
+};
+
+int Main(int argc, char** argv) {
+  SetLogName("crashing_stage");
+  absl::StatusOr<std::unique_ptr<MpiWorld>> world = MpiWorld::Init(&argc, &argv);
+  CHECK(world.ok());
+  const absl::StatusOr<const Kernels*> kernels = SelectKernels("auto");
+  CHECK(kernels.ok());
+  const std::string hello = MakeHello(pb::Hello::ROLE_STAGE, (*kernels)->isa).SerializeAsString();
+  CHECK((*world)->AllGather(hello, absl::Seconds(60)).ok());
+  CrashingEndpoint endpoint((*world)->MakeEndpoint());
+  const absl::Status status = ServeStage(&endpoint);
+  if (status.ok()) return 0;
+  std::this_thread::sleep_for(std::chrono::seconds(5));  // the coordinator ends the job
+  LogError(status.message());
+  (*world)->Abort(70);
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) { return stagecoach::Main(argc, argv); }
