@@ -9,16 +9,16 @@ namespace stagecoach {
 
 class WaterMark {
  public:
-  constexpr WaterMark(size_t high_bytes, size_t low_bytes) : high_bytes_(high_bytes), low_bytes_(low_bytes) {}
+  constexpr WaterMark(size_t high, size_t low) : high_(high), low_(low) {}
 
-  // Whether the one who fills the queue has to wait, now that `bytes` are in it.
-  bool Waits(size_t bytes) {
-    waits_ = bytes >= high_bytes_ || (waits_ && bytes >= low_bytes_);
+  // Whether the one who fills the queue has to wait, now that so much is in it.
+  bool Waits(size_t filled) {
+    waits_ = filled >= high_ || (waits_ && filled >= low_);
     return waits_;
   }
 
  private:
-  size_t high_bytes_, low_bytes_;
+  size_t high_, low_;
   bool waits_ = false;
 };
 

@@ -68,11 +68,18 @@ class Session {
   // Also wake up Next when this descriptor is readable (a pipe of a reader thread or a signal handler); -1: none.
   virtual void WatchDescriptor(int descriptor) = 0;
 
+  // Off: nothing more is read from the engine until it is on again, so that it stops in its turn. Requests can be
+  // submitted and cancelled, and the job is watched, all the same. Finish reads always.
+  virtual void ReadEngine(bool on) = 0;
+
   // Once the job is ready (it may become ready again after a relaunch): what it agreed on.
   virtual const pb::JobReady* ready() const = 0;
   // Load progress of the job that is coming up, for a progress bar.
   virtual const pb::LoadProgress& load_progress() const = 0;
+  virtual bool job_ready() const = 0;  // the present job; false between its loss and the next one's being ready
   virtual int relaunches() const = 0;
+  // The latest of the present job; empty before its first.
+  virtual const pb::EngineStatus& engine_status() const = 0;
 
   // Sums over all jobs of this session, up to what the present one reported last, a second ago at most. Without stages
   // when no job reported any.

@@ -96,8 +96,8 @@ SessionCore::Wake SessionCore::Wait(absl::Duration most) {
   waits_.clear();
   waits_.push_back({watched_, POLLIN, 0});  // poll() skips negative descriptors
   const bool writes = channel_ != nullptr && channel_->WritePending();
-  waits_.push_back(
-      {channel_ != nullptr ? channel_->descriptor() : -1, static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
+  const int events = (reads_ ? POLLIN : 0) | (writes ? POLLOUT : 0);
+  waits_.push_back({channel_ != nullptr ? channel_->descriptor() : -1, static_cast<short>(events), 0});
   AddWaits(&waits_);
   const int64_t milliseconds =
       absl::ToInt64Milliseconds(absl::Ceil(std::min(most, longest_wait()), absl::Milliseconds(1)));
@@ -112,11 +112,12 @@ SessionCore::Wake SessionCore::Wait(absl::Duration most) {
 }
 
 absl::Status SessionCore::Pump() {
-  silence_ += std::min(waited_, kMostSilencePerWait);
+  if (reads_) silence_ += std::min(waited_, kMostSilencePerWait);
   received_ = false;
   if (channel_ != nullptr && (waits_[1].revents & POLLOUT) != 0) {
     channel_->Flush().IgnoreError();  // a peer that is gone shows when we read, after everything it sent
   }
+  // The end of the connection is read even by those who do not read now.
   if ((waits_[1].revents & ~POLLOUT) != 0) RETURN_IF_ERROR(ReceiveSome());
   if (!unsent_.empty()) SendSubmissions();  // whichever of these made room
   return Supervise(waited_, absl::MakeConstSpan(waits_).subspan(2));
@@ -148,8 +149,8 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
     case pb::EngineMessage::kReady: return HandleReady(message.ready());
     case pb::EngineMessage::kEvents: return HandleEvents(message.events());
     case pb::EngineMessage::kStatus:
-      statistics_ = message.status().statistics();
-      ended_ = message.status().ended();
+      status_ = message.status();
+      ended_ = status_.ended();
       return absl::OkStatus();
     case pb::EngineMessage::kFailed: return HandleFailed(message.failed());
     default:
@@ -291,22 +292,21 @@ void SessionCore::CloseJob(absl::string_view crash) {
     events_.push_back(
         journal_.FinishFailed(*guilty, absl::StrCat("computing it ended a stage each time, the last time: ", crash)));
   }
-  if (statistics_.has_value()) {
-    AddStatistics(*statistics_, &sum_);
-    statistics_.reset();
-  }
+  if (status_.has_statistics()) AddStatistics(status_.statistics(), &sum_);
+  status_.Clear();
   for (SessionEvent& event : journal_.FinishComplete(ready_.context())) TakeEvent(std::move(event));
 }
 
 pb::JobStatistics SessionCore::statistics() const {
   pb::JobStatistics sum = sum_;
-  if (statistics_.has_value()) AddStatistics(*statistics_, &sum);
+  if (status_.has_statistics()) AddStatistics(status_.statistics(), &sum);
   return sum;
 }
 
 absl::StatusOr<pb::JobStatistics> SessionCore::Finish() {
   absl::Status ended = final_;
   watched_ = -1;
+  reads_ = true;
   if (ended.ok() && job_ready_) {
     finishing_ = true;
     ended = AwaitStatistics();

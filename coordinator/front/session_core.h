@@ -34,6 +34,9 @@ class SessionCore : public Session {
   void WatchDescriptor(int descriptor) override { watched_ = descriptor; }
   const pb::JobReady* ready() const override { return first_ready_.has_value() ? &ready_ : nullptr; }
   const pb::LoadProgress& load_progress() const override { return progress_; }
+  bool job_ready() const override { return job_ready_; }
+  const pb::EngineStatus& engine_status() const override { return status_; }
+  void ReadEngine(bool on) override { reads_ = on; }
   pb::JobStatistics statistics() const override;
   absl::StatusOr<pb::JobStatistics> Finish() override;
 
@@ -110,11 +113,12 @@ class SessionCore : public Session {
   WaterMark engine_behind_ = kFrontToEngine;
   bool heard_ = false;
   bool job_ready_ = false;
-  absl::Duration silence_;                       // time spent waiting since its last word
-  std::optional<pb::JobStatistics> statistics_;  // the latest it reported
-  bool ended_ = false;                           // in order, after it was told to
+  absl::Duration silence_;   // time spent waiting since its last word
+  pb::EngineStatus status_;  // its latest
+  bool ended_ = false;       // in order, after it was told to
 
   // Of the session.
+  bool reads_ = true;     // from the engine
   bool changed_ = false;  // ready or progress, not yet reported
   bool finishing_ = false;
   bool finished_ = false;

@@ -1,0 +1,267 @@
+#include "coordinator/front/session_thread.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr absl::Duration kTurn = absl::Seconds(1);  // at most
+constexpr int64_t kPublishUs = 100000;
+
+SessionEvent Ended(RequestId id, pb::RequestFinished::Reason reason, absl::string_view error) {
+  SessionEvent event;
+  event.request = id;
+  event.finished.emplace();
+  event.finished->set_request(id);
+  event.finished->set_reason(reason);
+  event.finished->set_error(std::string(error));
+  return event;
+}
+
+}  // namespace
+
+SessionThread::SessionThread(std::unique_ptr<Session> session, SessionListener* listener)
+    : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      listener_(listener),
+      session_(std::move(session)),
+      status_(std::make_shared<SessionStatus>()) {
+  CHECK_GE(wake_, 0);
+  session_->WatchDescriptor(wake_);
+}
+
+SessionThread::~SessionThread() {
+  session_.reset();
+  close(wake_);
+}
+
+absl::Status SessionThread::Submit(RequestId id, GenerationRequest request) {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (ended_.has_value() && !ended_->ok()) return *ended_;
+    if (ended_.has_value() || drain_ || stop_) {
+      return absl::FailedPreconditionError("the session is ending and takes no more requests");
+    }
+    if (room_.has_value()) {
+      RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(request.prompt.size()), request.max_new_tokens, *room_));
+    }
+    if (!unfinished_.insert(id).second) {
+      return absl::InvalidArgumentError(absl::StrCat("request id ", id, " is that of an unfinished request"));
+    }
+    commands_.push_back(SubmitCommand{id, std::move(request)});
+  }
+  Wake();
+  return absl::OkStatus();
+}
+
+void SessionThread::Cancel(RequestId id) {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (!unfinished_.contains(id)) return;
+    commands_.push_back(CancelCommand{id});
+  }
+  Wake();
+}
+
+void SessionThread::Drain() {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    drain_ = true;
+  }
+  Wake();
+}
+
+void SessionThread::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    stop_ = true;
+  }
+  Wake();
+}
+
+void SessionThread::Wake() {
+  const int error = errno;
+  const uint64_t one = 1;
+  // It fails only when as many wake-ups wait as fit the counter.
+  [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
+  errno = error;
+}
+
+void SessionThread::ClearWake() {
+  uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t n = read(wake_, &wakes, sizeof(wakes));  // fails when there were none
+}
+
+void SessionThread::Consumed(int64_t tokens) {
+  const int64_t left = unconsumed_.fetch_sub(tokens) - tokens;
+  CHECK_GE(left, 0);
+  if (left < kLowTokens && paused_) Wake();
+}
+
+int64_t SessionThread::TokensIn(const SessionEvent& event) {
+  int64_t tokens = static_cast<int64_t>(event.tokens.size());
+  for (const TargetLogprobs& scores : event.scores) tokens += static_cast<int64_t>(scores.logprobs.size());
+  return tokens;
+}
+
+std::shared_ptr<const SessionStatus> SessionThread::Status() const {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return status_;
+}
+
+absl::Status SessionThread::Run() {
+  absl::Status ended;
+  while (ended.ok() && !Done()) ended = Turn();
+  session_->ReadEngine(true);
+  if (ended.ok()) {
+    // What is wrong with the end of a job that has done its work is not the requests' business.
+    session_->Finish().status().IgnoreError();
+    // It may have brought the last events of what was stopped.
+    absl::StatusOr<std::vector<SessionEvent>> last = session_->NextBatch(absl::ZeroDuration());
+    if (last.ok()) Deliver(*std::move(last));
+    if (stopped_) ended = absl::CancelledError("the session was stopped");
+  }
+  FailUnfinished(ended);
+  Publish(/*now=*/true);
+  return ended;
+}
+
+absl::Status SessionThread::Turn() {
+  PauseOrRead();
+  ASSIGN_OR_RETURN(std::vector<SessionEvent> events, session_->NextBatch(kTurn));
+  Deliver(std::move(events));
+  Publish(/*now=*/false);
+  listener_->OnTurn();
+  return absl::OkStatus();
+}
+
+// Takes what the other threads asked for; whether it is time to end.
+bool SessionThread::Done() {
+  ClearWake();
+  TakeCommands();
+  return stopped_ || (drained_ && number_of_.empty() && own_events_.empty());
+}
+
+void SessionThread::TakeCommands() {
+  std::vector<Command> commands;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    commands.swap(commands_);
+    drained_ = drain_;
+    stopped_ = stop_;
+  }
+  for (Command& command : commands) {
+    std::visit([this](auto&& c) { Take(std::forward<decltype(c)>(c)); }, std::move(command));
+  }
+  if (!own_events_.empty()) Deliver({});
+}
+
+void SessionThread::Take(SubmitCommand command) {
+  const RequestId number = ++last_number_;
+  const absl::Status taken = session_->Submit(number, std::move(command.request));
+  if (taken.ok()) {
+    id_of_[number] = command.id;
+    number_of_[command.id] = number;
+  } else {  // a job with less room has come up since the caller was told that it is taken
+    own_events_.push_back(Ended(command.id, pb::RequestFinished::REASON_REJECTED, taken.message()));
+  }
+}
+
+void SessionThread::Take(const CancelCommand& command) {
+  const auto found = number_of_.find(command.id);
+  if (found != number_of_.end()) session_->Cancel(found->second);
+}
+
+void SessionThread::PauseOrRead() {
+  bool pauses = mark_.Waits(static_cast<size_t>(unconsumed_));
+  if (pauses) {
+    // Whoever consumes from here on sees it and wakes us; who did just before is seen here.
+    paused_ = true;
+    pauses = mark_.Waits(static_cast<size_t>(unconsumed_));
+  }
+  paused_ = pauses;
+  session_->ReadEngine(!pauses);
+}
+
+void SessionThread::Deliver(std::vector<SessionEvent> events) {
+  int64_t tokens = 0;
+  std::vector<RequestId> finished;
+  for (SessionEvent& event : events) {
+    const auto entry = id_of_.find(event.request);
+    CHECK(entry != id_of_.end());
+    const RequestId id = entry->second;
+    event.request = id;
+    tokens += TokensIn(event);
+    if (!event.finished.has_value()) continue;
+    event.finished->set_request(id);
+    finished.push_back(id);
+    number_of_.erase(id);
+    id_of_.erase(entry);
+  }
+  for (SessionEvent& event : own_events_) {
+    finished.push_back(event.request);
+    events.push_back(std::move(event));
+  }
+  own_events_.clear();
+  if (events.empty()) return;
+  unconsumed_ += tokens;
+  if (!finished.empty()) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    for (const RequestId id : finished) unfinished_.erase(id);
+  }
+  listener_->OnEvents(std::move(events));
+}
+
+// Whoever was taken and whoever waits to be taken hears that there is an end; from here on nobody is taken.
+void SessionThread::FailUnfinished(const absl::Status& ended) {
+  std::vector<SessionEvent> events;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    ended_ = ended;
+    commands_.clear();
+    for (const RequestId id : unfinished_) {
+      events.push_back(Ended(id, pb::RequestFinished::REASON_FAILED, ended.message()));
+    }
+    unfinished_.clear();
+  }
+  id_of_.clear();
+  number_of_.clear();
+  if (!events.empty()) listener_->OnEvents(std::move(events));
+}
+
+void SessionThread::Publish(bool now) {
+  using State = SessionStatus::State;
+  const pb::JobReady* ready = session_->ready();
+  State state = State::kReady;
+  if (!session_->job_ready()) state = ready == nullptr ? State::kLoading : State::kRecovering;
+  if (drained_) state = State::kDraining;
+  const int64_t now_us = MonotonicUs();
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (ended_.has_value()) state = State::kEnded;
+    if (!now && state == status_->state && now_us - published_us_ < kPublishUs) return;
+  }
+  published_us_ = now_us;
+  auto status = std::make_shared<SessionStatus>();
+  status->state = state;
+  status->relaunches = session_->relaunches();
+  status->progress = session_->load_progress();
+  if (ready != nullptr) status->ready = *ready;
+  status->engine = session_->engine_status();
+  status->statistics = session_->statistics();
+  const std::lock_guard<std::mutex> lock(mu_);
+  status->unfinished = static_cast<int64_t>(unfinished_.size());
+  if (ready != nullptr) room_ = {ready->context(), ready->blocks(), ready->block_tokens()};
+  status_ = std::move(status);
+}
+
+}  // namespace stagecoach
