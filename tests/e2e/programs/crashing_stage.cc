@@ -66,7 +66,9 @@ int Main(int argc, char** argv) {
   CHECK(world.ok());
   const absl::StatusOr<const Kernels*> kernels = SelectKernels("auto");
   CHECK(kernels.ok());
-  const std::string hello = MakeHello(pb::Hello::ROLE_STAGE, (*kernels)->isa).SerializeAsString();
+  const absl::StatusOr<InstructionSet> isa = ParseInstructionSet((*kernels)->isa);
+  CHECK(isa.ok());
+  const std::string hello = MakeHello(pb::Hello::ROLE_STAGE, *isa).SerializeAsString();
   CHECK((*world)->AllGather(hello, absl::Seconds(60)).ok());
   CrashingEndpoint endpoint((*world)->MakeEndpoint());
   const absl::Status status = ServeStage(&endpoint);
