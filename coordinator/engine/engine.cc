@@ -182,9 +182,7 @@ void Engine::Confirm(const StepResult& result, int64_t now_us) {
 }
 
 absl::Status Engine::ShutDownStages() {
-  MicroBatch last;
-  last.number = scheduler_->next_number();
-  last.shutdown = true;
+  MicroBatch last = scheduler_->Shutdown();
   RETURN_IF_ERROR(pipeline_->Submit(last));
   in_flight_.push_back({std::move(last), clock_->TraceUs()});  // no work: the bubble meter is not told
   while (!in_flight_.empty()) {

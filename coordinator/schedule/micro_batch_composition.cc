@@ -226,6 +226,8 @@ void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
   }
 }
 
+MicroBatch Scheduler::Shutdown() { return {.number = next_number_++, .shutdown = true}; }
+
 MicroBatch Scheduler::Submit(Draft draft) {
   draft.batch.number = next_number_++;
   draft.batch.free = std::exchange(frees_, {});

@@ -101,6 +101,10 @@ class Scheduler {
   // no work). Never gives more than options.micro_batches unconfirmed ones.
   std::optional<MicroBatch> Next();
 
+  // The micro-batch behind all others, which tells every stage to end; Next is not called again. Its result is not
+  // confirmed, those before it may be.
+  MicroBatch Shutdown();
+
   // The result of the oldest unconfirmed micro-batch. kInternal when it is not that one or does not match what was
   // asked: what every slice asked for, in the order of the slices.
   absl::StatusOr<std::vector<SequenceEvent>> Confirm(const StepResult& result);
@@ -113,7 +117,6 @@ class Scheduler {
   absl::Status Preempt(SequenceId sequence);
 
   bool HasUnfinished() const;
-  uint64_t next_number() const { return next_number_; }  // of the next micro-batch
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }
@@ -196,7 +199,7 @@ class Scheduler {
 
   std::vector<SequenceId> frees_;  // for the next micro-batch
   uint64_t next_order_ = 0;
-  uint64_t next_number_ = 0;
+  uint64_t next_number_ = 0;     // drawn here alone, for every micro-batch there is
   int32_t prefill_starved_ = 0;  // micro-batches in a row that owed prompts rows, see kStarvationBound
 };
 

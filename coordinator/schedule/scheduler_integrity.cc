@@ -12,9 +12,9 @@ absl::Status Scheduler::CheckIntegrity() const {
     return absl::InternalError(absl::StrCat(in_flight(), " micro-batches in flight of ", options_.micro_batches));
   }
   for (size_t i = 0; i < in_flight_.size(); ++i) {
-    if (in_flight_[i].number + in_flight_.size() - i != next_number_ || in_flight_[i].slices.empty()) {
-      return absl::InternalError(
-          absl::StrCat("micro-batch ", in_flight_[i].number, " in flight is empty or out of order"));
+    const uint64_t number = in_flight_[i].number;
+    if (number != in_flight_.front().number + i || number >= next_number_ || in_flight_[i].slices.empty()) {
+      return absl::InternalError(absl::StrCat("micro-batch ", number, " in flight is empty or out of order"));
     }
   }
   if (running_.size() > static_cast<size_t>(options_.max_num_seqs)) {

@@ -198,6 +198,21 @@ TEST(Scheduler, FreesRideOnTheNextMicroBatchAndFreesEveryBlockWhenASequenceFinis
   EXPECT_EQ(next.open[0].sequence, 2u);
 }
 
+TEST(Scheduler, NumbersEveryMicroBatchThereIsTheShutdownIncluded) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 20, 4)).ok());
+  EXPECT_EQ(machine.Submit().number, 0u);
+  EXPECT_EQ(machine.Submit().number, 1u);
+  EXPECT_FALSE(machine.scheduler.Next().has_value()) << "what is not given takes no number";
+  machine.Confirm();
+  EXPECT_EQ(machine.Submit().number, 2u);
+  const MicroBatch last = machine.scheduler.Shutdown();
+  EXPECT_EQ(last, (MicroBatch{.number = 3, .shutdown = true}));
+  machine.Confirm();
+  machine.Confirm();
+  EXPECT_EQ(machine.scheduler.in_flight(), 0);
+}
+
 TEST(Scheduler, AStopTokenEndsTheSequenceAndIsReported) {
   Machine machine(SmallOptions());
   SequenceSpec spec = Spec(1, 6, 20);
