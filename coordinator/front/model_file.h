@@ -23,7 +23,7 @@ struct FrontModel {
   std::string DisplayName() const;
 };
 
-// `q2_layout` is the value of --q2-layout.
+// `q2_layout`: a name that ParseQ2Layout takes.
 absl::StatusOr<std::unique_ptr<GgufFile>> OpenGguf(const std::string& path, absl::string_view q2_layout = "auto");
 
 // A tokenizer needs no weights and no supported architecture.

@@ -19,7 +19,7 @@ struct LaunchOptions {
   std::string coordinator_path;        // this program; empty: found out
   std::string stage_worker_path;       // empty: beside the coordinator, then ../stage_worker/
   std::string mpirun_path = "mpirun";  // a name is sought in PATH
-  // From launch to the engine's first word; loading is bounded by --stage-timeout without progress.
+  // From launch to the engine's first word; loading is bounded by the job's stage_timeout_s without progress.
   absl::Duration startup_timeout = absl::Seconds(60);
   // The engine speaks at least once a second; after so long without a word it is lost.
   absl::Duration silence_timeout = absl::Seconds(8);
