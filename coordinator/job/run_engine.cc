@@ -204,7 +204,7 @@ absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos,
     status = job.Run();
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError(
-        "the coordinator has not enough memory for its frames; lower --max-num-seqs or --ctx-size");
+        "the coordinator has not enough memory for its frames; lower `max_num_seqs` or `context`");
   }
   if (status.ok()) return status;
   // Best effort: the front may be the one that is gone, and then its end of the socket tells all.
