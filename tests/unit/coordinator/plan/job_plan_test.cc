@@ -88,14 +88,14 @@ TEST(JobPlan, ARelaunchTakesMoreOfTheRestWhereWhatWasAcceptedNeedsIt) {
   const auto model = Model();
   const std::vector<pb::Hello> hosts = {StageOn("node", AllWeights(*model) + kGiB)};
   pb::ConfigureJob job = Job();
-  const int64_t before = int64_t{PlanJob(job, hosts, *model, kRunId)->group_blocks[0]} * 32;
+  const int64_t before = int64_t{PlanJob(job, hosts, *model, kEpoch)->group_blocks[0]} * 32;
   job.set_min_kv_tokens(static_cast<uint64_t>(before) * 3 / 2);
-  const auto more = PlanJob(job, hosts, *model, kRunId);
+  const auto more = PlanJob(job, hosts, *model, kEpoch);
   ASSERT_TRUE(more.ok()) << more.status();
   EXPECT_GE(more->group_blocks[0], before * 3 / 2 / 32);
   EXPECT_LE(more->group_blocks[0], before * 3 / 2 / 32 + 1);
   job.set_min_kv_tokens(static_cast<uint64_t>(before) * 2);  // an eighth stays free
-  EXPECT_EQ(PlanJob(job, hosts, *model, kRunId).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(PlanJob(job, hosts, *model, kEpoch).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
