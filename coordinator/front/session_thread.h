@@ -70,7 +70,7 @@ class SessionThread {
 
   // Takes a request under an id that the caller draws, so that a cancel may follow at once. Does not wait. Refusals:
   // kInvalidArgument, an unfinished request has this id; kOutOfRange, the job that was ready last cannot hold it;
-  // kFailedPrecondition, the session drains; when it has ended, what Run returned. What is taken before a job was ready
+  // kFailedPrecondition, the session drains; when it has ended, what Run returned. What is taken while no job is ready
   // may end as REASON_REJECTED.
   absl::Status Submit(RequestId id, GenerationRequest request);
   void Cancel(RequestId id);  // of an unfinished request; else nothing
