@@ -70,7 +70,7 @@ TEST(LauncherOutput, TellsARankThatCrashedFromOneThatWasKilled) {
   };
   EXPECT_TRUE(crashed("11 (Segmentation fault)"));
   EXPECT_TRUE(crashed("6 (Aborted)"));
-  EXPECT_TRUE(crashed("7 (Bus error)"));
+  EXPECT_FALSE(crashed("7 (Bus error)")) << "memory or a file that went away under the rank";
   EXPECT_FALSE(crashed("9 (Killed)"));
   EXPECT_FALSE(crashed("15 (Terminated)"));
 }
