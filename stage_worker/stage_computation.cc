@@ -119,9 +119,7 @@ absl::Status StageComputation::Load() {
 void StageComputation::MakeBuffers() {
   pool_ = is_last_ ? std::make_unique<FramePool>(limits_.MaxResultFrameBytes(), 0)
                    : std::make_unique<FramePool>(limits_.MaxStepHeaderBytes(), limits_.MaxStepPayloadBytes());
-  if (is_last_ || limits_.wire_type != WireType::kF32) {
-    wide_hidden_ = AlignedBuffer(static_cast<size_t>(assignment_.max_rows()) * limits_.hidden * sizeof(float));
-  }
+  wide_hidden_ = AlignedBuffer(limits_.HiddenOutsideBytes(is_last_));
 }
 
 absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<const uint8_t> bytes, int64_t received_us,
@@ -190,14 +188,11 @@ absl::StatusOr<OutgoingFrame> StageComputation::NextHop(StepFrame step, std::sha
 }
 
 pb::StageReady StageComputation::Ready() const {
-  const size_t frames = assignment_.in_flight() + 1;
-  const size_t frame_bytes = is_last_ ? limits_.MaxResultFrameBytes() : limits_.MaxStepFrameBytes();
   pb::StageReady ready;
   ready.set_stage(assignment_.stage());
   ready.set_weight_bytes(model_->weight_bytes());
   ready.set_kv_bytes(model_->kv_bytes());
-  ready.set_scratch_bytes(model_->scratch_bytes() + wide_hidden_.size() +
-                          frames * (frame_bytes + limits_.MaxStepFrameBytes()));
+  ready.set_scratch_bytes(model_->scratch_bytes() + limits_.StageFrameBytes(is_last_, assignment_.in_flight()));
   ready.set_tensor_bytes_read(tensor_bytes_read_);
   ready.set_resident_bytes(ResidentBytes());
   return ready;

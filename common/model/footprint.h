@@ -2,11 +2,17 @@
 #define STAGECOACH_COMMON_MODEL_FOOTPRINT_H_
 
 // What the parts of a model cost: the memory of a stage, and the weights of each part in the form the partitioner uses.
+// The planner leaves room for a stage's memory by the same functions by which the stage takes it; that of its frames:
+// FrameLimits.
 
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <vector>
 
+#include "common/model/layer_spec.h"
 #include "common/model/model_description.h"
+#include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 
@@ -27,6 +33,99 @@ ModelCosts CostsOf(const ModelDescription& model);
 // Bytes of the tensors that stage [first_layer, last_layer) needs, as stored, each tensor once.
 uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                           bool owns_head);
+
+// In which forms a stage keeps an input of matrix products: those that its readers want.
+struct InputForms {
+  bool floats = false;
+  bool int8 = false;
+  bool bf16 = false;
+
+  // `bf16_dot`: see ActivationKindFor.
+  static InputForms Of(std::initializer_list<TensorType> readers, bool bf16_dot);
+  void Add(const InputForms& other);
+  uint64_t Bytes(int64_t rows, int64_t cols) const;
+  friend bool operator==(const InputForms&, const InputForms&) = default;
+};
+
+// Of the inputs of one layer.
+struct LayerInputForms {
+  InputForms qkv;     // of q, k and v; D wide
+  InputForms output;  // of attn_output; Nq*H wide
+  InputForms ffn;     // of gate and up; D wide
+  InputForms down;    // of down; F wide
+};
+LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot);
+
+// Sizes of working memory that the code of the steps is made for.
+// Up to so many rows each thread prepares all inputs for itself instead of waiting for the others' part: a row of 1024
+// costs about what a barrier does (0.3 us).
+inline constexpr int64_t kFewRows = 2;
+inline constexpr int64_t kBlockFloats = 128 << 10;  // outputs of one matrix that a thread computes at once
+// Rows whose logits are computed at once: each time reads the whole matrix, often a large part of a stage's weights;
+// the logits of a row are vocabulary x 4 bytes.
+inline constexpr int64_t kMaxHeadTileRows = 32;
+inline constexpr uint64_t kSamplerBytesPerToken = 21;  // of the vocabulary: at most, of one sampler ...
+inline constexpr uint64_t kSamplerBytes = 4096;        // ... beside this
+
+// How large the steps of a stage can get, and who computes them.
+struct StepLimits {
+  int32_t max_rows = 0;    // of a micro-batch
+  int32_t max_slices = 0;  // of a micro-batch
+  int64_t context = 0;     // most positions of a sequence
+  int threads = 1;
+  bool bf16_dot = false;  // of the instruction set
+};
+
+// The sizes that attention's memory and the cuts of its walks depend on.
+struct AttentionSizes {
+  int32_t max_rows = 0;    // of a step
+  int32_t max_slices = 0;  // of a step
+  int64_t context = 0;     // most positions of a sequence
+  int64_t kv_heads = 0;
+  int64_t group = 1;  // query heads to a KV head
+  int64_t head_dim = 0;
+  int threads = 1;
+
+  int32_t RowsPerWork() const;     // most rows of a walk
+  int64_t ColumnsPerWork() const;  // most columns of a walk: rows times query heads
+  int32_t MaxCuts() const;         // most walks of a step that are cut
+  int64_t PartialColumns() const;  // columns of all partial states of a step
+};
+
+// The working memory of a stage's layers.
+struct LayerScratchSizes {
+  int64_t head_dim = 0;
+  int64_t q_stride = 0, kv_stride = 0;  // of rows of q, and of k and v: whole panels
+  int64_t input_width = 0;              // of the widest input but the down projection's: D or Nq*H
+  int64_t ffn_width = 0;                // of the widest input of a down projection
+  InputForms forms, ffn_forms;          // of all layers' inputs of these widths
+  AttentionSizes attention;             // with the limits of the steps
+
+  uint64_t bytes() const;
+};
+
+// The working memory of the output head and the samplers.
+struct HeadScratchSizes {
+  int64_t tile_rows = 0;      // rows whose logits are computed at once
+  int64_t hidden = 0;         // D
+  int64_t vocab = 0;          // V
+  int64_t logits_stride = 0;  // V in whole panels
+  InputForms forms;
+  int threads = 1;
+
+  int sampling_threads() const;    // as many rows as a tile has are sampled at once
+  uint64_t head_bytes() const;     // taken at once
+  uint64_t sampler_bytes() const;  // at most, as sampling needs it
+};
+
+struct StageScratchSizes {
+  LayerScratchSizes layers;
+  std::optional<HeadScratchSizes> head;  // of the stage with the head
+
+  uint64_t bytes() const;
+};
+StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_head,
+                                 const StepLimits& limits);
 
 }  // namespace stagecoach
 

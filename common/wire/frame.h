@@ -59,6 +59,11 @@ struct FrameLimits {
   size_t MaxStepPayloadBytes() const;
   size_t MaxStepFrameBytes() const;  // both, with padding: what a receive buffer needs
   size_t MaxResultFrameBytes() const;
+
+  // What a stage holds of frames: in_flight + 1 that it receives and as many on their way out, and the rows [max_rows,
+  // hidden] of floats where it computes what no payload of a frame can hold.
+  size_t HiddenOutsideBytes(bool last_stage) const;
+  size_t StageFrameBytes(bool last_stage, int32_t in_flight) const;
 };
 inline constexpr size_t kMaxSetupFrameBytes = 1 << 20;       // Hello, StageAssignment
 inline constexpr size_t kMaxTelemetryFrameBytes = 16 << 10;  // StageReady, StageFailure, Heartbeat

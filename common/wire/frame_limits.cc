@@ -68,4 +68,14 @@ size_t FrameLimits::MaxResultFrameBytes() const {
   return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + result);
 }
 
+size_t FrameLimits::HiddenOutsideBytes(bool last_stage) const {
+  const bool in_the_frame = !last_stage && wire_type == WireType::kF32;
+  return in_the_frame ? 0 : Count(max_rows) * Count(hidden) * sizeof(float);
+}
+
+size_t FrameLimits::StageFrameBytes(bool last_stage, int32_t in_flight) const {
+  const size_t sent = last_stage ? MaxResultFrameBytes() : MaxStepFrameBytes();
+  return (Count(in_flight) + 1) * (MaxStepFrameBytes() + sent) + HiddenOutsideBytes(last_stage);
+}
+
 }  // namespace stagecoach

@@ -17,21 +17,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/job/job_choices.h"
+#include "common/quant/compute_layout.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 
-inline constexpr int kPanelRows = 16;          // output rows of a panel = lanes
-inline constexpr int kActivationGroup = 32;    // activations that share one scale
-inline constexpr int kTilePositions = 16;      // positions of a K or V tile
-inline constexpr int kAttentionGranule = 256;  // absolute positions whose softmax partials are merged in order
+inline constexpr int kTilePositions = 16;  // positions of a K or V tile
 
 // Bytes of a K or V tile of kTilePositions positions. F32, F16, BF16: K is [H][16 positions], V is [16 positions][H].
 // Q8_0 (H a multiple of kKvGroup): [H/32][16 positions] float scales first, then int8 codes in the same order.
 size_t KvTileBytes(KvType type, int64_t head_dim);
-
-// How a matrix wants its input: float rows, rows quantised to int8, or rows rounded to bfloat16.
-enum class ActivationKind { kFloat, kInt8, kBf16 };
 
 size_t PanelBytes(TensorType type, int64_t cols);  // a multiple of 64
 

@@ -23,8 +23,7 @@ size_t KvTileBytes(KvType type, int64_t head_dim) {
 }
 
 ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights) {
-  if (FindIntegerLayout(weights) != nullptr) return ActivationKind::kInt8;
-  return weights == TensorType::kBF16 && kernels.bf16_dot ? ActivationKind::kBf16 : ActivationKind::kFloat;
+  return ActivationKindFor(weights, kernels.bf16_dot);
 }
 
 const IntegerLayout* FindIntegerLayout(TensorType type) {

@@ -132,13 +132,12 @@ class AttentionRun {
       span.next_k_tiles = scratch_->next_k_tiles;
     }
     const int64_t first_position = step_.plan.rows()[static_cast<size_t>(work.first_row)].position;
+    int32_t* const limits = scratch_->limits.as<int32_t>();
     for (int64_t column = 0; column < columns; ++column) {
       const int64_t visible = first_position + column / group_ + 1 - start;
-      scratch_->limits[static_cast<size_t>(column)] =
-          static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
+      limits[column] = static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
     }
-    step_.kernels.attend(span, scratch_->q.as<float>(), head_dim_, scratch_->limits.data(), static_cast<int>(columns),
-                         state);
+    step_.kernels.attend(span, scratch_->q.as<float>(), head_dim_, limits, static_cast<int>(columns), state);
     AskFor(scratch_->next_k_tiles, tiles, next_tiles, tile_bytes_);
   }
 

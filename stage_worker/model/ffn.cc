@@ -25,7 +25,7 @@ void GateAndUp(const StageLayer& layer, const Activations& input, const StepCont
     for (int64_t row = 0; row < block_rows; ++row) {
       float* const out = gate + row * stride;
       step.kernels.swiglu(out, up + row * stride, count, out);
-      step.scratch.ffn_input.Set(step.kernels, layer.down_input, first + row, w.down.cols, columns.begin, out, count);
+      step.scratch.ffn_input.Set(step.kernels, layer.forms.down, first + row, w.down.cols, columns.begin, out, count);
     }
   });
 }

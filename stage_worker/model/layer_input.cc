@@ -30,7 +30,7 @@ Activations Normalized(const StageLayer& layer, const std::vector<float>& norm, 
 }
 
 Activations Attended(const StageLayer& layer, const StepContext& step, const Worker& worker) {
-  return PrepareInput(layer.output_input, layer.spec.attention.q_width(), step, worker,
+  return PrepareInput(layer.forms.output, layer.spec.attention.q_width(), step, worker,
                       [&](int64_t row) { return step.scratch.attended.as<float>() + row * step.scratch.q_stride; });
 }
 

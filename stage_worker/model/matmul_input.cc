@@ -15,24 +15,6 @@ AlignedBuffer Buffer(bool wanted, int64_t elements, size_t element_bytes) {
 
 }  // namespace
 
-InputForms InputForms::Of(const Kernels& kernels, std::initializer_list<const PackedMatrix*> readers) {
-  InputForms forms;
-  for (const PackedMatrix* reader : readers) {
-    switch (ActivationKindFor(kernels, reader->type)) {
-      case ActivationKind::kFloat: forms.floats = true; break;
-      case ActivationKind::kInt8: forms.int8 = true; break;
-      case ActivationKind::kBf16: forms.bf16 = true; break;
-    }
-  }
-  return forms;
-}
-
-void InputForms::Add(const InputForms& other) {
-  floats = floats || other.floats;
-  int8 = int8 || other.int8;
-  bf16 = bf16 || other.bf16;
-}
-
 Activations RowsFrom(const Activations& input, int64_t cols, int64_t first) {
   const int64_t at = first * cols, group = at / kActivationGroup;
   Activations rows = input;
@@ -76,10 +58,6 @@ Activations MatmulInput::View(int64_t cols) const {
   view.half_starts = half_starts_.as<int32_t>();
   view.bf16 = bf16_.as<uint16_t>();
   return view;
-}
-
-size_t MatmulInput::bytes() const {
-  return x_.size() + q_.size() + scales_.size() + starts_.size() + half_starts_.size() + bf16_.size();
 }
 
 }  // namespace stagecoach

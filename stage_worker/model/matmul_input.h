@@ -3,23 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "common/base/aligned_buffer.h"
+#include "common/model/footprint.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/weights/packed_matrix.h"
 
 namespace stagecoach {
-
-// In which forms the matrices that read one input want it.
-struct InputForms {
-  bool floats = false;
-  bool int8 = false;
-  bool bf16 = false;
-
-  static InputForms Of(const Kernels& kernels, std::initializer_list<const PackedMatrix*> readers);
-  void Add(const InputForms& other);
-};
 
 // The same input from row `first` on; `cols` wide.
 Activations RowsFrom(const Activations& input, int64_t cols, int64_t first);
@@ -28,7 +17,7 @@ Activations RowsFrom(const Activations& input, int64_t cols, int64_t first);
 // inputs of several widths.
 class MatmulInput {
  public:
-  // Has memory for rows [max_rows, max_cols] in these forms.
+  // Has memory for rows [max_rows, max_cols] in these forms: InputForms::Bytes of it.
   MatmulInput(const InputForms& forms, int64_t max_rows, int64_t max_cols);
 
   // Sets columns [begin, begin + count) of a row of an input that is `cols` wide, in these forms. For the int8 form
@@ -38,8 +27,6 @@ class MatmulInput {
 
   // All rows of an input that is `cols` wide; meaningful in the forms that were set.
   Activations View(int64_t cols) const;
-
-  size_t bytes() const;
 
  private:
   AlignedBuffer x_;            // float [rows, cols]

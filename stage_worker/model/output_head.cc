@@ -1,30 +1,24 @@
 #include "stage_worker/model/output_head.h"
 
-#include <algorithm>
-
+#include "common/base/check.h"
 #include "stage_worker/model/projection.h"
 #include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
-namespace {
-
-// Every tile reads the whole matrix, often a large part of a stage's weights; its logits are vocabulary x 4 bytes a
-// row.
-constexpr int64_t kMaxTileRows = 32;
-
-}  // namespace
 
 OutputHead::OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels,
-                       int64_t max_rows, Gang* gang)
+                       const HeadScratchSizes& sizes, Gang* gang)
     : weights_(weights),
       hyper_(hyper),
       kernels_(kernels),
       gang_(gang),
-      tile_rows_(std::min(kMaxTileRows, max_rows)),
-      forms_(InputForms::Of(kernels, {&weights.output})),
-      normed_(static_cast<size_t>(gang->threads() * hyper.hidden) * sizeof(float)),
-      logits_(static_cast<size_t>(tile_rows_ * weights.output.padded_rows()) * sizeof(float)),
-      input_(forms_, tile_rows_, hyper.hidden) {}
+      tile_rows_(sizes.tile_rows),
+      forms_(sizes.forms),
+      normed_(static_cast<size_t>(sizes.threads * sizes.hidden) * sizeof(float)),
+      logits_(static_cast<size_t>(tile_rows_ * sizes.logits_stride) * sizeof(float)),
+      input_(forms_, tile_rows_, sizes.hidden) {
+  CHECK_EQ(sizes.logits_stride, weights.output.padded_rows());
+}
 
 void OutputHead::ForEachRow(const float* hidden, absl::Span<const int32_t> rows, Consumer consume) {
   gang_->Run([&](int thread) {
@@ -57,7 +51,5 @@ void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, si
     consume(worker.thread, first_index + static_cast<size_t>(i), logits_.as<float>() + i * stride);
   }
 }
-
-size_t OutputHead::scratch_bytes() const { return normed_.size() + logits_.size() + input_.bytes(); }
 
 }  // namespace stagecoach

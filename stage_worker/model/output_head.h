@@ -1,12 +1,12 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_OUTPUT_HEAD_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_OUTPUT_HEAD_H_
 
-#include <cstddef>
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "common/model/footprint.h"
 #include "common/model/hyper_parameters.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
@@ -23,15 +23,12 @@ class OutputHead {
   // Called on any thread of the gang with the index into `rows` and that row's raw logits [V].
   using Consumer = absl::FunctionRef<void(int thread, size_t index, const float* logits)>;
 
-  // All arguments outlive the head. max_rows: of a step.
-  OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels, int64_t max_rows,
-             Gang* gang);
+  // All arguments but the sizes outlive the head, which takes sizes.head_bytes() of aligned memory.
+  OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels,
+             const HeadScratchSizes& sizes, Gang* gang);
 
   // logits = Wout RMSNorm(hidden row) (+ bias) of these rows of hidden [.., D], each handed to `consume` once.
   void ForEachRow(const float* hidden, absl::Span<const int32_t> rows, Consumer consume);
-
-  int64_t tile_rows() const { return tile_rows_; }
-  size_t scratch_bytes() const;
 
  private:
   void RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, Consumer consume,

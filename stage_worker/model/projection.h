@@ -34,7 +34,6 @@ inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const st
 // and of so many panels that the kernel's preparation of these rows is small beside its work; an even number, so that a
 // block of outputs is whole groups of the activations that it becomes.
 inline constexpr int64_t kBlockRows = 128;
-inline constexpr int64_t kBlockFloats = 128 << 10;  // outputs of a block
 inline int64_t BlockPanels(int64_t rows) { return kBlockFloats / (std::min(rows, kBlockRows) * kPanelRows * 2) * 2; }
 
 // use(panels, first row, rows) for all blocks; those of the same panels follow each other, so that the panels are read

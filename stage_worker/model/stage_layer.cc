@@ -4,23 +4,19 @@
 
 namespace stagecoach {
 
-std::vector<StageLayer> MakeLayers(absl::Span<const LayerSpec> specs, const std::vector<LayerWeights>& weights,
-                                   const Kernels& kernels) {
-  CHECK_EQ(specs.size(), weights.size());
+std::vector<StageLayer> MakeLayers(const ModelDescription& model, int64_t first_layer,
+                                   const std::vector<LayerWeights>& weights, const Kernels& kernels) {
+  const LayerSpec* const specs = &model.hyper.layers[static_cast<size_t>(first_layer)];
+  const LayerTensors* const tensors = &model.layers[static_cast<size_t>(first_layer)];
   std::vector<StageLayer> layers;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const LayerSpec& spec = specs[i];
-    const LayerWeights& w = weights[i];
+  for (size_t i = 0; i < weights.size(); ++i) {
     // What a model is refused for when it is opened.
-    CHECK(spec.attention.kind == AttentionKind::kFull && spec.ffn.kind == FfnKind::kDense);
-    CHECK(spec.attention == specs[0].attention);
-    layers.push_back({.spec = spec,
-                      .weights = w,
+    CHECK(specs[i].attention.kind == AttentionKind::kFull && specs[i].ffn.kind == FfnKind::kDense);
+    CHECK(specs[i].attention == specs[0].attention);
+    layers.push_back({.spec = specs[i],
+                      .weights = weights[i],
                       .index = static_cast<int64_t>(i),
-                      .qkv_input = InputForms::Of(kernels, {&w.q, &w.k, &w.v}),
-                      .output_input = InputForms::Of(kernels, {&w.attn_output}),
-                      .ffn_input = InputForms::Of(kernels, {&w.gate, &w.up}),
-                      .down_input = InputForms::Of(kernels, {&w.down})});
+                      .forms = InputFormsOf(tensors[i], kernels.bf16_dot)});
   }
   return layers;
 }

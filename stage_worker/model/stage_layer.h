@@ -4,10 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
-#include "common/model/layer_spec.h"
+#include "common/model/footprint.h"
+#include "common/model/model_description.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/model/matmul_input.h"
 #include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
@@ -18,16 +17,13 @@ struct StageLayer {
   const LayerWeights& weights;
   int64_t index = 0;  // within this stage, and so in its KV pool
 
-  // In which forms the matrices want their inputs.
-  InputForms qkv_input;     // q, k and v; D wide
-  InputForms output_input;  // attn_output; Nq*H wide
-  InputForms ffn_input;     // gate and up; D wide
-  InputForms down_input;    // down; F wide
+  LayerInputForms forms;
 };
 
-// The layers of a stage. `specs` and `weights`, one a layer, outlive them.
-std::vector<StageLayer> MakeLayers(absl::Span<const LayerSpec> specs, const std::vector<LayerWeights>& weights,
-                                   const Kernels& kernels);
+// The layers of a stage, which begin with the model's `first_layer`. The model and `weights`, one a layer, outlive
+// them.
+std::vector<StageLayer> MakeLayers(const ModelDescription& model, int64_t first_layer,
+                                   const std::vector<LayerWeights>& weights, const Kernels& kernels);
 
 }  // namespace stagecoach
 

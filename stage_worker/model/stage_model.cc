@@ -32,31 +32,14 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
   return CheckJobField(JobLimits::kContext, config.context);
 }
 
-absl::Span<const LayerSpec> SpecsOf(const ModelDescription& model, const StageConfig& config) {
-  return absl::MakeConstSpan(model.hyper.layers)
-      .subspan(static_cast<size_t>(config.first_layer), static_cast<size_t>(config.last_layer - config.first_layer));
-}
-
-AttentionSizes AttentionSizesOf(const AttentionSpec& spec, const StageConfig& config) {
-  return {.max_rows = config.max_rows,
-          .max_slices = config.max_slices,
-          .context = std::min<int64_t>(config.context, int64_t{config.group_blocks.front()} * config.block_tokens),
-          .kv_heads = spec.kv_heads,
-          .group = spec.group(),
-          .head_dim = spec.head_dim,
-          .threads = config.threads};
-}
-
-// For every one of the layers.
-StepScratch ScratchFor(int64_t hidden, const std::vector<StageLayer>& layers, const AttentionSizes& sizes) {
-  InputForms forms, ffn_forms;
-  int64_t ffn = 0;
-  for (const StageLayer& layer : layers) {
-    for (const InputForms* input : {&layer.qkv_input, &layer.output_input, &layer.ffn_input}) forms.Add(*input);
-    ffn_forms.Add(layer.down_input);
-    ffn = std::max(ffn, layer.spec.ffn.width);
-  }
-  return StepScratch(hidden, layers[0].spec.attention, ffn, forms, ffn_forms, sizes);
+StageScratchSizes SizesOf(const ModelDescription& model, const StageConfig& config, const Kernels& kernels) {
+  StepLimits limits;
+  limits.max_rows = config.max_rows;
+  limits.max_slices = config.max_slices;
+  limits.context = std::min<int64_t>(config.context, int64_t{config.group_blocks.front()} * config.block_tokens);
+  limits.threads = config.threads;
+  limits.bf16_dot = kernels.bf16_dot;
+  return ScratchSizesOf(model, config.first_layer, config.last_layer, config.owns_head, limits);
 }
 
 }  // namespace
@@ -71,7 +54,7 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
                                                                        StageCounters* counters) {
   RETURN_IF_ERROR(CheckConfig(*model, config));
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
-  const AttentionSpec& attention = SpecsOf(*model, config)[0].attention;
+  const AttentionSpec& attention = model->hyper.layers[static_cast<size_t>(config.first_layer)].attention;
   const KvPoolShape shape = {config.last_layer - config.first_layer,
                              config.group_blocks.front(),
                              config.block_tokens,
@@ -97,16 +80,17 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       counters_(counters),
       kernels_(kernels),
       weights_(std::move(weights)),
-      layers_(MakeLayers(SpecsOf(*model_, config), weights_.layers, kernels)),
+      scratch_sizes_(SizesOf(*model_, config, kernels)),
+      layers_(MakeLayers(*model_, config.first_layer, weights_.layers, kernels)),
       attention_(layers_[0].spec.attention),
       rope_(attention_.rope, attention_.head_dim, weights_.rope_freqs),
       pool_(std::move(pool)),
       table_(config.block_tokens, config.group_blocks, config.context),
       gang_(std::move(gang)),
-      plan_(AttentionSizesOf(attention_, config)),
-      scratch_(ScratchFor(hyper_.hidden, layers_, AttentionSizesOf(attention_, config))) {
+      plan_(scratch_sizes_.layers.attention),
+      scratch_(scratch_sizes_.layers) {
   if (!config_.owns_head) return;
-  head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, config_.max_rows, gang_.get());
+  head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, *scratch_sizes_.head, gang_.get());
   samplers_.resize(static_cast<size_t>(config_.threads));
   head_rows_.reserve(static_cast<size_t>(config_.max_rows));
   head_row_indices_.reserve(static_cast<size_t>(config_.max_rows));
@@ -254,13 +238,6 @@ void StageModelImpl::FinishRow(int thread, HeadRow& row, const float* logits) {
       samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
   row.sampled->sequence = slice.sequence;
   history.AppendOutput(row.sampled->token);
-}
-
-uint64_t StageModelImpl::scratch_bytes() const {
-  uint64_t bytes = scratch_.bytes();
-  if (head_ == nullptr) return bytes;
-  const int64_t sampling_threads = std::min<int64_t>(config_.threads, head_->tile_rows());
-  return bytes + head_->scratch_bytes() + static_cast<uint64_t>(sampling_threads) * Sampler::MaxBytes(hyper_.vocab);
 }
 
 void StageModelImpl::ComputeLogits(const float* hidden_row, float* logits) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/model/footprint.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kv/kv_pool.h"
 #include "stage_worker/kv/sequence_table.h"
@@ -32,7 +33,7 @@ class StageModelImpl final : public StageModel {
 
   uint64_t weight_bytes() const override { return weights_.bytes(); }
   uint64_t kv_bytes() const override { return pool_.bytes(); }
-  uint64_t scratch_bytes() const override;
+  uint64_t scratch_bytes() const override { return scratch_sizes_.bytes(); }
   const char* isa() const override { return kernels_.isa; }
 
   // For tests, on a stage with the head: raw logits [V] of one hidden row [D].
@@ -64,6 +65,7 @@ class StageModelImpl final : public StageModel {
   StageCounters* const counters_;
   const Kernels& kernels_;
   const StageWeights weights_;
+  const StageScratchSizes scratch_sizes_;
   const std::vector<StageLayer> layers_;
   const AttentionSpec& attention_;  // of all layers
   const RopeTable rope_;

@@ -8,37 +8,12 @@
 namespace stagecoach {
 namespace {
 
-// Enough columns to reuse K and V from the first-level cache, few enough to share the work out.
-constexpr int64_t kColumnsPerWork = 64;
-
-// Pieces a thread takes in a step: more even out what the last one leaves, fewer cost less to start and to merge.
-constexpr int64_t kPiecesPerThread = 4;
-
 // What reading a granule of K and V costs, in columns that attend to it.
 constexpr int64_t kReadCost = 4;
-
-// Room for partial states: for this many rows in every cut walk at the full context, up to this many bytes. Walks that
-// find no room stay whole.
-constexpr int64_t kCutRows = 4;
-constexpr int64_t kMaxPartialBytes = 32 << 20;
 
 int64_t Granules(int64_t positions) { return (positions + kAttentionGranule - 1) / kAttentionGranule; }
 
 }  // namespace
-
-int32_t AttentionSizes::RowsPerWork() const {
-  return static_cast<int32_t>(std::max<int64_t>(1, kColumnsPerWork / group));
-}
-
-int64_t AttentionSizes::ColumnsPerWork() const { return RowsPerWork() * group; }
-
-// A walk is cut when it costs more than a piece should, and there are so many pieces.
-int32_t AttentionSizes::MaxCuts() const { return threads > 1 ? static_cast<int32_t>(kPiecesPerThread) * threads : 0; }
-
-int64_t AttentionSizes::PartialColumns() const {
-  const int64_t columns = MaxCuts() * kCutRows * group * Granules(context);
-  return std::min(columns, kMaxPartialBytes / (static_cast<int64_t>(sizeof(float)) * (head_dim + 2)));
-}
 
 StepPlan::StepPlan(const AttentionSizes& sizes) : sizes_(sizes) {
   const int64_t walks = (sizes.max_rows / sizes.RowsPerWork() + sizes.max_slices) * sizes.kv_heads;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/model/footprint.h"
 #include "common/step/step.h"
 #include "stage_worker/kv/sequence_table.h"
 
@@ -38,22 +39,6 @@ struct AttentionCut {
   int32_t partials = 0;
   int32_t columns = 0;       // of each partial
   int64_t first_column = 0;  // of the first partial, in the memory of all partials
-};
-
-// The sizes that attention's memory and cuts depend on.
-struct AttentionSizes {
-  int32_t max_rows = 0;    // of a step
-  int32_t max_slices = 0;  // of a step
-  int64_t context = 0;     // most positions of a sequence
-  int64_t kv_heads = 0;
-  int64_t group = 1;  // query heads to a KV head
-  int64_t head_dim = 0;
-  int threads = 1;
-
-  int32_t RowsPerWork() const;     // most rows of a walk
-  int64_t ColumnsPerWork() const;  // most columns of a walk: rows times query heads
-  int32_t MaxCuts() const;         // most walks of a step that are cut
-  int64_t PartialColumns() const;  // columns of all partial states of a step
 };
 
 class StepPlan {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/aligned_buffer.h"
-#include "common/model/layer_spec.h"
+#include "common/model/footprint.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/model/matmul_input.h"
 #include "stage_worker/model/step_plan.h"
@@ -17,12 +17,11 @@ namespace stagecoach {
 
 // One thread's working memory for attention.
 struct AttentionScratch {
-  AttentionScratch(int64_t columns, int64_t head_dim);
-  size_t bytes() const;
+  explicit AttentionScratch(const AttentionSizes& sizes);
 
-  AlignedBuffer q;              // float [columns, H]
-  AlignedBuffer state;          // float [columns, 2 + H]: maxima, sums, weighted values
-  std::vector<int32_t> limits;  // [columns]
+  AlignedBuffer q;       // float [columns, H]
+  AlignedBuffer state;   // float [columns, 2 + H]: maxima, sums, weighted values
+  AlignedBuffer limits;  // int32 [columns]
   const uint8_t* k_tiles[kAttentionGranule / kTilePositions];
   const uint8_t* v_tiles[kAttentionGranule / kTilePositions];
   const uint8_t* next_k_tiles[kAttentionGranule / kTilePositions];
@@ -31,34 +30,24 @@ struct AttentionScratch {
 // What the threads that share walks hand to each other: the partial states of StepPlan's cuts.
 struct AttentionPartials {
   explicit AttentionPartials(const AttentionSizes& sizes);
-  size_t bytes() const;
 
   AlignedBuffer states;                              // float [columns, 2 + H], as in AttentionScratch for each partial
   std::unique_ptr<std::atomic<int32_t>[]> finished;  // [cuts]: pieces; all 0 when no thread is in Attend
 };
 
-// Up to so many rows each thread prepares all inputs for itself instead of waiting for the others' part: a row of 1024
-// costs about what a barrier does (0.3 us).
-inline constexpr int64_t kFewRows = 2;
-
 // One thread's working memory outside of attention.
 struct WorkerScratch {
-  WorkerScratch(const InputForms& forms, int64_t width);
-  size_t bytes() const;
+  explicit WorkerScratch(const LayerScratchSizes& sizes);
 
   AlignedBuffer row;    // float [width]: a row on its way into an input
   MatmulInput input;    // [kFewRows, width]
   AlignedBuffer block;  // float [2, kBlockFloats]: outputs of one or two matrices
 };
 
-// The buffers of a step, made once for the largest one. A stride is a width rounded up to whole panels, because the
-// matrix kernel writes whole panels.
+// The buffers of a step, made once for the largest one: LayerScratchSizes::bytes() of aligned memory. A stride is a
+// width rounded up to whole panels, because the matrix kernel writes whole panels.
 struct StepScratch {
-  // `hidden`: D; `ffn`: the largest F of the layers. The forms of the inputs of all layers: `forms` of those that are D
-  // or Nq*H wide, `ffn_forms` of F.
-  StepScratch(int64_t hidden, const AttentionSpec& attention, int64_t ffn, const InputForms& forms,
-              const InputForms& ffn_forms, const AttentionSizes& sizes);
-  size_t bytes() const;
+  explicit StepScratch(const LayerScratchSizes& sizes);
 
   const int64_t q_stride, kv_stride;
   AlignedBuffer cos, sin;                   // float [rows, H/2]

@@ -10,13 +10,13 @@ namespace stagecoach {
 
 void RunTransformerLayer(const StageLayer& layer, const StepContext& step, const Worker& worker, float* x) {
   const LayerWeights& w = layer.weights;
-  ProjectQkv(layer, Normalized(layer, w.attn_norm, x, layer.qkv_input, step, worker), step, worker);
+  ProjectQkv(layer, Normalized(layer, w.attn_norm, x, layer.forms.qkv, step, worker), step, worker);
   worker.Barrier();
   Attend(layer, step, worker);
   worker.Barrier();
   AddProjection(w.attn_output, w.attn_output_bias, Attended(layer, step, worker), step, worker, x);
   worker.Barrier();
-  AddFfn(layer, Normalized(layer, w.ffn_norm, x, layer.ffn_input, step, worker), step, worker, x);
+  AddFfn(layer, Normalized(layer, w.ffn_norm, x, layer.forms.ffn, step, worker), step, worker, x);
   worker.Barrier();
 }
 

@@ -305,6 +305,19 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
       << "the bound is far from what frames reach";
 }
 
+TEST(FrameLimits, CountWhatAStageHoldsOfFrames) {
+  FrameLimits limits = SmallLimits();
+  const size_t rows = static_cast<size_t>(limits.max_rows) * static_cast<size_t>(limits.hidden);
+  limits.wire_type = WireType::kF32;
+  EXPECT_EQ(limits.HiddenOutsideBytes(false), 0u) << "computed in the frame that leaves";
+  EXPECT_EQ(limits.HiddenOutsideBytes(true), rows * 4);
+  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * limits.MaxStepFrameBytes());
+  EXPECT_EQ(limits.StageFrameBytes(true, 1),
+            2 * (limits.MaxStepFrameBytes() + limits.MaxResultFrameBytes()) + rows * 4);
+  limits.wire_type = WireType::kBF16;
+  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * limits.MaxStepFrameBytes() + rows * 4);
+}
+
 TEST(FrameLimits, LeaveRoomForTheLargestResult) {
   const FrameLimits limits = WideLimits();
   constexpr int32_t kLarge = std::numeric_limits<int32_t>::max() - 64;

@@ -1,13 +1,17 @@
-// A step takes no memory from the heap. Counted through operator new of the whole program while a step runs. What may
-// take some: opening and freeing a sequence; the first sample of each thread; a sequence's history where it doubles; a
-// repetition penalty (the set of tokens it has met) and lists of log-probabilities, which belong to the result.
+// A stage takes the working memory that the planner counted, and a step takes no memory from the heap. Counted through
+// operator new of the whole program while a step runs. What may take some: opening and freeing a sequence; the first
+// sample of each thread; a sequence's history where it doubles; a repetition penalty (the set of tokens it has met) and
+// lists of log-probabilities, which belong to the result.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
 #include <vector>
 
+#include "common/model/footprint.h"
 #include "common/step/step.h"
 #include "gtest/gtest.h"
 #include "stage_worker/model/stage_model_impl.h"
@@ -21,6 +25,7 @@ namespace {
 
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
+std::atomic<int64_t> aligned_bytes{0};  // in use now, of those that ask for an alignment: AlignedBuffer
 
 void* Allocate(size_t bytes, size_t alignment) {
   if (counting.load(std::memory_order_relaxed)) ++allocations;
@@ -32,10 +37,24 @@ void* Allocate(size_t bytes, size_t alignment) {
 }  // namespace
 
 void* operator new(size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
-void* operator new(size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<size_t>(alignment)); }
+// The size lies before what is handed out.
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  const size_t before = static_cast<size_t>(alignment);
+  uint8_t* const memory = static_cast<uint8_t*>(Allocate(before + bytes, before));
+  std::memcpy(memory, &bytes, sizeof(bytes));
+  aligned_bytes += static_cast<int64_t>(bytes);
+  return memory + before;
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t alignment) noexcept {
+  if (memory == nullptr) return;
+  uint8_t* const begin = static_cast<uint8_t*>(memory) - static_cast<size_t>(alignment);
+  size_t bytes;
+  std::memcpy(&bytes, begin, sizeof(bytes));
+  aligned_bytes -= static_cast<int64_t>(bytes);
+  std::free(begin);
+}
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace stagecoach {
@@ -155,6 +174,72 @@ INSTANTIATE_TEST_SUITE_P(Models, StepMemory,
                            return std::string(GetTensorType(info.param.type).name) + "With" +
                                   std::to_string(info.param.threads) + "Threads";
                          });
+
+// Everything that changes a buffer: the ends of the pipeline, threads, rows, the cache that is smaller than the
+// context, and types whose products want their input as floats, codes, bfloat16 or several of these.
+TEST(StageMemory, IsWhatThePlannerCounts) {
+  struct Shape {
+    TensorType type;
+    bool mixed;  // the down projections in Q8_0, whatever the others are
+    int threads;
+    int32_t max_rows, blocks;
+    bool owns_head;
+  };
+  const Shape shapes[] = {
+      {TensorType::kF32, false, 1, 64, 64, true},   {TensorType::kF32, true, 3, 1, 64, true},
+      {TensorType::kBF16, false, 2, 33, 64, true},  {TensorType::kBF16, true, 2, 33, 64, false},
+      {TensorType::kQ8_0, false, 1, 200, 2, true},  {TensorType::kQ8_0, false, 4, 200, 2, false},
+      {TensorType::kQ4_0, false, 40, 16, 64, true},
+  };
+  const testing::TempDir dir;
+  for (const Shape& shape : shapes) {
+    for (const bool fused : {false, true}) {
+      testing::TinyModelOptions options;
+      options.type = shape.type;
+      options.fused_qkv = fused;
+      options.ffn_of_layers = {96, 32, 160, 64};
+      GgufWriter writer = testing::TinyModel(options);
+      if (shape.mixed) {
+        writer.SetTensor("blk.2.ffn_down.weight", {160, 64}, TensorType::kQ8_0, std::vector<float>(160 * 64, 0.5f));
+      }
+      ASSERT_TRUE(writer.Write(dir.File("tiny.gguf")).ok());
+      const auto model = OpenModel(dir.File("tiny.gguf"));
+      ASSERT_TRUE(model.ok()) << model.status();
+      StageConfig config;
+      config.first_layer = 1;
+      config.last_layer = 4;
+      config.owns_head = shape.owns_head;
+      config.block_tokens = 32;
+      config.group_blocks = {shape.blocks};
+      config.threads = shape.threads;
+      config.context = 512;
+      config.max_rows = shape.max_rows;
+      config.max_slices = 8;
+      StageCounters counters;
+      const int64_t before = aligned_bytes;
+      const auto stage = StageModel::Load(*model, config, &counters);
+      ASSERT_TRUE(stage.ok()) << stage.status();
+      StepLimits limits;
+      limits.max_rows = shape.max_rows;
+      limits.max_slices = 8;
+      limits.context = std::min(512, shape.blocks * 32);
+      limits.threads = shape.threads;
+      limits.bf16_dot = std::string((*stage)->isa()) == "avx512-bf16";
+      const StageScratchSizes counted = ScratchSizesOf(**model, 1, 4, shape.owns_head, limits);
+      const uint64_t taken_at_once = counted.layers.bytes() + (shape.owns_head ? counted.head->head_bytes() : 0);
+      EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(taken_at_once))
+          << GetTensorType(shape.type).name << ", " << shape.threads << " threads";
+      EXPECT_EQ((*stage)->scratch_bytes(), counted.bytes());
+      if (shape.owns_head) EXPECT_GT(counted.bytes(), taken_at_once) << "samplers take theirs with the first samples";
+    }
+  }
+}
+
+TEST(StageMemory, OfSamplersIsAtMostWhatThePlannerCounts) {
+  for (const int64_t vocab : {260, 4096, 151936, 1000000}) {
+    EXPECT_LE(Sampler::MaxBytes(vocab), static_cast<uint64_t>(vocab) * kSamplerBytesPerToken + kSamplerBytes);
+  }
+}
 
 }  // namespace
 }  // namespace stagecoach

@@ -29,7 +29,7 @@ float Random(uint64_t stream, int64_t index) {
   return static_cast<float>(2 * UniformAt(stream, static_cast<uint64_t>(index)) - 1);
 }
 
-constexpr int64_t kHidden = 64;
+constexpr int64_t kHidden = 64, kQWidth = kKvHeads * kGroup * kHeadDim;
 
 LayerSpec Spec() {
   LayerSpec spec;
@@ -76,14 +76,18 @@ class Rig {
         pool_(KvPool::Create({1, kBlocks, kBlockTokens, kKvHeads, kHeadDim, type}).value()),
         table_(kBlockTokens, {kBlocks}, sizes_.context),
         plan_(sizes_),
-        scratch_(kHidden, spec_.attention, spec_.ffn.width, {}, {}, sizes_),
+        scratch_({.head_dim = kHeadDim,
+                  .q_stride = kQWidth,
+                  .kv_stride = kKvHeads * kHeadDim,
+                  .input_width = kQWidth,
+                  .ffn_width = kHidden,
+                  .attention = sizes_}),
         gang_(threads, {}) {
     EXPECT_TRUE(table_.Apply(NextBatch(slices, false)).ok());
     const MicroBatch batch = NextBatch(slices, true);
     EXPECT_TRUE(table_.Apply(batch).ok());
     plan_.Build(batch, table_);
     for (size_t i = 0; i < slices.size(); ++i) Fill(i + 1, slices[i].start + slices[i].rows);
-    constexpr int64_t kQWidth = kKvHeads * kGroup * kHeadDim;
     float* q = scratch_.q.as<float>();
     for (int64_t row = 0; row < plan_.row_count(); ++row) {
       for (int64_t i = 0; i < kQWidth; ++i) {

@@ -1,0 +1,22 @@
+#ifndef STAGECOACH_COMMON_QUANT_COMPUTE_LAYOUT_H_
+#define STAGECOACH_COMMON_QUANT_COMPUTE_LAYOUT_H_
+
+// What the kernels' layouts of weights and activations mean for memory, which the planner counts and the stages take.
+
+#include "common/quant/tensor_type.h"
+
+namespace stagecoach {
+
+inline constexpr int kPanelRows = 16;          // output rows of a panel of weights = lanes
+inline constexpr int kActivationGroup = 32;    // activations that share one scale
+inline constexpr int kAttentionGranule = 256;  // absolute positions whose softmax partials are merged in order
+
+// How a matrix wants its input: float rows, rows quantised to int8, or rows rounded to bfloat16.
+enum class ActivationKind { kFloat, kInt8, kBf16 };
+
+// `bf16_dot`: whether the instruction set multiplies BF16 by BF16.
+ActivationKind ActivationKindFor(TensorType weights, bool bf16_dot);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_QUANT_COMPUTE_LAYOUT_H_
