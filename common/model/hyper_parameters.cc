@@ -1,5 +1,6 @@
 #include "common/model/hyper_parameters.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -289,6 +290,12 @@ absl::Status ReadVocabulary(const GgufFile& file, const KeyReader& keys, HyperPa
 }
 
 }  // namespace
+
+int32_t HyperParameters::block_groups() const {
+  int32_t groups = 1;
+  for (const LayerSpec& layer : layers) groups = std::max(groups, layer.block_group + 1);
+  return groups;
+}
 
 absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file) {
   HyperParameters hyper;

@@ -26,6 +26,7 @@ struct HyperParameters {
   bool rope_factors = false;      // may have rope_freqs.weight, divisors of RoPE's frequencies (llama 3)
 
   int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
+  int32_t block_groups() const;  // the layers' block_group are 0 .. block_groups() - 1
 };
 
 // Reads and checks every field (formula and ranges in the GGUF specification). kUnimplemented with the list of

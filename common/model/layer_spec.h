@@ -34,8 +34,8 @@ enum class AttentionKind {
   kWindowed,  // its own and the window - 1 before it; no code computes it
 };
 
-// Grouped-query attention: x += Wo softmax(q K^T / sqrt(H)) V. Specs that are equal share one block group, one plan of
-// the step's walks and one table of angles.
+// Grouped-query attention: x += Wo softmax(q K^T / sqrt(H)) V. Specs that are equal share one plan of the step's
+// walks and one table of angles.
 struct AttentionSpec {
   AttentionKind kind = AttentionKind::kFull;
   int64_t window = 0;     // kWindowed: positions a row sees, its own included
@@ -70,6 +70,7 @@ struct LayerSpec {
   AttentionSpec attention;
   FfnSpec ffn;
   float norm_eps = 0;
+  int32_t block_group = 0;  // of its KV: see BlockLists in common/step/step.h
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };

@@ -54,7 +54,7 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
                       JobPlan* plan) {
   const int64_t wanted_context = job.context() > 0 ? job.context() : model.hyper.context;
   ASSIGN_OR_RETURN(const int32_t blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
-  plan->group_blocks = {blocks};
+  plan->group_blocks.assign(static_cast<size_t>(model.hyper.block_groups()), blocks);
   const int64_t pool_tokens = int64_t{blocks} * job.block_tokens();
   if (pool_tokens < job.min_kv_tokens()) {
     return absl::ResourceExhaustedError(

@@ -25,13 +25,15 @@ void AskFor(const uint8_t* const* tiles, int begin, int end, size_t tile_bytes) 
 class AttentionRun {
  public:
   AttentionRun(const StageLayer& layer, const StepContext& step, int threads, AttentionScratch* scratch)
-      : layer_(layer.index),
+      : layer_(layer.pool_layer),
+        block_group_(static_cast<size_t>(layer.spec.block_group)),
+        pool_(step.PoolOf(layer.spec)),
         step_(step),
         threads_(threads),
         scratch_(scratch),
         group_(layer.spec.attention.group()),
         head_dim_(layer.spec.attention.head_dim),
-        tile_bytes_(KvTileBytes(step.pool.shape().type, head_dim_)) {}
+        tile_bytes_(KvTileBytes(pool_.shape().type, head_dim_)) {}
 
   void Run() {
     const AttentionWork* work = Take();
@@ -62,16 +64,15 @@ class AttentionRun {
 
   // Where the tiles of a granule lie; K's alone where v_tiles is nullptr. Returns how many.
   int FindTiles(const AttentionWork& work, int64_t granule, const uint8_t** k_tiles, const uint8_t** v_tiles) const {
-    const KvPool& pool = step_.pool;
-    const std::vector<BlockId>& blocks = step_.plan.rows()[static_cast<size_t>(work.first_row)].tables[0];
-    const int32_t block_tiles = pool.shape().block_tokens / kTilePositions;
+    const std::vector<BlockId>& blocks = step_.plan.rows()[static_cast<size_t>(work.first_row)].tables[block_group_];
+    const int32_t block_tiles = pool_.shape().block_tokens / kTilePositions;
     const int64_t first_tile = granule * (kAttentionGranule / kTilePositions);
     const int count = static_cast<int>((Positions(work, granule) + kTilePositions - 1) / kTilePositions);
     int64_t block = first_tile / block_tiles;
     int32_t tile = static_cast<int32_t>(first_tile % block_tiles);
     for (int t = 0; t < count; ++t) {
-      k_tiles[t] = pool.KTile(layer_, blocks[block], work.kv_head, tile);
-      if (v_tiles != nullptr) v_tiles[t] = pool.VTile(layer_, blocks[block], work.kv_head, tile);
+      k_tiles[t] = pool_.KTile(layer_, blocks[block], work.kv_head, tile);
+      if (v_tiles != nullptr) v_tiles[t] = pool_.VTile(layer_, blocks[block], work.kv_head, tile);
       if (++tile == block_tiles) {
         tile = 0;
         ++block;
@@ -116,7 +117,7 @@ class AttentionRun {
     const int64_t columns = work.rows * group_;
     const int64_t start = granule * kAttentionGranule;
     AttentionSpan span;
-    span.type = step_.pool.shape().type;
+    span.type = pool_.shape().type;
     span.head_dim = static_cast<int>(head_dim_);
     span.positions = static_cast<int>(Positions(work, granule));
     span.k_tiles = scratch_->k_tiles;
@@ -172,7 +173,9 @@ class AttentionRun {
     ScatterResults(work, state);
   }
 
-  const int64_t layer_;
+  const int64_t layer_;  // within the pool
+  const size_t block_group_;
+  const KvPool& pool_;
   const StepContext& step_;
   const int threads_;
   AttentionScratch* const scratch_;

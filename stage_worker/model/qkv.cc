@@ -25,23 +25,25 @@ struct KvPlace {
   int lane;
 };
 
-KvPlace PlaceOf(int64_t row, const StepContext& step) {
+KvPlace PlaceOf(const LayerSpec& layer, int64_t row, const StepContext& step) {
   const StepRow& at = step.plan.rows()[static_cast<size_t>(row)];
-  const int32_t block_tokens = step.pool.shape().block_tokens;
+  const int32_t block_tokens = step.PoolOf(layer).shape().block_tokens;
   const int32_t offset = static_cast<int32_t>(at.position % block_tokens);
-  return {at.tables[0][at.position / block_tokens], offset / kTilePositions, offset % kTilePositions};
+  return {at.tables[layer.block_group][at.position / block_tokens], offset / kTilePositions, offset % kTilePositions};
 }
 
 void StoreK(const StageLayer& layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {
-  const KvPlace place = PlaceOf(row, step);
-  step.kernels.store_k(step.pool.shape().type, head, static_cast<int>(layer.spec.attention.head_dim), place.lane,
-                       step.pool.KTile(layer.index, place.block, kv_head, place.tile));
+  const KvPlace place = PlaceOf(layer.spec, row, step);
+  KvPool& pool = step.PoolOf(layer.spec);
+  step.kernels.store_k(pool.shape().type, head, static_cast<int>(layer.spec.attention.head_dim), place.lane,
+                       pool.KTile(layer.pool_layer, place.block, kv_head, place.tile));
 }
 
 void StoreV(const StageLayer& layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {
-  const KvPlace place = PlaceOf(row, step);
-  step.kernels.store_v(step.pool.shape().type, head, static_cast<int>(layer.spec.attention.head_dim), place.lane,
-                       step.pool.VTile(layer.index, place.block, kv_head, place.tile));
+  const KvPlace place = PlaceOf(layer.spec, row, step);
+  KvPool& pool = step.PoolOf(layer.spec);
+  step.kernels.store_v(pool.shape().type, head, static_cast<int>(layer.spec.attention.head_dim), place.lane,
+                       pool.VTile(layer.pool_layer, place.block, kv_head, place.tile));
 }
 
 // One of the three matrices, its output in scratch and what to do with a finished head.

@@ -15,7 +15,7 @@ namespace stagecoach {
 struct StageLayer {
   const LayerSpec& spec;
   const LayerWeights& weights;
-  int64_t index = 0;  // within this stage, and so in its KV pool
+  int64_t pool_layer = 0;  // its place among the layers of this stage that share its KV pool
 
   LayerInputForms forms;
 };

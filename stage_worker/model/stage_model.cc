@@ -22,9 +22,9 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
     return absl::InvalidArgumentError(absl::StrCat("a stage with layers [", config.first_layer, ", ", config.last_layer,
                                                    "), expected at least one layer within [0, ", layers, ")"));
   }
-  if (config.group_blocks.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a stage with KV pools of ", config.group_blocks.size(), " block groups, the model has 1"));
+  if (config.group_blocks.size() != static_cast<size_t>(model.hyper.block_groups())) {
+    return absl::InvalidArgumentError(absl::StrCat("a stage with KV pools of ", config.group_blocks.size(),
+                                                   " block groups, the model has ", model.hyper.block_groups()));
   }
   RETURN_IF_ERROR(CheckJobField({"max_rows", JobLimits::kMaxNumBatchedTokens.range}, config.max_rows));
   RETURN_IF_ERROR(CheckJobField({"max_slices", JobLimits::kMaxNumSeqs.range}, config.max_slices));
@@ -36,10 +36,29 @@ StageScratchSizes SizesOf(const ModelDescription& model, const StageConfig& conf
   StepLimits limits;
   limits.max_rows = config.max_rows;
   limits.max_slices = config.max_slices;
-  limits.context = std::min<int64_t>(config.context, int64_t{config.group_blocks.front()} * config.block_tokens);
+  const int32_t fewest = *std::min_element(config.group_blocks.begin(), config.group_blocks.end());
+  limits.context = std::min<int64_t>(config.context, int64_t{fewest} * config.block_tokens);
   limits.threads = config.threads;
   limits.bf16_dot = kernels.bf16_dot;
   return ScratchSizesOf(model, config.first_layer, config.last_layer, config.owns_head, limits);
+}
+
+// Of each block group, for the stage's layers in it.
+absl::StatusOr<std::vector<KvPool>> MakePools(const ModelDescription& model, const StageConfig& config) {
+  std::vector<KvPoolShape> shapes(config.group_blocks.size());
+  for (int64_t i = config.first_layer; i < config.last_layer; ++i) {
+    const LayerSpec& layer = model.hyper.layers[static_cast<size_t>(i)];
+    KvPoolShape& shape = shapes[static_cast<size_t>(layer.block_group)];
+    shape = {shape.layers + 1,         config.group_blocks[static_cast<size_t>(layer.block_group)],
+             config.block_tokens,      layer.attention.kv_heads,
+             layer.attention.head_dim, config.kv_type};
+  }
+  std::vector<KvPool> pools(shapes.size());
+  for (size_t group = 0; group < shapes.size(); ++group) {
+    if (shapes[group].layers == 0) continue;
+    ASSIGN_OR_RETURN(pools[group], KvPool::Create(shapes[group]));
+  }
+  return pools;
 }
 
 }  // namespace
@@ -54,26 +73,19 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
                                                                        StageCounters* counters) {
   RETURN_IF_ERROR(CheckConfig(*model, config));
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
-  const AttentionSpec& attention = model->hyper.layers[static_cast<size_t>(config.first_layer)].attention;
-  const KvPoolShape shape = {config.last_layer - config.first_layer,
-                             config.group_blocks.front(),
-                             config.block_tokens,
-                             attention.kv_heads,
-                             attention.head_dim,
-                             config.kv_type};
-  ASSIGN_OR_RETURN(KvPool pool, KvPool::Create(shape));
+  ASSIGN_OR_RETURN(std::vector<KvPool> pools, MakePools(*model, config));
   auto gang = std::make_unique<Gang>(config.threads, config.cpus, config.contended);
   const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
                                        gang.get()};
   ASSIGN_OR_RETURN(StageWeights weights,
                    LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load, &counters->bytes_loaded));
   return std::unique_ptr<StageModelImpl>(new StageModelImpl(std::move(model), config, counters, *kernels,
-                                                            std::move(gang), std::move(weights), std::move(pool)));
+                                                            std::move(gang), std::move(weights), std::move(pools)));
 }
 
 StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config,
                                StageCounters* counters, const Kernels& kernels, std::unique_ptr<Gang> gang,
-                               StageWeights weights, KvPool pool)
+                               StageWeights weights, std::vector<KvPool> pools)
     : model_(std::move(model)),
       hyper_(model_->hyper),
       config_(config),
@@ -84,7 +96,7 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       layers_(MakeLayers(*model_, config.first_layer, weights_.layers, kernels)),
       attention_(layers_[0].spec.attention),
       rope_(attention_.rope, attention_.head_dim, weights_.rope_freqs),
-      pool_(std::move(pool)),
+      pools_(std::move(pools)),
       table_(config.block_tokens, config.group_blocks, config.context),
       gang_(std::move(gang)),
       plan_(scratch_sizes_.layers.attention),
@@ -164,7 +176,7 @@ absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
 
 void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
   plan_.Build(batch, table_);
-  const StepContext step = {hyper_.hidden, kernels_, plan_, pool_, scratch_};
+  const StepContext step = {hyper_.hidden, kernels_, plan_, pools_, scratch_};
   gang_->Run([&](int thread) {
     const Worker worker{*gang_, thread};
     if (config_.owns_embedding) EmbedTokens(weights_.embedding, plan_, worker, hidden);
@@ -238,6 +250,12 @@ void StageModelImpl::FinishRow(int thread, HeadRow& row, const float* logits) {
       samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
   row.sampled->sequence = slice.sequence;
   history.AppendOutput(row.sampled->token);
+}
+
+uint64_t StageModelImpl::kv_bytes() const {
+  uint64_t bytes = 0;
+  for (const KvPool& pool : pools_) bytes += pool.bytes();
+  return bytes;
 }
 
 void StageModelImpl::ComputeLogits(const float* hidden_row, float* logits) {

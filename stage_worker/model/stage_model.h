@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 
-// One stage's share of the model: its layers, their KV pool, and at the ends the embedding and the head with the
+// One stage's share of the model: its layers, the KV pools of their block groups, and at the ends the embedding and the head with the
 // sampler.
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct StageConfig {
   bool owns_embedding = false;
   bool owns_head = false;
   int32_t block_tokens = 32;          // a multiple of 16
-  std::vector<int32_t> group_blocks;  // [groups] of each block group's pool
+  std::vector<int32_t> group_blocks;  // [groups] of each block group's pool; as many groups as the model has
   KvType kv_type = KvType::kF16;
   int32_t threads = 1;
   std::vector<int> cpus;

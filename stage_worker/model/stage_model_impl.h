@@ -32,7 +32,7 @@ class StageModelImpl final : public StageModel {
   void Finish(const MicroBatch& batch, const float* hidden, StepResult* result) override;
 
   uint64_t weight_bytes() const override { return weights_.bytes(); }
-  uint64_t kv_bytes() const override { return pool_.bytes(); }
+  uint64_t kv_bytes() const override;
   uint64_t scratch_bytes() const override { return scratch_sizes_.bytes(); }
   const char* isa() const override { return kernels_.isa; }
 
@@ -51,7 +51,8 @@ class StageModelImpl final : public StageModel {
   };
 
   StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
-                 const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights, KvPool pool);
+                 const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights,
+                 std::vector<KvPool> pools);
 
   absl::Status CheckSize(const MicroBatch& batch) const;
   absl::Status CheckTokens(const MicroBatch& batch) const;    // stage with the embedding
@@ -70,7 +71,7 @@ class StageModelImpl final : public StageModel {
   const AttentionSpec& attention_;  // of all layers
   const RopeTable rope_;
 
-  KvPool pool_;
+  std::vector<KvPool> pools_;  // [block groups]; empty where no layer of this stage is in the group
   SequenceTable table_;
   const std::unique_ptr<Gang> gang_;
   StepPlan plan_;

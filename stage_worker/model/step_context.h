@@ -5,7 +5,9 @@
 // barriers each works on its own rows, heads or output rows, and what one phase wrote the next may read.
 
 #include <cstdint>
+#include <vector>
 
+#include "common/model/layer_spec.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kv/kv_pool.h"
@@ -18,8 +20,10 @@ struct StepContext {
   int64_t hidden;  // D
   const Kernels& kernels;
   const StepPlan& plan;
-  KvPool& pool;
+  std::vector<KvPool>& pools;  // [block groups]
   StepScratch& scratch;
+
+  KvPool& PoolOf(const LayerSpec& layer) const { return pools[static_cast<size_t>(layer.block_group)]; }
 };
 
 // One thread of the gang.

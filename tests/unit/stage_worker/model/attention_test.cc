@@ -62,6 +62,12 @@ MicroBatch NextBatch(const std::vector<Slice>& slices, bool rows) {
   return batch;
 }
 
+std::vector<KvPool> PoolOf(KvType type) {
+  std::vector<KvPool> pools;
+  pools.push_back(KvPool::Create({1, kBlocks, kBlockTokens, kKvHeads, kHeadDim, type}).value());
+  return pools;
+}
+
 // One step of attention over a cache of random numbers.
 class Rig {
  public:
@@ -73,7 +79,7 @@ class Rig {
                 .group = kGroup,
                 .head_dim = kHeadDim,
                 .threads = threads}),
-        pool_(KvPool::Create({1, kBlocks, kBlockTokens, kKvHeads, kHeadDim, type}).value()),
+        pools_(PoolOf(type)),
         table_(kBlockTokens, {kBlocks}, sizes_.context),
         plan_(sizes_),
         scratch_({.head_dim = kHeadDim,
@@ -98,7 +104,7 @@ class Rig {
 
   // `layers` times, as the layers of a step do. The bits of all rows.
   std::vector<uint32_t> Run(int layers) {
-    const StepContext step = {kHidden, kernels_, plan_, pool_, scratch_};
+    const StepContext step = {kHidden, kernels_, plan_, pools_, scratch_};
     std::fill_n(scratch_.attended.as<float>(), plan_.row_count() * scratch_.q_stride, -1.0f);
     for (int i = 0; i < layers; ++i) {
       gang_.Run([&](int thread) { Attend(layer_, step, {gang_, thread}); });
@@ -120,9 +126,9 @@ class Rig {
       const int32_t tile = p % kBlockTokens / kTilePositions, lane = p % kTilePositions;
       for (int64_t head = 0; head < kKvHeads; ++head) {
         for (int64_t d = 0; d < kHeadDim; ++d) x[d] = Random(sequence, (p * kKvHeads + head) * kHeadDim + d);
-        kernels_.store_k(pool_.shape().type, x.data(), kHeadDim, lane, pool_.KTile(0, block, head, tile));
+        kernels_.store_k(pools_[0].shape().type, x.data(), kHeadDim, lane, pools_[0].KTile(0, block, head, tile));
         for (float& value : x) value = -2 * value * value;
-        kernels_.store_v(pool_.shape().type, x.data(), kHeadDim, lane, pool_.VTile(0, block, head, tile));
+        kernels_.store_v(pools_[0].shape().type, x.data(), kHeadDim, lane, pools_[0].VTile(0, block, head, tile));
       }
     }
   }
@@ -132,7 +138,7 @@ class Rig {
   const StageLayer layer_ = {.spec = spec_, .weights = no_weights_};
   const Kernels& kernels_ = *SelectKernels("auto").value();
   const AttentionSizes sizes_;
-  KvPool pool_;
+  std::vector<KvPool> pools_;
   SequenceTable table_;
   StepPlan plan_;
   StepScratch scratch_;

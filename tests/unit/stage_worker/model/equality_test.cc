@@ -172,6 +172,23 @@ TEST_P(EqualityTest, TheBaseProducesTextThatVaries) {
   EXPECT_GT(counts.size(), 10u);
 }
 
+// The layers take turns. With four stages no stage has layers of both.
+TEST_P(EqualityTest, WithLayersInTwoBlockGroups) {
+  const auto grouped = std::make_shared<ModelDescription>(*model_);
+  for (size_t i = 0; i < grouped->hyper.layers.size(); ++i) {
+    grouped->hyper.layers[i].block_group = static_cast<int32_t>(i % 2);
+  }
+  EXPECT_EQ(grouped->hyper.block_groups(), 2);
+  model_ = grouped;
+  for (const int stages : {1, 2, 4}) {
+    Play play = Base();
+    play.rig.stages = stages;
+    play.rig.threads = 2;
+    play.preempt = true;
+    ExpectSameAsBase(play, std::to_string(stages) + " stages");
+  }
+}
+
 TEST_P(EqualityTest, OverStages) {
   for (const int stages : {2, 4}) {
     Play play = Base();

@@ -26,7 +26,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.owns_embedding = i == 0;
     config.owns_head = i == options.stages - 1;
     config.block_tokens = options.block_tokens;
-    config.group_blocks = {blocks};
+    config.group_blocks.assign(static_cast<size_t>(model_->hyper.block_groups()), blocks);
     config.kv_type = options.kv_type;
     config.threads = options.threads;
     config.context = model_->hyper.context;
@@ -38,8 +38,11 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     EXPECT_TRUE(stage.ok()) << stage.status();
     stages_.push_back(std::move(stage).value());
   }
-  // Handed out in an order in which neighbours in a sequence are not neighbours in the pool.
-  for (int32_t i = 0; i < blocks; ++i) free_blocks_.push_back((i * 37 + 11) % blocks);
+  // Handed out in an order in which neighbours in a sequence are not neighbours in the pool, another one in each group.
+  for (int32_t group = 0; group < model_->hyper.block_groups(); ++group) {
+    std::vector<BlockId>& free = free_blocks_.emplace_back();
+    for (int32_t i = 0; i < blocks; ++i) free.push_back((i * 37 + 11 + 5 * group) % blocks);
+  }
 }
 
 SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
@@ -57,12 +60,14 @@ void PipelineRig::Reopen(SequenceId sequence, const std::vector<TokenId>& prompt
   open.output = output;
   open.sampling = sampling;
   batch_.open.push_back(open);
-  sequences_[sequence];
+  sequences_[sequence].tables.resize(free_blocks_.size());
 }
 
 void PipelineRig::Close(SequenceId sequence) {
-  const std::vector<BlockId>& blocks = sequences_.at(sequence).blocks;
-  free_blocks_.insert(free_blocks_.end(), blocks.begin(), blocks.end());
+  const BlockLists& tables = sequences_.at(sequence).tables;
+  for (size_t group = 0; group < tables.size(); ++group) {
+    free_blocks_[group].insert(free_blocks_[group].end(), tables[group].begin(), tables[group].end());
+  }
   sequences_.erase(sequence);
   batch_.free.push_back(sequence);
 }
@@ -78,11 +83,13 @@ void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, 
   slice.sample = sample;
   slice.targets = targets;
   state.rows += slice.count;
-  while (static_cast<int32_t>(state.blocks.size()) * block_tokens_ < state.rows) {
-    slice.new_blocks.resize(1);
-    slice.new_blocks[0].push_back(free_blocks_.back());
-    state.blocks.push_back(free_blocks_.back());
-    free_blocks_.pop_back();
+  while (static_cast<int32_t>(state.tables[0].size()) * block_tokens_ < state.rows) {
+    slice.new_blocks.resize(free_blocks_.size());
+    for (size_t group = 0; group < free_blocks_.size(); ++group) {
+      slice.new_blocks[group].push_back(free_blocks_[group].back());
+      state.tables[group].push_back(free_blocks_[group].back());
+      free_blocks_[group].pop_back();
+    }
   }
   batch_.slices.push_back(std::move(slice));
 }

@@ -59,14 +59,14 @@ class PipelineRig {
  private:
   struct Sequence {
     int32_t rows = 0;
-    std::vector<BlockId> blocks;
+    BlockLists tables;  // [groups]
   };
 
   const std::shared_ptr<const ModelDescription> model_;
   const int32_t block_tokens_;
   std::vector<std::unique_ptr<StageCounters>> counters_;
   std::vector<std::unique_ptr<StageModelImpl>> stages_;
-  std::vector<BlockId> free_blocks_;
+  BlockLists free_blocks_;  // [groups]
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
   SequenceId next_sequence_ = 1;
   MicroBatch batch_;
