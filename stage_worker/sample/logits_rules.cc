@@ -13,7 +13,6 @@ bool PresenceOrFrequency(const SamplingParams& sampling) {
 
 void ApplyPresenceAndFrequency(const TokenHistory& history, float* logits) {
   const SamplingParams& sampling = history.sampling();
-  // Each token is touched once, so the order of the map does not matter.
   for (const auto& [token, count] : history.output_counts()) {
     logits[token] -= sampling.presence_penalty + static_cast<float>(count) * sampling.frequency_penalty;
   }

@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_SAMPLE_TOKEN_HISTORY_H_
 #define STAGECOACH_STAGE_WORKER_SAMPLE_TOKEN_HISTORY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,14 +25,19 @@ class TokenHistory {
   // Prompt, then output.
   absl::Span<const TokenId> tokens() const { return tokens_; }
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
-  // How often each token occurs in the output.
-  const absl::flat_hash_map<TokenId, int32_t>& output_counts() const { return output_counts_; }
+  // How often each token that occurs in the output does, in the order of first occurrence.
+  struct Count {
+    TokenId token;
+    int32_t count;
+  };
+  absl::Span<const Count> output_counts() const { return output_counts_; }
   const SamplingParams& sampling() const { return sampling_; }
 
  private:
   SamplingParams sampling_;
   std::vector<TokenId> tokens_;
-  absl::flat_hash_map<TokenId, int32_t> output_counts_;
+  std::vector<Count> output_counts_;            // beside the map, because it is read as a whole for every token
+  absl::flat_hash_map<TokenId, size_t> place_;  // in output_counts_
 };
 
 }  // namespace stagecoach

@@ -84,7 +84,9 @@ TEST(LogitsRules, AreTheSameWhetherOutputWasAppendedOrReplayed) {
   rules.Apply(replayed, 4, b.data());
   EXPECT_EQ(a, b);
   EXPECT_EQ(appended.size(), 5);
-  EXPECT_EQ(appended.output_counts().at(1), 2);
+  ASSERT_EQ(appended.output_counts().size(), 2u);
+  EXPECT_EQ(appended.output_counts()[0].token, 1);
+  EXPECT_EQ(appended.output_counts()[0].count, 2);
 }
 
 }  // namespace
