@@ -57,6 +57,7 @@ absl::Status BenchRunner::Submit(const BenchTest& test) {
     const int64_t token = static_cast<int64_t>(UniformAt(kPromptSeed, drawn_++) * static_cast<double>(vocab_));
     request.prompt.push_back(static_cast<TokenId>(std::min(token, vocab_ - 1)));
   }
+  request.sampling = sampling_;
   request.max_new_tokens = MaxNewTokens(test, scheduling_);
   ASSIGN_OR_RETURN(const RequestId id, cluster_->Submit(std::move(request)));
   running_.insert(id);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/step/step.h"
 #include "coordinator/bench/bench_plan.h"
 #include "coordinator/front/cluster_run.h"
 
@@ -52,12 +54,13 @@ class DecodeWindow {
   bool done_ = false;
 };
 
-// Runs tests on a session. Prompts are random tokens, always the same ones. Errors: kCancelled after a signal,
-// kInternal when a sequence ended on its own, kInvalidArgument when the job refused one, and what the session says.
+// Runs tests on a session. Prompts are random tokens, always the same ones; what they decode is chosen by `sampling`,
+// of which all have the same seed. Errors: kCancelled after a signal, kInternal when a sequence ended on its own,
+// kInvalidArgument when the job refused one, and what the session says.
 class BenchRunner {
  public:
-  BenchRunner(ClusterRun* cluster, const BenchScheduling& scheduling, int64_t vocab)
-      : cluster_(cluster), scheduling_(scheduling), vocab_(vocab) {}
+  BenchRunner(ClusterRun* cluster, const BenchScheduling& scheduling, int64_t vocab, SamplingParams sampling)
+      : cluster_(cluster), scheduling_(scheduling), vocab_(vocab), sampling_(std::move(sampling)) {}
 
   // Waits until the job is ready.
   absl::Status AwaitReady();
@@ -77,6 +80,7 @@ class BenchRunner {
   ClusterRun* const cluster_;
   const BenchScheduling scheduling_;
   const int64_t vocab_;
+  const SamplingParams sampling_;
   uint64_t drawn_ = 0;  // random tokens so far
   absl::flat_hash_set<RequestId> running_;
 };

@@ -106,6 +106,24 @@ MeanAndDeviation Summarize(const std::vector<double>& samples) {
   return result;
 }
 
+std::string SamplingText(const SamplingParams& sampling) {
+  const SamplingParams none;
+  std::vector<std::string> parts;
+  const auto add = [&parts](const char* name, auto value, auto unset) {
+    if (value != unset) parts.push_back(absl::StrCat(name, " ", value));
+  };
+  add("temp", sampling.temperature, none.temperature);
+  add("top-k", sampling.top_k, none.top_k);
+  add("top-p", sampling.top_p, none.top_p);
+  add("min-p", sampling.min_p, none.min_p);
+  add("repeat-penalty", sampling.repeat_penalty, none.repeat_penalty);
+  add("repeat-last-n", sampling.repeat_last_n, none.repeat_last_n);
+  add("presence-penalty", sampling.presence_penalty, none.presence_penalty);
+  add("frequency-penalty", sampling.frequency_penalty, none.frequency_penalty);
+  add("seed", sampling.seed, none.seed);
+  return parts.empty() ? "greedy" : absl::StrJoin(parts, ", ");
+}
+
 std::vector<double> BenchRecord::TokensPerSecond() const {
   std::vector<double> rates;
   for (const BenchSample& sample : samples) {
@@ -139,6 +157,7 @@ Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
                {"n_stages", record.n_stages},
                {"type_k", record.type_kv},
                {"type_v", record.type_kv},
+               {"sampling", SamplingText(record.sampling)},
                {"n_prompt", record.test.prompt},
                {"n_gen", record.test.generated},
                {"n_depth", record.test.depth},

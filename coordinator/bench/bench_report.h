@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/step/step.h"
 #include "coordinator/bench/bench_plan.h"
 #include "coordinator/bench/bench_work.h"
 #include "coordinator/front/json.h"
@@ -20,6 +21,9 @@ struct MeanAndDeviation {
   double deviation = 0;
 };
 MeanAndDeviation Summarize(const std::vector<double>& samples);
+
+// What a user would give for it, such as "temp 0.7, top-p 0.95"; "greedy" where nothing is drawn and nothing changed.
+std::string SamplingText(const SamplingParams& sampling);
 
 // One row of the result.
 struct BenchRecord {
@@ -35,6 +39,7 @@ struct BenchRecord {
   int64_t n_threads = 0;        // of a stage
   int64_t n_stages = 0;
   std::string type_kv;
+  SamplingParams sampling;
   BenchTest test;
   std::string test_time;  // ISO 8601, UTC
   std::vector<BenchSample> samples;

@@ -31,6 +31,7 @@
 #include "coordinator/bench/kernel_report.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/cli/sampling_options.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/cli/verbosity.h"
@@ -81,6 +82,7 @@ class BenchVerb : public Verb {
   ClusterOptions cluster_options_;
   Verbosity verbosity_;
   BenchLists lists_;
+  SamplingOptions sampling_options_;
   std::vector<std::string> shapes_, types_;
   std::string load_format_ = "gguf";
   int64_t repetitions_ = 5;
@@ -126,6 +128,7 @@ void BenchVerb::AddOptions(CLI::App* app) {
              absl::StrCat(repetitions_));
   AddChoice(app, "-o,--output", &output_, {"md", "csv", "json", "jsonl"}, "form of the result");
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddGivenSamplingOptions(app, &sampling_options_);
   AddSharedClusterOptions(app, &cluster_options_);
 }
 
@@ -257,6 +260,8 @@ absl::Status BenchVerb::CheckKernels(const RunContext& context) {
   std::string text = absl::StrCat("VALID: the kernels of ", kernels_.isa, " and the scalar ones agree in ",
                                   kernels_.comparisons, " comparisons");
   for (const HostPeaks& peaks : kernels_.peaks) absl::StrAppend(&text, "; ", PeaksText(peaks));
+  const std::string sampling = SamplingText(GivenSampling(sampling_options_));
+  if (sampling != "greedy") absl::StrAppend(&text, "\nsampling: ", sampling);
   if (output_ == "md") return WriteStdout(text + "\n\n");
   LogInfo(text);
   return absl::OkStatus();
@@ -307,7 +312,7 @@ absl::Status BenchVerb::CheckPool(const BenchJob& job, const pb::JobReady& ready
 
 absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& model, ClusterRun* cluster) {
   ASSIGN_OR_RETURN(const ModelWork work, CountWork(model, cluster_options_.kv_type));
-  BenchRunner runner(cluster, SchedulingOf(job), model.hyper.vocab);
+  BenchRunner runner(cluster, SchedulingOf(job), model.hyper.vocab, GivenSampling(sampling_options_));
   RETURN_IF_ERROR(runner.AwaitReady());
   RETURN_IF_ERROR(CheckPool(job, *cluster->ready()));
   ASSIGN_OR_RETURN(const HostPeaks* peaks, PeaksFor(*cluster->ready()));
@@ -353,6 +358,7 @@ BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& mod
   record.n_ubatch = std::min(cluster_options_.prefill_chunk, cluster_options_.max_num_batched_tokens);
   record.n_stages = ready.stages_size();
   record.type_kv = KvTypeName(cluster_options_.kv_type);
+  record.sampling = GivenSampling(sampling_options_);
   for (const pb::StageSummary& stage : ready.stages()) {
     record.isa = InstructionSetName(stage.isa());
     record.n_threads = stage.threads();

@@ -38,14 +38,12 @@ std::optional<T> FromFile(const GgufMetadata& metadata, const char* name, Range 
 
 template <typename T, typename Range, typename Out>
 void Choose(const std::optional<T>& given, const GgufMetadata& metadata, const char* name, Range range, Out* out) {
-  const std::optional<T> value = given.has_value() ? given : FromFile<T>(metadata, name, range);
+  if (given.has_value()) return;
+  const std::optional<T> value = FromFile<T>(metadata, name, range);
   if (value.has_value()) *out = static_cast<Out>(*value);
 }
 
-}  // namespace
-
-void AddSamplingOptions(CLI::App* app, SamplingOptions* o) {
-  const char* group = "Sampling (defaults: the model file's, else these)";
+void AddNumbers(CLI::App* app, SamplingOptions* o, const char* group, const char* default_seed) {
   AddNumber(app, "--temp", &o->temperature, kTemperatureRange, "temperature; 0 always takes the most probable token",
             "0")
       ->group(group);
@@ -65,23 +63,43 @@ void AddSamplingOptions(CLI::App* app, SamplingOptions* o) {
   AddNumber(app, "--frequency-penalty", &o->frequency_penalty, kPenaltyRange, "against tokens of the output, each time",
             "0")
       ->group(group);
-  AddSeed(app, "--seed", &o->seed, "of the random numbers, the same for every prompt", "drawn and printed")
-      ->group(group);
+  AddSeed(app, "--seed", &o->seed, "of the random numbers, the same for every prompt", default_seed)->group(group);
+}
+
+}  // namespace
+
+void AddSamplingOptions(CLI::App* app, SamplingOptions* o) {
+  const char* group = "Sampling (defaults: the model file's, else these)";
+  AddNumbers(app, o, group, "drawn and printed");
   app->add_flag("--ignore-eos", o->ignore_eos, "never choose a token that ends the generation")->group(group);
 }
 
-SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata) {
+void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* o) { AddNumbers(app, o, "Sampling", "0"); }
+
+SamplingParams GivenSampling(const SamplingOptions& options) {
   SamplingParams sampling;
+  sampling.temperature = options.temperature.value_or(sampling.temperature);
+  sampling.top_k = static_cast<int32_t>(options.top_k.value_or(sampling.top_k));
+  sampling.top_p = options.top_p.value_or(sampling.top_p);
+  sampling.min_p = options.min_p.value_or(sampling.min_p);
+  sampling.repeat_penalty = options.repeat_penalty.value_or(sampling.repeat_penalty);
+  sampling.repeat_last_n = static_cast<int32_t>(options.repeat_last_n.value_or(sampling.repeat_last_n));
+  sampling.presence_penalty = options.presence_penalty.value_or(sampling.presence_penalty);
+  sampling.frequency_penalty = options.frequency_penalty.value_or(sampling.frequency_penalty);
+  sampling.seed = options.seed.value_or(sampling.seed);
+  return sampling;
+}
+
+SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata) {
+  SamplingParams sampling = GivenSampling(options);
   Choose(options.temperature, metadata, "temp", kTemperatureRange, &sampling.temperature);
   Choose(options.top_k, metadata, "top_k", kTopKRange, &sampling.top_k);
   Choose(options.top_p, metadata, "top_p", kTopPRange, &sampling.top_p);
   Choose(options.min_p, metadata, "min_p", kMinPRange, &sampling.min_p);
   Choose(options.repeat_penalty, metadata, "penalty_repeat", kRepeatPenaltyRange, &sampling.repeat_penalty);
   Choose(options.repeat_last_n, metadata, "penalty_last_n", kRepeatLastNRange, &sampling.repeat_last_n);
-  sampling.presence_penalty = options.presence_penalty.value_or(0);
-  sampling.frequency_penalty = options.frequency_penalty.value_or(0);
   // 32 random bits: a number that every JSON reader keeps exactly.
-  sampling.seed = options.seed.has_value() ? *options.seed : std::random_device{}();
+  if (!options.seed.has_value()) sampling.seed = std::random_device{}();
   return sampling;
 }
 

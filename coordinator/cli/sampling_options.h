@@ -27,6 +27,12 @@ struct SamplingOptions {
 
 void AddSamplingOptions(CLI::App* app, SamplingOptions* options);
 
+// Without --ignore-eos, for a verb that looks neither at the file's values nor at the ends of texts: see GivenSampling.
+void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* options);
+
+// The user's values, else those of SamplingParams: greedy, and the seed 0.
+SamplingParams GivenSampling(const SamplingOptions& options);
+
 // The user's values, else those the model's author put into the file (general.sampling.*; a value out of range is
 // left out with a line on stderr), else greedy. A seed that nobody gave is drawn. Without --ignore-eos: see
 // IgnoreEndOfGeneration.

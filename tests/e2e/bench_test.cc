@@ -60,10 +60,33 @@ TEST(Bench, SaysValidBeforeATableOfEveryTest) {
 }
 
 TEST(Bench, GivesJsonWithEveryField) {
-  const ProgramResult result =
-      Bench(OnDemo({"-p", "16", "-n", "4", "-b", "2", "-d", "8", "-r", "3", "-o", "json", "--isa", "scalar"}));
+  const ProgramResult result = Bench(OnDemo({"-p",
+                                             "16",
+                                             "-n",
+                                             "4",
+                                             "-b",
+                                             "2",
+                                             "-d",
+                                             "8",
+                                             "-r",
+                                             "3",
+                                             "-o",
+                                             "json",
+                                             "--isa",
+                                             "scalar",
+                                             "--temp",
+                                             "0.7",
+                                             "--top-k",
+                                             "40",
+                                             "--top-p",
+                                             "0.9",
+                                             "--min-p",
+                                             "0.01",
+                                             "--repeat-penalty",
+                                             "1.1"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, HasSubstr("VALID: "));
+  EXPECT_THAT(result.err, HasSubstr("sampling: temp 0.7, top-k 40, "));
   const OrderedJson json = OrderedJson::parse(result.out);
   ASSERT_EQ(json.size(), 2u);
   for (const OrderedJson& record : json) {
@@ -75,6 +98,7 @@ TEST(Bench, GivesJsonWithEveryField) {
     EXPECT_EQ(record["n_threads"], 1);
     EXPECT_EQ(record["n_stages"], 1);
     EXPECT_EQ(record["type_k"], "f16");
+    EXPECT_EQ(record["sampling"], "temp 0.7, top-k 40, top-p 0.9, min-p 0.01, repeat-penalty 1.1");
   }
   EXPECT_EQ(json[0]["n_prompt"], 16);
   EXPECT_EQ(json[1]["n_gen"], 4);

@@ -63,6 +63,15 @@ TEST(Summarize, GivesTheMeanAndTheDeviationOfASample) {
   EXPECT_DOUBLE_EQ(Summarize({}).mean, 0);
 }
 
+TEST(SamplingText, NamesWhatDiffersFromGreedy) {
+  EXPECT_EQ(SamplingText({}), "greedy");
+  EXPECT_EQ(SamplingText({.temperature = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = 3}),
+            "temp 0.7, top-k 40, top-p 0.95, min-p 0.05, seed 3");
+  EXPECT_EQ(
+      SamplingText({.repeat_penalty = 1.1f, .presence_penalty = 0.5f, .frequency_penalty = -1, .repeat_last_n = -1}),
+      "repeat-penalty 1.1, repeat-last-n -1, presence-penalty 0.5, frequency-penalty -1");
+}
+
 TEST(BenchTable, HasAHeadingOnceAndARowForEachTest) {
   const std::string text = Print(BenchFormat::kMarkdown);
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());

@@ -75,6 +75,29 @@ TEST(SamplingOptions, PreferWhatTheUserGave) {
   EXPECT_FLOAT_EQ(sampling.top_p, 0.95f);
 }
 
+TEST(SamplingOptions, WithoutAFileAreWhatTheUserGaveAndElseGreedy) {
+  EXPECT_EQ(GivenSampling({}), SamplingParams());
+  SamplingOptions options;
+  options.temperature = 0.7f;
+  options.top_p = 0.9f;
+  options.min_p = 0.1f;
+  options.top_k = 5;
+  options.repeat_penalty = 1.5f;
+  options.repeat_last_n = -1;
+  options.presence_penalty = 0.25f;
+  options.frequency_penalty = -0.5f;
+  options.seed = 42;
+  EXPECT_EQ(GivenSampling(options), (SamplingParams{.temperature = 0.7f,
+                                                    .top_k = 5,
+                                                    .top_p = 0.9f,
+                                                    .min_p = 0.1f,
+                                                    .repeat_penalty = 1.5f,
+                                                    .presence_penalty = 0.25f,
+                                                    .frequency_penalty = -0.5f,
+                                                    .repeat_last_n = -1,
+                                                    .seed = 42}));
+}
+
 TEST(SamplingOptions, LeaveOutValuesOfTheFileThatAreOutOfRange) {
   GgufWriter writer = AuthorsChoice();
   writer.Set("general.sampling.top_p", 0.0f);
