@@ -28,7 +28,7 @@ class LogitsRules {
  private:
   void ApplyRepetition(const TokenHistory& history, int64_t vocab, float* logits);
 
-  std::vector<uint64_t> seen_;  // one bit a token
+  std::vector<uint8_t> seen_;  // [vocab], all 0 between calls
 };
 
 }  // namespace stagecoach

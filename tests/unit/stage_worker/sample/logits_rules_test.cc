@@ -1,9 +1,12 @@
 #include "stage_worker/sample/logits_rules.h"
 
+#include <cstring>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "common/base/counter_rng.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -67,6 +70,33 @@ TEST(LogitsRules, CountPresenceAndFrequencyOverTheOutputOnly) {
   open.sampling.presence_penalty = 1;
   open.sampling.frequency_penalty = 0.25;
   EXPECT_THAT(Apply(open, {4, 4, 4, 4}), ElementsAre(4, 2.75, 2.5, 4));
+}
+
+// Short windows are taken token by token, long ones in one pass over the row, by one object in turn.
+TEST(LogitsRules, PenalizeEveryTokenOfAWindowOfAnySizeOnce) {
+  constexpr int64_t kVocab = 3001;
+  std::vector<float> raw(kVocab);
+  for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<float>(20 * (UniformAt(1, i) - 0.5));
+  raw[7] = -std::numeric_limits<float>::infinity();
+  raw[8] = -0.0f;
+  LogitsRules rules;
+  for (const int size : {1, 90, 5000, 93, 94, 95, 2000, 64, 0}) {
+    OpenSequence open = Open({}, {});
+    for (int i = 0; i < size; ++i) {
+      open.prompt.push_back(
+          static_cast<TokenId>(UniformAt(static_cast<uint64_t>(size), static_cast<uint64_t>(i)) * kVocab));
+    }
+    open.prompt.insert(open.prompt.end(), {7, 8, 3000});
+    open.sampling.repeat_penalty = 1.3f;
+    open.sampling.repeat_last_n = -1;
+    std::vector<float> expected = raw, found = raw;
+    for (const TokenId token : std::set<TokenId>(open.prompt.begin(), open.prompt.end())) {
+      float& logit = expected[static_cast<size_t>(token)];
+      logit = logit > 0 ? logit / 1.3f : logit * 1.3f;
+    }
+    rules.Apply(TokenHistory(open), kVocab, found.data());
+    EXPECT_EQ(std::memcmp(expected.data(), found.data(), kVocab * sizeof(float)), 0) << size;
+  }
 }
 
 TEST(LogitsRules, AreTheSameWhetherOutputWasAppendedOrReplayed) {
