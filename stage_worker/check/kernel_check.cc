@@ -11,6 +11,7 @@
 #include "common/base/aligned_buffer.h"
 #include "common/base/counter_rng.h"
 #include "common/quant/tensor_type.h"
+#include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
 namespace {
@@ -21,6 +22,7 @@ constexpr int kMostColumns = 13;
 constexpr int64_t kLongRow = 1056;
 constexpr int kColumnCounts[] = {1, 2, 4, 5, 8, kMostColumns};
 constexpr int64_t kVectorLengths[] = {1, 16, 31, 100, 1024};
+constexpr int64_t kRowLengths[] = {1, 17, 63, 130, 1025, 20001};  // of logits
 constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
 
 std::vector<float> RandomFloats(uint64_t seed, int64_t count, double range) {
@@ -125,6 +127,7 @@ class Checker {
     }
     for (int64_t cols : {32, 96, 1024}) CheckActivations(cols);
     CheckRowKernels();
+    for (int64_t n : kRowLengths) CheckSampling(n);
     for (KvType type : kKvTypes) {
       for (int head_dim : {64, 128}) CheckAttention(type, head_dim);
     }
@@ -136,6 +139,7 @@ class Checker {
   void CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const std::string& subject);
   void CheckActivations(int64_t cols);
   void CheckRowKernels();
+  void CheckSampling(int64_t n);
   void CheckAttention(KvType type, int head_dim);
   void CheckMerge(int columns, int head_dim);
 
@@ -228,6 +232,42 @@ void Checker::CheckRowKernels() {
       kernels_.rope(found.data(), cos.data(), sin.data(), head_dim, halves);
       comparer_.Floats("rope", expected, found);
     }
+  }
+}
+
+// Logits with ties, and with what is no number.
+void Checker::CheckSampling(int64_t n) {
+  const SamplingKernels &scalar = *scalar_.sampling, &kernels = *kernels_.sampling;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x = RandomFloats(26, n, 20.0);
+  for (size_t i = 0; i < x.size(); i += 3) x[i] = std::round(x[i]);
+  for (size_t i = 5; i < x.size(); i += 41) x[i] = i % 2 == 0 ? -kInfinity : std::numeric_limits<float>::quiet_NaN();
+  x[static_cast<size_t>(n) - 1] = 21;
+  for (const int64_t length : {n, n - 1, n / 2 + 1}) {
+    if (length < 1) continue;
+    const LogitPeak expected = scalar.find_peak(x.data(), length), found = kernels.find_peak(x.data(), length);
+    comparer_.Floats("find_peak, logit", {expected.max}, {found.max});
+    comparer_.Bytes("find_peak, place", &expected.index, &found.index, sizeof(expected.index));
+    comparer_.Bytes("find_peak, invalid ones", &expected.invalid, &found.invalid, sizeof(expected.invalid));
+  }
+  for (const float floor : {-kInfinity, 1.0f, 20.0f}) {
+    const Weighing weighing = {21, 1.4f, floor};
+    std::vector<uint64_t> expected(static_cast<size_t>(n / kWeightBlock + 2)), found = expected;  // the last: the total
+    expected.back() = scalar.weigh(x.data(), n, weighing, expected.data());
+    found.back() = kernels.weigh(x.data(), n, weighing, found.data());
+    comparer_.Bytes("weigh", expected.data(), found.data(), expected.size() * sizeof(uint64_t));
+    std::vector<uint32_t> expected_each(x.size()), found_each(x.size());
+    scalar.weigh_each(x.data(), n, weighing, expected_each.data());
+    kernels.weigh_each(x.data(), n, weighing, found_each.data());
+    comparer_.Bytes("weigh_each", expected_each.data(), found_each.data(), x.size() * sizeof(uint32_t));
+    std::vector<int32_t> expected_indices(x.size() + kGatherSlack), found_indices = expected_indices;
+    int64_t expected_above = 0, found_above = 0;
+    expected_indices.resize(
+        static_cast<size_t>(scalar.gather(x.data(), n, floor, 12.0f, expected_indices.data(), &expected_above)));
+    found_indices.resize(
+        static_cast<size_t>(kernels.gather(x.data(), n, floor, 12.0f, found_indices.data(), &found_above)));
+    const bool same = expected_indices == found_indices && expected_above == found_above;
+    comparer_.Bytes("gather", "same", same ? "same" : "else", 4);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
 namespace {
@@ -69,6 +70,31 @@ TEST(KernelCheck, NoticesARowKernelThatLeavesOutTheEnd) {
   Kernels broken = Scalar();
   broken.add = [](const float* in, int64_t n, float* out) { Scalar().add(in, n - n % 16, out); };
   EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("add: element ")));
+}
+
+TEST(KernelCheck, NoticesSamplingKernelsThatAreWrongOnlyAtTheEndOfARow) {
+  static const SamplingKernels& sampling = *Scalar().sampling;
+  SamplingKernels wrong = sampling;
+  Kernels broken = Scalar();
+  broken.sampling = &wrong;
+  EXPECT_TRUE(CheckKernels(broken).valid());
+  wrong.find_peak = [](const float* x, int64_t n) { return sampling.find_peak(x, n > 1 ? n - 1 : n); };
+  EXPECT_THAT(CheckKernels(broken).differences, AllOf(Not(IsEmpty()), Each(HasSubstr("find_peak, "))));
+  wrong = sampling;
+  wrong.weigh = [](const float* x, int64_t n, const Weighing& weighing, uint64_t* sums) {
+    return sampling.weigh(x, n, weighing, sums) + (n % kWeightBlock == 0 ? 0 : 1);
+  };
+  EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("weigh: ")));
+  wrong = sampling;
+  wrong.weigh_each = [](const float* x, int64_t n, const Weighing& weighing, uint32_t* weights) {
+    sampling.weigh_each(x, n, {weighing.best, weighing.scale, weighing.floor - 1}, weights);
+  };
+  EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("weigh_each: ")));
+  wrong = sampling;
+  wrong.gather = [](const float* x, int64_t n, float low, float high, int32_t* indices, int64_t* above) {
+    return sampling.gather(x, n - n % 16, low, high, indices, above);
+  };
+  EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("gather: ")));
 }
 
 // Kernels with a dot of bfloat16 pairs may differ from the twin, but not without bounds.
