@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/job/job_choices.h"
 #include "common/model/layer_spec.h"
 #include "common/model/model_description.h"
 #include "common/quant/tensor_type.h"
@@ -64,8 +65,11 @@ inline constexpr int64_t kBlockFloats = 128 << 10;  // outputs of one matrix tha
 // Rows whose logits are computed at once: each time reads the whole matrix, often a large part of a stage's weights;
 // the logits of a row are vocabulary x 4 bytes.
 inline constexpr int64_t kMaxHeadTileRows = 32;
-inline constexpr uint64_t kSamplerBytesPerToken = 21;  // of the vocabulary: at most, of one sampler ...
+inline constexpr uint64_t kSamplerBytesPerToken = 22;  // of the vocabulary: at most, of one sampler ...
 inline constexpr uint64_t kSamplerBytes = 4096;        // ... beside this
+
+// Whether the kernels of this instruction set multiply BF16 matrices by bfloat16 activations.
+constexpr bool HasBf16Dot(InstructionSet isa) { return isa == InstructionSet::kAvx512Bf16; }
 
 // How large the steps of a stage can get, and who computes them.
 struct StepLimits {

@@ -49,10 +49,20 @@ absl::StatusOr<std::vector<LayerRange>> SplitLayers(const pb::ConfigureJob& job,
   return PartitionLayers(input);
 }
 
-// Sets plan->group_blocks and plan->context.
+void SetContext(int64_t context, JobPlan* plan) {
+  plan->context = context;
+  plan->max_open_tokens = std::max(context, kMinOpenTokens);
+  for (pb::StageAssignment& stage : plan->stages) {
+    stage.set_context(context);
+    stage.set_max_open_tokens(plan->max_open_tokens);
+  }
+}
+
+// Sizes the pools of the stages, whose assignments are complete but for them and the context, and sets both.
 absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model,
                       JobPlan* plan) {
   const int64_t wanted_context = job.context() > 0 ? job.context() : model.hyper.context;
+  SetContext(wanted_context, plan);
   ASSIGN_OR_RETURN(const int32_t blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
   plan->group_blocks.assign(static_cast<size_t>(model.hyper.block_groups()), blocks);
   const int64_t pool_tokens = int64_t{blocks} * job.block_tokens();
@@ -62,7 +72,10 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
                      "), what an earlier job accepted needs ", job.min_kv_tokens(),
                      "; end other programs on the stages' hosts, or give `kv_cache_bytes`"));
   }
-  plan->context = job.context() > 0 ? job.context() : std::min(wanted_context, pool_tokens);
+  if (job.context() == 0) SetContext(std::min(wanted_context, pool_tokens), plan);
+  for (pb::StageAssignment& stage : plan->stages) {
+    stage.mutable_group_blocks()->Add(plan->group_blocks.begin(), plan->group_blocks.end());
+  }
   return absl::OkStatus();
 }
 
@@ -81,21 +94,18 @@ absl::StatusOr<pb::InstructionSet> CommonIsa(const pb::ConfigureJob& job, const 
 }
 
 void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch,
-                pb::InstructionSet isa, const JobPlan& plan, pb::StageAssignment* stage) {
+                pb::InstructionSet isa, int32_t micro_batches, pb::StageAssignment* stage) {
   stage->set_run_id(epoch.run_id);
   stage->set_epoch(epoch.epoch);
   stage->set_model_path(model.file->path());
   stage->set_q2_layout(job.q2_layout());
   *stage->mutable_fingerprints() = ToProto(model.file->fingerprints());
   stage->set_block_tokens(job.block_tokens());
-  stage->mutable_group_blocks()->Add(plan.group_blocks.begin(), plan.group_blocks.end());
   stage->set_kv_type(job.kv_type());
   stage->set_wire_type(job.wire_type());
-  stage->set_context(plan.context);
   stage->set_max_rows(job.max_num_batched_tokens());
   stage->set_max_slices(job.max_num_seqs());
-  stage->set_max_open_tokens(plan.max_open_tokens);
-  stage->set_in_flight(plan.micro_batches);
+  stage->set_in_flight(micro_batches);
   stage->set_isa(isa);
   stage->set_stage_delay_us(job.stage_delay_us());
 }
@@ -116,6 +126,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   ASSIGN_OR_RETURN(const pb::InstructionSet isa, CommonIsa(job, hellos));
   const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != pb::CPU_BIND_NONE);
   JobPlan plan;
+  plan.micro_batches = job.micro_batches() > 0 ? job.micro_batches() : stages;
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;
     stage.set_stage(i);
@@ -130,12 +141,10 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     stage.set_threads(cpus[i].threads);
     stage.mutable_cpus()->Add(cpus[i].cpus.begin(), cpus[i].cpus.end());
     stage.set_contended(cpus[i].contended);
+    FillCommon(job, model, epoch, isa, plan.micro_batches, &stage);
     plan.stages.push_back(std::move(stage));
   }
   RETURN_IF_ERROR(SizePool(job, hellos, model, &plan));
-  plan.micro_batches = job.micro_batches() > 0 ? job.micro_batches() : stages;
-  plan.max_open_tokens = std::max(plan.context, kMinOpenTokens);
-  for (pb::StageAssignment& stage : plan.stages) FillCommon(job, model, epoch, isa, plan, &stage);
   return plan;
 }
 

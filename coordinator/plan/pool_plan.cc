@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
+#include "common/wire/frame.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 
@@ -34,27 +35,24 @@ struct HostNeeds {
   uint64_t fixed() const { return weights + buffers; }
 };
 
-// About what a stage's computation and its frames take: rows of a micro-batch in each of their forms.
-uint64_t BufferBytes(const pb::ConfigureJob& job, const ModelDescription& model, const pb::StageAssignment& stage,
-                     int32_t in_flight) {
-  constexpr uint64_t kHeadRows = 32;      // whose logits are computed at once
-  constexpr uint64_t kSampledBytes = 28;  // of a thread that samples, for each token of the vocabulary
-  const HyperParameters& hyper = model.hyper;
-  const auto rows = static_cast<uint64_t>(job.max_num_batched_tokens());
-  const auto hidden = static_cast<uint64_t>(hyper.hidden), vocab = static_cast<uint64_t>(hyper.vocab);
-  const auto threads = static_cast<uint64_t>(stage.threads());
-  // RoPE's angles, q and what attention makes of it, k and v, and the inputs of matrices in two forms.
-  const AttentionSpec& attention = hyper.layers[0].attention;
-  int64_t ffn = 0;
-  for (const LayerSpec& layer : hyper.layers) ffn = std::max(ffn, layer.ffn.width);
-  const auto values = static_cast<uint64_t>(attention.head_dim + 2 * attention.q_width() + 2 * attention.kv_width() +
-                                            hyper.hidden + 2 * std::max(hyper.hidden, attention.q_width()) + 2 * ffn);
-  const uint64_t frames = 2 * (static_cast<uint64_t>(in_flight) + 1) * rows * hidden * sizeof(float);
-  uint64_t bytes = rows * values * sizeof(float) + frames;
-  if (stage.owns_head()) {
-    bytes += vocab * (std::min(kHeadRows, rows) * sizeof(float) + std::min(threads, kHeadRows) * kSampledBytes);
+// What a stage's computation and its frames take at most, when the pools have `blocks` blocks at most: the sizes by
+// which the stage makes its buffers.
+absl::StatusOr<uint64_t> BufferBytes(const ModelDescription& model, pb::StageAssignment stage, uint64_t blocks) {
+  ASSIGN_OR_RETURN(const InstructionSet isa, FromProto(stage.isa()));
+  StepLimits limits;
+  limits.max_rows = stage.max_rows();
+  limits.max_slices = stage.max_slices();
+  limits.context = stage.context();
+  limits.threads = stage.threads();
+  limits.bf16_dot = HasBf16Dot(isa);
+  const uint64_t scratch =
+      ScratchSizesOf(model, stage.first_layer(), stage.last_layer(), stage.owns_head(), limits).bytes();
+  stage.clear_group_blocks();
+  for (int32_t group = 0; group < model.hyper.block_groups(); ++group) {
+    stage.add_group_blocks(static_cast<int32_t>(blocks));
   }
-  return bytes;
+  const FrameLimits frames = LimitsOf(stage, model.hyper.hidden, model.hyper.vocab);
+  return scratch + frames.StageFrameBytes(stage.owns_head(), stage.in_flight());
 }
 
 std::string NameOf(const std::string& host, const HostNeeds& needs) {
@@ -63,7 +61,7 @@ std::string NameOf(const std::string& host, const HostNeeds& needs) {
 }
 
 std::string FixedOf(const HostNeeds& needs) {
-  return absl::StrCat("weights (", needs.weights, " bytes) and buffers (about ", needs.buffers, " bytes)");
+  return absl::StrCat("weights (", needs.weights, " bytes) and buffers (", needs.buffers, " bytes)");
 }
 
 // Blocks of each pool on this host.
@@ -109,7 +107,6 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
                                    int64_t wanted_context) {
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(job.kv_type()));
   ASSIGN_OR_RETURN(const int64_t token_layer_bytes, KvBytesPerTokenLayer(model.hyper.layers[0].attention, kv_type));
-  const int32_t in_flight = job.micro_batches() > 0 ? job.micro_batches() : static_cast<int32_t>(stages.size());
   const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.
   uint64_t blocks = kMaxBlocks;
@@ -124,12 +121,17 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
     needs.available = std::min<uint64_t>(needs.available, hellos[i].available_memory_bytes());
     needs.weights +=
         StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
-    needs.buffers += BufferBytes(job, model, stage, in_flight);
     const auto block =
         static_cast<uint64_t>((stage.last_layer() - stage.first_layer()) * job.block_tokens() * token_layer_bytes);
     needs.block += block;
     RETURN_IF_ERROR(CheckGivenBlock(job, StageName(stage.stage(), hellos[i].host()), block));
     if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, job.kv_cache_bytes() / block);
+  }
+  for (size_t i = 0; i < stages.size(); ++i) {
+    HostNeeds& needs = hosts[hellos[i].host()];
+    const uint64_t most = std::min(blocks, needs.available / needs.block);  // frames grow with the number of blocks
+    ASSIGN_OR_RETURN(const uint64_t bytes, BufferBytes(model, stages[i], most));
+    needs.buffers += bytes;
   }
   for (const auto& [host, needs] : hosts) {
     ASSIGN_OR_RETURN(const uint64_t fitting, BlocksOn(host, needs, job));

@@ -13,8 +13,8 @@
 
 namespace stagecoach {
 
-// Blocks of every stage's pool: the minimum over the hosts. `stages` tell the layers, threads and micro-batches in
-// flight of each of `hellos`.
+// Blocks of every block group's pool, the same on every stage: the minimum over the hosts. `stages` are complete but
+// for their pools, each for one of `hellos`, with `wanted_context` as their context.
 //
 // What the stages of one host hold comes out of one memory: weights, buffers of computation and frames, and the pools.
 // Its size is the least that any of them sees of it. When job.kv_cache_bytes() is 0, the pools of a host get half of

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/model/footprint.h"
 #include "common/model/model_description.h"
 #include "common/transport/loopback.h"
 #include "common/transport/wait_ladder.h"
@@ -85,6 +86,20 @@ class StageLoopTest : public ::testing::Test {
     assignment.set_isa(pb::INSTRUCTION_SET_SCALAR);
     assignment.set_q2_layout("auto");
     return assignment;
+  }
+
+  // What the coordinator's plan leaves for the stage's buffers.
+  static uint64_t PlannedBytes(const pb::StageAssignment& assignment) {
+    const auto model = OpenModel(assignment.model_path(), {});
+    StepLimits limits;
+    limits.max_rows = assignment.max_rows();
+    limits.max_slices = assignment.max_slices();
+    limits.context = assignment.context();
+    limits.threads = assignment.threads();
+    const FrameLimits frames = LimitsOf(assignment, (*model)->hyper.hidden, (*model)->hyper.vocab);
+    return ScratchSizesOf(**model, assignment.first_layer(), assignment.last_layer(), assignment.owns_head(), limits)
+               .bytes() +
+           frames.StageFrameBytes(assignment.owns_head(), assignment.in_flight());
   }
 
   // Starts the stage on a thread of its own; this test is the others. The stage's clock stands still.
@@ -263,6 +278,7 @@ TEST_F(StageLoopTest, TheLastStageSendsEveryResultStraightToTheCoordinator) {
   constexpr uint64_t kSteps = 6;
   Start(0, 1);
   ASSERT_TRUE(AwaitReady());
+  EXPECT_EQ(heard_.ready->scratch_bytes(), PlannedBytes(Assignment(0, 1)));
   for (uint64_t number = 0; number < kSteps; ++number) Send(Step(number));
   Send(Shutdown(kSteps));
   ASSERT_TRUE(Poll([this] { return results_.size() == kSteps + 1; })) << results_.size();

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "common/model/footprint.h"
+#include "common/wire/frame.h"
+#include "common/wire/handshake.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -210,6 +212,30 @@ TEST(JobPlan, WhenHalfOfTheRestHoldsNoBlockTheMessageNamesTheField) {
   const auto asked = PlanJob(job, {StageOn("node7", high + 28 * 32 * 4096)}, *model, kEpoch);
   ASSERT_TRUE(asked.ok()) << asked.status();
   EXPECT_EQ(asked->group_blocks[0], 1);
+}
+
+// What a stage says it takes when it is loaded, from the assignment that it is given: ScratchSizesOf and
+// StageFrameBytes, which the tests of stages hold against the memory they use.
+TEST(JobPlan, LeavesRoomForTheBuffersThatTheStageWillTake) {
+  const auto model = Model();
+  const uint64_t weights = AllWeights(*model), pool = uint64_t{28} * 32 * 4096 * 64;
+  pb::ConfigureJob job = Job();
+  job.set_kv_cache_bytes(pool);
+  job.set_context(64 * 32);
+  const auto plan = PlanJob(job, {StageOn("node", weights + kGiB + pool)}, *model, kEpoch);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const pb::StageAssignment& stage = plan->stages[0];
+  EXPECT_THAT(stage.group_blocks(), ElementsAre(64));
+  StepLimits limits;
+  limits.max_rows = stage.max_rows();
+  limits.max_slices = stage.max_slices();
+  limits.context = stage.context();
+  limits.threads = stage.threads();
+  const uint64_t buffers = ScratchSizesOf(*model, 0, 28, true, limits).bytes() +
+                           LimitsOf(stage, model->hyper.hidden, model->hyper.vocab).StageFrameBytes(true, 1);
+  const uint64_t needed = weights + buffers + pool;
+  EXPECT_TRUE(PlanJob(job, {StageOn("node", needed)}, *model, kEpoch).ok());
+  EXPECT_FALSE(PlanJob(job, {StageOn("node", needed - 1)}, *model, kEpoch).ok());
 }
 
 TEST(JobPlan, GivenBytesThatAreTooManyOrTooFewAreRefusedByName) {

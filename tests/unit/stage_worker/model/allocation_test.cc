@@ -14,6 +14,8 @@
 #include "common/model/footprint.h"
 #include "common/step/step.h"
 #include "gtest/gtest.h"
+#include "stage_worker/exec/gang.h"
+#include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/model/stage_model_impl.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
@@ -55,7 +57,7 @@ void operator delete(void* memory, std::align_val_t alignment) noexcept {
   aligned_bytes -= static_cast<int64_t>(bytes);
   std::free(begin);
 }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t alignment) noexcept { operator delete(memory, alignment); }
 
 namespace stagecoach {
 namespace {
@@ -224,14 +226,23 @@ TEST(StageMemory, IsWhatThePlannerCounts) {
       limits.max_slices = 8;
       limits.context = std::min(512, shape.blocks * 32);
       limits.threads = shape.threads;
-      limits.bf16_dot = std::string((*stage)->isa()) == "avx512-bf16";
+      limits.bf16_dot = HasBf16Dot(*ParseInstructionSet((*stage)->isa()));
       const StageScratchSizes counted = ScratchSizesOf(**model, 1, 4, shape.owns_head, limits);
       const uint64_t taken_at_once = counted.layers.bytes() + (shape.owns_head ? counted.head->head_bytes() : 0);
-      EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(taken_at_once))
+      // The gang keeps its counters on cache lines of their own.
+      EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(taken_at_once + sizeof(Gang)))
           << GetTensorType(shape.type).name << ", " << shape.threads << " threads";
       EXPECT_EQ((*stage)->scratch_bytes(), counted.bytes());
-      if (shape.owns_head) EXPECT_GT(counted.bytes(), taken_at_once) << "samplers take theirs with the first samples";
+      if (shape.owns_head) {
+        EXPECT_GT(counted.bytes(), taken_at_once) << "samplers take theirs with the first samples";
+      }
     }
+  }
+}
+
+TEST(StageMemory, FollowsTheFormsThatTheKernelsOfEveryInstructionSetWant) {
+  for (const Isa& isa : ListIsas()) {
+    EXPECT_EQ(isa.kernels->bf16_dot, HasBf16Dot(*ParseInstructionSet(isa.kernels->isa))) << isa.kernels->isa;
   }
 }
 
