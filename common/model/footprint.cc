@@ -54,6 +54,15 @@ uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, in
   return bytes;
 }
 
+uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
+                           bool owns_head) {
+  uint64_t bytes = 0;
+  for (const GgufTensor* tensor : model.StageTensors(first_layer, last_layer, owns_embedding, owns_head)) {
+    bytes += PackedBytes(TypeOf(tensor), tensor->bytes);
+  }
+  return bytes;
+}
+
 InputForms InputForms::Of(std::initializer_list<TensorType> readers, bool bf16_dot) {
   InputForms forms;
   for (const TensorType reader : readers) {

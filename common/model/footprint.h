@@ -34,6 +34,9 @@ ModelCosts CostsOf(const ModelDescription& model);
 // Bytes of the tensors that stage [first_layer, last_layer) needs, as stored, each tensor once.
 uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                           bool owns_head);
+// What these tensors take in a stage's memory, in the kernels' layout, but for the padding of each matrix's last panel.
+uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
+                           bool owns_head);
 
 // In which forms a stage keeps an input of matrix products: those that its readers want.
 struct InputForms {

@@ -21,6 +21,19 @@ namespace {
 
 constexpr size_t kWriteBytes = 1 << 20;
 
+// A job that was killed in the middle of a write left half a line, which the next one would be glued to.
+void CutOffHalfALine(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return;
+  off_t end = info.st_size;
+  for (char last = 0; end > 0 && pread(descriptor, &last, 1, end - 1) == 1 && last != '\n';) --end;
+  if (end < info.st_size && ftruncate(descriptor, end) != 0) {
+  }  // then it stays: lines after it are whole
+  close(descriptor);
+}
+
 // After a write that ended within `written`'s last line: takes that half away again, so that an append goes on well.
 void CutBackToALine(int descriptor, absl::string_view written) {
   const size_t end = written.rfind('\n');
@@ -66,6 +79,7 @@ std::string StepLogLine(const StepRecord& record) {
 }
 
 absl::StatusOr<std::unique_ptr<StepLog>> StepLog::Open(const std::string& path, bool append) {
+  if (append) CutOffHalfALine(path);
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
   if (descriptor < 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot write the step log '", path, "': ", std::strerror(errno)));

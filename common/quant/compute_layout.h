@@ -3,6 +3,8 @@
 
 // What the kernels' layouts of weights and activations mean for memory, which the planner counts and the stages take.
 
+#include <cstdint>
+
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
@@ -10,6 +12,10 @@ namespace stagecoach {
 inline constexpr int kPanelRows = 16;          // output rows of a panel of weights = lanes
 inline constexpr int kActivationGroup = 32;    // activations that share one scale
 inline constexpr int kAttentionGranule = 256;  // absolute positions whose softmax partials are merged in order
+
+// What the kernels' layout takes for `file_bytes` of a matrix, but for the padding of its last panel: as much as the
+// file, except where scales of six bits or less become bytes.
+uint64_t PackedBytes(TensorType type, uint64_t file_bytes);
 
 // How a matrix wants its input: float rows, rows quantised to int8, or rows rounded to bfloat16.
 enum class ActivationKind { kFloat, kInt8, kBf16 };

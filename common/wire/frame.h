@@ -61,7 +61,8 @@ struct FrameLimits {
   size_t MaxResultFrameBytes() const;
 
   // What a stage holds of frames: in_flight + 1 that it receives and as many on their way out, and the rows [max_rows,
-  // hidden] of floats where it computes what no payload of a frame can hold.
+  // hidden] of floats where it computes what no payload of a frame can hold. The most logit biases of every slice at
+  // once, which are most of a frame's bound, are left out: their pages are not touched where requests bring few.
   size_t HiddenOutsideBytes(bool last_stage) const;
   size_t StageFrameBytes(bool last_stage, int32_t in_flight) const;
 };

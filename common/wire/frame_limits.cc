@@ -74,8 +74,9 @@ size_t FrameLimits::HiddenOutsideBytes(bool last_stage) const {
 }
 
 size_t FrameLimits::StageFrameBytes(bool last_stage, int32_t in_flight) const {
-  const size_t sent = last_stage ? MaxResultFrameBytes() : MaxStepFrameBytes();
-  return (Count(in_flight) + 1) * (MaxStepFrameBytes() + sent) + HiddenOutsideBytes(last_stage);
+  const size_t step = MaxStepFrameBytes() - Count(max_slices) * kMaxLogitBias * kLogitBiasBytes;
+  const size_t sent = last_stage ? MaxResultFrameBytes() : step;
+  return (Count(in_flight) + 1) * (step + sent) + HiddenOutsideBytes(last_stage);
 }
 
 }  // namespace stagecoach

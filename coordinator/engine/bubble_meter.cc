@@ -42,7 +42,11 @@ double BubbleMeter::BubbleOf(double span_us) const {
   return total > 0 ? std::clamp(1 - compute / total, 0.0, 1.0) : 0;
 }
 
-double BubbleMeter::Measured() const { return BubbleOf(static_cast<double>(busy_us_)); }
+int64_t BubbleMeter::busy_us(int64_t now_us) const {
+  return busy_us_ + (in_flight_.empty() ? 0 : now_us - busy_since_us_);
+}
+
+double BubbleMeter::Measured(int64_t now_us) const { return BubbleOf(static_cast<double>(busy_us(now_us))); }
 double BubbleMeter::Floor() const { return BubbleOf(last_confirmed_us_); }
 
 }  // namespace stagecoach

@@ -26,11 +26,12 @@ class BubbleMeter {
   // knows that it can have is believed no more than that.
   void Confirmed(const StepResult& result, int64_t now_us);
 
-  int64_t busy_us() const { return busy_us_; }  // with at least one micro-batch in flight
+  // Up to now; what is in flight has brought no times of stages yet.
+  int64_t busy_us(int64_t now_us) const;  // with at least one micro-batch in flight
   int64_t compute_us(int stage) const { return compute_us_[stage]; }
   int64_t send_us(int stage) const { return send_us_[stage]; }
-  double Measured() const;  // 1 - sum of compute / (stages x busy time); 0 before any work
-  double Floor() const;     // the same of the ideal pipeline
+  double Measured(int64_t now_us) const;  // 1 - sum of compute / (stages x busy time); 0 before any work
+  double Floor() const;                   // the same of the ideal pipeline
 
  private:
   struct InFlight {

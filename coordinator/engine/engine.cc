@@ -102,9 +102,14 @@ absl::Status Engine::TakeResult(const StepResult& result) {
   waits_.Progressed(arrived_us);
   if (in_flight_.empty())
     return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
+  absl::StatusOr<std::vector<SequenceEvent>> events = scheduler_->Confirm(result);
+  if (absl::IsInternal(events.status())) {  // it came whole and yet does not fit: the stage is not to be relied on
+    return absl::UnavailableError(
+        absl::StrCat("the last stage sent a result that is not of what it was given: ", events.status().message()));
+  }
+  RETURN_IF_ERROR(events.status());
   Confirm(result, arrived_us);
-  ASSIGN_OR_RETURN(std::vector<SequenceEvent> events, scheduler_->Confirm(result));
-  for (SequenceEvent& event : events) TakeEvent(std::move(event));
+  for (SequenceEvent& event : *events) TakeEvent(std::move(event));
   if (!events_.empty()) events_.at_us = arrived_us;
   return absl::OkStatus();
 }
@@ -145,8 +150,9 @@ absl::Status Engine::Report() {
 EngineStatus Engine::Status() const {
   EngineStatus status;
   status.counters = scheduler_->counters();
-  status.busy_us = bubble_.busy_us();
-  status.bubble = bubble_.Measured();
+  const int64_t now_us = clock_->NowUs();
+  status.busy_us = bubble_.busy_us(now_us);
+  status.bubble = bubble_.Measured(now_us);
   status.bubble_floor = bubble_.Floor();
   for (int stage = 0; stage < pipeline_->stages(); ++stage) {
     status.stages.push_back({bubble_.compute_us(stage), bubble_.send_us(stage)});

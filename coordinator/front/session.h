@@ -51,7 +51,7 @@ class Session {
   virtual ~Session() = default;  // ends the job, hard if it must; no process and no file stays behind
 
   // Takes a request under an id that the caller draws, so that a cancel may follow at once: above every earlier one of
-  // this session (kInvalidArgument). kOutOfRange: the job that is ready cannot hold it. kFailedPrecondition: the
+  // this session (kInvalidArgument). kOutOfRange: the job that was ready last cannot hold it. kFailedPrecondition: the
   // session is finished. What is taken before a job is ready is judged by the engine, and may end as REASON_REJECTED. A
   // request that was taken is never refused later: a relaunch with less memory delays or preempts it.
   virtual absl::Status Submit(RequestId id, GenerationRequest request) = 0;

@@ -33,7 +33,7 @@ absl::StatusCode CodeOf(const pb::JobFailed& failed) {
 
 absl::Status SessionCore::Submit(RequestId id, GenerationRequest request) {
   if (finished_) return absl::FailedPreconditionError(kFinished);
-  if (job_ready_) {
+  if (first_ready_.has_value()) {
     RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(request.prompt.size()), request.max_new_tokens,
                               {ready_.context(), ready_.blocks(), ready_.block_tokens()}));
   }
@@ -196,6 +196,10 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
   } else if (FromProto(first_ready_->fingerprints()) != FromProto(ready.fingerprints())) {
     return absl::DataLossError(
         absl::StrCat("model file '", job_.model_path(), "' changed while the job was down; start again"));
+  } else if (const int64_t needed = NeededKvTokens(), pool = int64_t{ready.blocks()} * ready.block_tokens();
+             needed > pool) {  // for what was taken since this job was told what it must hold
+    return OnLost(absl::StrCat("the KV cache has room for ", pool,
+                               " tokens, what was accepted while the job came up needs ", needed));
   }
   ready_ = ready;
   most_pool_tokens_ = std::max(most_pool_tokens_, int64_t{ready.blocks()} * ready.block_tokens());

@@ -122,14 +122,12 @@ absl::Status SessionThread::Run() {
   absl::Status ended;
   while (ended.ok() && !Done()) ended = Turn();
   session_->ReadEngine(true);
-  if (ended.ok()) {
-    // What is wrong with the end of a job that has done its work is not the requests' business.
-    session_->Finish().status().IgnoreError();
-    // It may have brought the last events of what was stopped.
-    absl::StatusOr<std::vector<SessionEvent>> last = session_->NextBatch(absl::ZeroDuration());
-    if (last.ok()) Deliver(*std::move(last));
-    if (stopped_) ended = absl::CancelledError("the session was stopped");
-  }
+  // What is wrong with the end of a job that has done its work is not the requests' business.
+  session_->Finish().status().IgnoreError();
+  // It may have brought the last events of what was stopped.
+  absl::StatusOr<std::vector<SessionEvent>> last = session_->NextBatch(absl::ZeroDuration());
+  if (last.ok()) Deliver(*std::move(last));
+  if (ended.ok() && stopped_) ended = absl::CancelledError("the session was stopped");
   FailUnfinished(ended);
   Publish(/*now=*/true);
   return ended;

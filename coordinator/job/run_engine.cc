@@ -90,6 +90,7 @@ class Job {
     RETURN_IF_ERROR(channel_->Send(message));
     while (!engine_->shutting_down()) RETURN_IF_ERROR(engine_->Step());
     RETURN_IF_ERROR(engine_->ShutDownStages());
+    if (step_log_ != nullptr) step_log_->Close().IgnoreError();  // it was logged; after the last word the front ends us
     *message.mutable_status() = report_->Status(engine_->Status());
     message.mutable_status()->set_ended(true);
     RETURN_IF_ERROR(channel_->Send(message));

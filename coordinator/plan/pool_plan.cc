@@ -120,7 +120,7 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
     needs.stages.push_back(stage.stage());
     needs.available = std::min<uint64_t>(needs.available, hellos[i].available_memory_bytes());
     needs.weights +=
-        StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
+        StageWeightMemory(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
     const auto block =
         static_cast<uint64_t>((stage.last_layer() - stage.first_layer()) * job.block_tokens() * token_layer_bytes);
     needs.block += block;

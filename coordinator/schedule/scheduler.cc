@@ -49,7 +49,7 @@ std::string InvalidLogitsError(int64_t first, int64_t last) {
   return absl::StrCat(
       "the logits for ", first == last ? "position " : absl::StrCat("one of the positions ", first, " to "), last,
       " are not finite, often because keys or values pass 65504, the largest number of an f16 KV cache; "
-      "run with `kv_type` bf16");
+      "run with `kv_type` bf16, or look for another model file if that is what it runs with");
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ TokenId Sampler::PickBelow(const LogitPeak& peak, const Kernels& kernels, const 
 int64_t Sampler::Keep(const SamplingKernels& kernels, const RankingCut& cut, const float* logits, int64_t vocab) {
   const size_t room = static_cast<size_t>(vocab + kGatherSlack);
   if (kept_.size() < room) kept_.resize(room);
+  if (kept_logits_.size() < room) kept_logits_.resize(room);  // at once, so that it never grows in a later step
   // Before the end of the ties what equals the cut's floor stays, after it what is above.
   const int64_t border = std::min(cut.tie_end, vocab);
   int64_t above = 0;
@@ -56,7 +57,6 @@ int64_t Sampler::Keep(const SamplingKernels& kernels, const RankingCut& cut, con
   kept += kernels.gather(logits + border, vocab - border, std::nextafter(cut.floor, kInf), kInf, kept_.data() + kept,
                          &above);
   for (int64_t i = before; i < kept; ++i) kept_[i] += static_cast<int32_t>(border);
-  if (kept_logits_.size() < static_cast<size_t>(kept)) kept_logits_.resize(static_cast<size_t>(kept));
   for (int64_t i = 0; i < kept; ++i) kept_logits_[i] = logits[kept_[i]];
   return kept;
 }

@@ -38,9 +38,13 @@ TEST(StepLog, AppendsAfterTheLinesOfAnEarlierJob) {
     auto log = StepLog::Open(path, append);
     ASSERT_TRUE(log.ok()) << log.status();
     (*log)->Write(MicroBatch{}, StepResult{}, 1, 2);
+    log->reset();
+    if (!append) std::ofstream(path, std::ios::app) << "{\"number\":1,\"sl";  // a job that was killed in mid-write
   }
   const std::string text = testing::ReadFileOrDie(path);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_EQ(text.find("\"sl{"), std::string::npos) << text;
+  EXPECT_EQ(text.back(), '\n');
 }
 
 TEST(StepLog, SaysWhichFileItCannotWrite) {

@@ -311,11 +311,12 @@ TEST(FrameLimits, CountWhatAStageHoldsOfFrames) {
   limits.wire_type = WireType::kF32;
   EXPECT_EQ(limits.HiddenOutsideBytes(false), 0u) << "computed in the frame that leaves";
   EXPECT_EQ(limits.HiddenOutsideBytes(true), rows * 4);
-  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * limits.MaxStepFrameBytes());
+  const size_t biases = static_cast<size_t>(limits.max_slices) * kMaxLogitBias * 13;
+  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * (limits.MaxStepFrameBytes() - biases));
   EXPECT_EQ(limits.StageFrameBytes(true, 1),
-            2 * (limits.MaxStepFrameBytes() + limits.MaxResultFrameBytes()) + rows * 4);
+            2 * (limits.MaxStepFrameBytes() - biases + limits.MaxResultFrameBytes()) + rows * 4);
   limits.wire_type = WireType::kBF16;
-  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * limits.MaxStepFrameBytes() + rows * 4);
+  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * (limits.MaxStepFrameBytes() - biases) + rows * 4);
 }
 
 TEST(FrameLimits, LeaveRoomForTheLargestResult) {

@@ -24,8 +24,8 @@ TEST(BubbleMeter, OneSequenceOverTwoStagesCannotDoBetterThanHalf) {
     meter.Confirmed(Result(i, 100), now);
   }
   EXPECT_DOUBLE_EQ(meter.Floor(), 0.5);
-  EXPECT_DOUBLE_EQ(meter.Measured(), 1 - 2000.0 / (2 * 2500.0));
-  EXPECT_EQ(meter.busy_us(), 2500);
+  EXPECT_DOUBLE_EQ(meter.Measured(0), 1 - 2000.0 / (2 * 2500.0));
+  EXPECT_EQ(meter.busy_us(0), 2500);
 }
 
 TEST(BubbleMeter, TwoIndependentMicroBatchesFillTwoStagesButForFillAndDrain) {
@@ -38,7 +38,19 @@ TEST(BubbleMeter, TwoIndependentMicroBatchesFillTwoStagesButForFillAndDrain) {
     if (i + 2 < kCount) meter.Submitted(i + 2, 100 * (i + 2));
   }
   EXPECT_NEAR(meter.Floor(), 1.0 / (kCount + 1), 1e-9);  // (S-1)/(S-1+M)
-  EXPECT_NEAR(meter.Measured(), meter.Floor(), 1e-9);
+  EXPECT_NEAR(meter.Measured(0), meter.Floor(), 1e-9);
+}
+
+TEST(BubbleMeter, ATimeInWhichThePipelineNeverEmptiesIsBusyWhileItLasts) {
+  BubbleMeter meter(2);
+  meter.Submitted(0, 0);
+  meter.Submitted(1, 0);
+  for (uint64_t i = 0; i < 50; ++i) {
+    meter.Confirmed(Result(i, 100), 100 * (static_cast<int64_t>(i) + 2));
+    meter.Submitted(i + 2, 100 * (static_cast<int64_t>(i) + 2));
+  }
+  EXPECT_EQ(meter.busy_us(5100), 5100);
+  EXPECT_DOUBLE_EQ(meter.Measured(5100), 1 - 50 * 200 / (2 * 5100.0));
 }
 
 TEST(BubbleMeter, IdleTimeWithoutWorkIsNotABubble) {
@@ -47,8 +59,8 @@ TEST(BubbleMeter, IdleTimeWithoutWorkIsNotABubble) {
   meter.Confirmed(Result(0, 100), 200);
   meter.Submitted(1, 1000000);
   meter.Confirmed(Result(1, 100), 1000200);
-  EXPECT_EQ(meter.busy_us(), 400);
-  EXPECT_DOUBLE_EQ(meter.Measured(), 0.5);
+  EXPECT_EQ(meter.busy_us(0), 400);
+  EXPECT_DOUBLE_EQ(meter.Measured(0), 0.5);
 }
 
 TEST(BubbleMeter, NoStageIsBelievedToHaveWorkedLongerThanTheMicroBatchWasInFlight) {
@@ -65,13 +77,13 @@ TEST(BubbleMeter, NoStageIsBelievedToHaveWorkedLongerThanTheMicroBatchWasInFligh
   EXPECT_EQ(meter.compute_us(1), 100 * 250);
   EXPECT_EQ(meter.send_us(0), 0);
   EXPECT_LE(meter.send_us(1), 100 * 100 * 250);
-  EXPECT_GE(meter.Measured(), 0);
-  EXPECT_LE(meter.Measured(), 1);
+  EXPECT_GE(meter.Measured(0), 0);
+  EXPECT_LE(meter.Measured(0), 1);
 }
 
 TEST(BubbleMeter, WithoutWorkThereIsNoBubble) {
   const BubbleMeter meter(3);
-  EXPECT_EQ(meter.Measured(), 0);
+  EXPECT_EQ(meter.Measured(0), 0);
   EXPECT_EQ(meter.Floor(), 0);
 }
 

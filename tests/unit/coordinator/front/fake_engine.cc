@@ -162,7 +162,7 @@ class FakeEngine {
     const uint64_t size = launch_ > 1 && Has("changed") ? 2 : 1;
     out.mutable_ready()->add_fingerprints()->set_size_bytes(size);
     out.mutable_ready()->set_context(1000);
-    out.mutable_ready()->set_blocks(40);
+    out.mutable_ready()->set_blocks(launch_ == 2 && Has("small") ? Number("small") : 40);
     out.mutable_ready()->set_block_tokens(32);
     for (int stage = 0; stage < kStages; ++stage) {
       pb::StageSummary* summary = out.mutable_ready()->add_stages();

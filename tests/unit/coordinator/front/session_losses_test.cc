@@ -78,6 +78,31 @@ TEST_F(SessionTest, AContextThatWasAskedForMustFitARelaunchOneThatCameOfMemoryNe
   }
 }
 
+TEST_F(SessionTest, WhatIsTakenWhileARelaunchComesUpIsNotRefusedByItsSmallerPool) {
+  LaunchOptions options = Options("die_after=3,launches=1,slow_relaunch=1500,small=2");  // 64 tokens
+  options.relaunch_timeout = absl::Minutes(10);
+  std::unique_ptr<Session> session = Launch(options);
+  std::map<RequestId, GenerationRequest> requests;
+  const auto submit = [&](const GenerationRequest& request) { requests[Submit(session.get(), request)] = request; };
+  submit(Request({1, 5}, 6));
+  std::map<RequestId, Outcome> outcomes;
+  const auto next = [&] {
+    const auto event = session->Next(absl::Milliseconds(100));
+    ASSERT_TRUE(event.ok()) << event.status();
+    if (event->has_value()) Take(**event, &outcomes);
+  };
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (outcomes[1].tokens.size() < 3 && absl::Now() < deadline) next();
+  while (session->job_ready() && absl::Now() < deadline) next();
+  ASSERT_FALSE(session->job_ready());
+  submit(Request(std::vector<TokenId>(100, 3), 6));
+  EXPECT_EQ(session->Submit(1000, Request(std::vector<TokenId>(1000, 3), 6)).code(), absl::StatusCode::kOutOfRange);
+  const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const auto& [id, request] : requests) ExpectWhole(outcomes[id], request);
+  EXPECT_EQ(session->relaunches(), 2);
+}
+
 TEST_F(SessionTest, RefusesAtOnceWhatTheReadyJobCannotHoldAndIdsThatDoNotGrow) {
   std::unique_ptr<Session> session = Launch(Options(""));
   while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "coordinator/engine/engine.h"
@@ -68,12 +69,11 @@ class ChannelFrontTest : public testing::Test {
 TEST_F(ChannelFrontTest, KeepsTheEnginesMemoryBoundedWhileTheFrontReadsNothingAndLosesNoToken) {
   for (uint64_t request = 1; request <= kSequences; ++request) ASSERT_TRUE(far_end_->Send(Submit(request)).ok());
   uint64_t submitted = 0;
-  for (int step = 0; step < 1500; ++step) {
+  for (int idle = 0; idle < 50;) {
     ASSERT_TRUE(engine_->Step().ok());
-    if (step == 1000) submitted = pipeline_.submitted();
+    idle = std::exchange(submitted, pipeline_.submitted()) == pipeline_.submitted() ? idle + 1 : 0;
   }
-  EXPECT_EQ(pipeline_.submitted(), submitted) << "the engine goes on although nobody reads";
-  EXPECT_LT(submitted, static_cast<uint64_t>(kTokens));
+  EXPECT_LT(submitted, static_cast<uint64_t>(kTokens)) << "the engine goes on although nobody reads";
   EXPECT_GE(channel_->pending_bytes(), 8u << 20);
   EXPECT_LT(channel_->pending_bytes(), 9u << 20);  // the mark, and what was in flight
   const size_t pending = channel_->pending_bytes();
