@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/pipeline/pipeline.h"
+#include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
 
@@ -30,6 +31,9 @@ class InstantPipeline : public Pipeline {
   uint64_t last_number_ = 0;
   std::deque<StepResult> results_;
 };
+
+// Of a scheduler with room for so many sequences of 1024 tokens at once, in blocks of 32.
+SchedulerOptions RoomFor(int sequences);
 
 }  // namespace stagecoach
 

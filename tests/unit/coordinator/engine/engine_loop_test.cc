@@ -18,18 +18,6 @@ namespace {
 constexpr int kSequences = 64;
 constexpr int kTokens = 50;
 
-SchedulerOptions Options() {
-  SchedulerOptions options;
-  options.max_num_seqs = kSequences;
-  options.max_num_batched_tokens = 512;
-  options.prefill_chunk = 512;
-  options.block_tokens = 32;
-  options.group_blocks = {kSequences * 32};
-  options.context = 1024;
-  options.max_open_tokens = 1024;
-  return options;
-}
-
 SubmitCommand Submit(RequestId request) {
   SubmitCommand command;
   command.request = request;
@@ -79,7 +67,8 @@ class FakeClock : public EngineClock {
 
 class EngineLoopTest : public testing::Test {
  protected:
-  EngineLoopTest() : scheduler_(Options()), engine_(&pipeline_, &scheduler_, &front_, &clock_, 1000, nullptr) {}
+  EngineLoopTest()
+      : scheduler_(RoomFor(kSequences)), engine_(&pipeline_, &scheduler_, &front_, &clock_, 1000, nullptr) {}
   void Steps(int count) {
     for (int i = 0; i < count; ++i) ASSERT_TRUE(engine_.Step().ok());
   }

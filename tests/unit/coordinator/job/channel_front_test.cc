@@ -19,18 +19,6 @@ namespace {
 constexpr int kSequences = 64;
 constexpr int kTokens = 400;
 
-SchedulerOptions Options() {
-  SchedulerOptions options;
-  options.max_num_seqs = kSequences;
-  options.max_num_batched_tokens = 512;
-  options.prefill_chunk = 512;
-  options.block_tokens = 32;
-  options.group_blocks = {kSequences * 32};
-  options.context = 1024;
-  options.max_open_tokens = 1024;
-  return options;
-}
-
 pb::EngineMessage Submit(uint64_t request) {
   pb::EngineMessage message;
   pb::SubmitRequest* submit = message.mutable_submit();
@@ -45,7 +33,7 @@ pb::EngineMessage Submit(uint64_t request) {
 
 class ChannelFrontTest : public testing::Test {
  protected:
-  ChannelFrontTest() : roster_(std::vector<pb::Hello>(1), 1000000, 0), scheduler_(Options()) {
+  ChannelFrontTest() : roster_(std::vector<pb::Hello>(1), 1000000, 0), scheduler_(RoomFor(kSequences)) {
     plan_.stages.resize(1);
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);

@@ -26,7 +26,8 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.owns_embedding = i == 0;
     config.owns_head = i == options.stages - 1;
     config.block_tokens = options.block_tokens;
-    config.group_blocks.assign(static_cast<size_t>(model_->hyper.block_groups()), blocks);
+    config.group_blocks.assign(static_cast<size_t>(model_->hyper.block_groups()), 2 * blocks);
+    config.group_blocks.back() = blocks;
     config.kv_type = options.kv_type;
     config.threads = options.threads;
     config.context = model_->hyper.context;
@@ -39,9 +40,11 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     stages_.push_back(std::move(stage).value());
   }
   // Handed out in an order in which neighbours in a sequence are not neighbours in the pool, another one in each group.
+  // The last group's pool has none of the blocks of the other groups' tables, so that reading the wrong table shows.
   for (int32_t group = 0; group < model_->hyper.block_groups(); ++group) {
     std::vector<BlockId>& free = free_blocks_.emplace_back();
-    for (int32_t i = 0; i < blocks; ++i) free.push_back((i * 37 + 11 + 5 * group) % blocks);
+    const int32_t first = group + 1 < model_->hyper.block_groups() ? blocks : 0;
+    for (int32_t i = 0; i < blocks; ++i) free.push_back(first + (i * 37 + 11 + 5 * group) % blocks);
   }
 }
 
