@@ -61,7 +61,7 @@ std::string NameOf(const std::string& host, const HostNeeds& needs) {
 }
 
 std::string FixedOf(const HostNeeds& needs) {
-  return absl::StrCat("weights (", needs.weights, " bytes) and buffers (", needs.buffers, " bytes)");
+  return absl::StrCat("weights (", needs.weights, " bytes) and buffers (about ", needs.buffers, " bytes)");
 }
 
 // Blocks of each pool on this host.
