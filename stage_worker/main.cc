@@ -19,6 +19,7 @@
 #include "common/wire/handshake.h"
 #include "stage_worker/check/self_check.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
 
 namespace stagecoach {

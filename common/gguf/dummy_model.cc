@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/gguf/model_shapes.h"
+#include "common/quant/supported_types.h"
 
 namespace stagecoach {
 namespace {

@@ -10,6 +10,7 @@
 #include "common/gguf/gguf_parser.h"
 #include "common/gguf/q2_layout.h"
 #include "common/gguf/utf8_name.h"
+#include "common/quant/supported_types.h"
 
 namespace stagecoach {
 namespace {

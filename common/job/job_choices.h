@@ -11,22 +11,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/named_values.h"
+#include "common/job/kv_type.h"
 
 namespace stagecoach {
 
-// How keys and values are stored.
-enum class KvType { kF32, kF16, kBF16, kQ8_0 };
 inline constexpr NamedValue<KvType> kKvTypes[] = {
     {KvType::kF32, "f32"}, {KvType::kF16, "f16"}, {KvType::kBF16, "bf16"}, {KvType::kQ8_0, "q8_0"}};
 constexpr const char* KvTypeName(KvType type) { return NameOf(kKvTypes, type); }
 inline absl::StatusOr<KvType> ParseKvType(absl::string_view name) { return ParseName(kKvTypes, "kv_type", name); }
-
-inline constexpr int kKvGroup = 32;  // dimensions of a Q8_0 K or V that share a scale, a float
-// Bytes of `values` stored keys or values; of Q8_0 a multiple of kKvGroup.
-constexpr int64_t KvBytes(KvType type, int64_t values) {
-  if (type == KvType::kQ8_0) return values / kKvGroup * (int64_t{sizeof(float)} + kKvGroup);
-  return values * (type == KvType::kF32 ? 4 : 2);
-}
 
 // How hidden states travel between stages.
 enum class WireType { kF32, kBF16 };

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/quant/supported_types.h"
 
 namespace stagecoach {
 namespace {

@@ -1,15 +1,11 @@
 #ifndef STAGECOACH_COMMON_QUANT_TENSOR_TYPE_H_
 #define STAGECOACH_COMMON_QUANT_TENSOR_TYPE_H_
 
-// The table of GGUF tensor types: ids, names, block sizes; and the reference dequantisation of the supported ones.
+// The table of GGUF tensor types: ids, names, block sizes; and the reference dequantisation of the supported ones. Read
+// by every unit of kernels, so it includes little.
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 namespace stagecoach {
 
@@ -40,9 +36,6 @@ enum class TensorType : uint32_t {
   kQ2_0_Oxi = 0x1002a,  // 128 weights: codes, then scale, code 3 is 0: OxiBonsai's files with id 42
 };
 
-// Every supported type, in the order people know: floats first, then by bits.
-absl::Span<const TensorType> SupportedTypes();
-
 struct TensorTypeInfo {
   uint32_t id;
   const char* name;         // "Q8_0"
@@ -55,12 +48,6 @@ struct TensorTypeInfo {
 // and its sizes checked. nullptr for an unknown or removed id.
 const TensorTypeInfo* FindTensorType(uint32_t id);
 const TensorTypeInfo& GetTensorType(TensorType type);  // of a supported type
-
-// "F32, F16, BF16, Q8_0, ...": for messages.
-std::string SupportedTensorTypes();
-
-// The supported type of this name, in any case ("q4_k"). kInvalidArgument with the list for another name.
-absl::StatusOr<TensorType> ParseTensorType(absl::string_view name);
 
 // Bytes of `elements` elements of a row; elements must be a multiple of the block size (checked by the reader).
 size_t RowBytes(TensorType type, int64_t elements);

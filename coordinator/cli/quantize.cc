@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
+#include "common/quant/supported_types.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/quantize_plan.h"
 #include "coordinator/cli/quantize_run.h"

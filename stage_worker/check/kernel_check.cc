@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/counter_rng.h"
+#include "common/quant/supported_types.h"
 #include "common/quant/tensor_type.h"
 #include "stage_worker/kernels/sampling.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 namespace {

@@ -8,15 +8,13 @@
 //
 // Weights are packed at load into panels of 16 output rows, in the order the dot instruction eats them: panel_layout.h.
 // Sizes: as in the file to within 8 % (row counts rounded up to 16).
+//
+// Read by every unit of kernels, so it includes little; select.h chooses a table.
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "common/job/job_choices.h"
+#include "common/job/kv_type.h"
 #include "common/quant/compute_layout.h"
 #include "common/quant/tensor_type.h"
 
@@ -150,14 +148,6 @@ struct Kernels {
 
 // The input that a matrix of this type takes from these kernels.
 ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights);
-
-// The kernels of this instruction set, without one the best that this machine has. kFailedPrecondition when this CPU
-// lacks it.
-absl::StatusOr<const Kernels*> SelectKernels(std::optional<InstructionSet> isa);
-// By name, where "auto" and "" are the best. kInvalidArgument (with the list) for an unknown name.
-absl::StatusOr<const Kernels*> SelectKernels(absl::string_view isa);
-std::string AvailableIsas();  // "scalar, avx2": of this machine, ascending
-std::string KnownIsas();      // of this family of processors
 
 // Our own exp and log in float (Cephes-style polynomials, explicit fma): same bits everywhere. Exp(-inf) = 0.
 float FixedExp(float x);

@@ -2,6 +2,7 @@
 
 #include <cfloat>
 
+#include "common/job/job_choices.h"
 #include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/avx2.h"
 #include "stage_worker/kernels/isa_tables.h"

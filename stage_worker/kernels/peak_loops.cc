@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/job/job_choices.h"
 #include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {

@@ -66,27 +66,43 @@ inline __m512i Weights(__m512 x, __mmask16 counted, __m512 best, __m512 scale) {
   return _mm512_maskz_cvtps_epi32(counted, _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(y), exponent)));
 }
 
+// The sums of pairs of 32-bit lanes, as 64 bits.
+inline __m512i PairSums(__m512i x) {
+  return _mm512_add_epi64(_mm512_and_si512(x, _mm512_set1_epi64(0xffffffff)), _mm512_srli_epi64(x, 32));
+}
+
 uint64_t Weigh(const float* x, int64_t n, const Weighing& weighing, uint64_t* sums) {
   const __m512 best = _mm512_set1_ps(weighing.best), scale = _mm512_set1_ps(weighing.scale);
   const __m512 floor = _mm512_set1_ps(weighing.floor);
-  const __m512i even = _mm512_set1_epi64(0xffffffff);
+  constexpr int kVectors = kWeightBlock / kLanes;
   uint64_t total = 0;
   for (int64_t begin = 0; begin < n; begin += kWeightBlock) {
-    __m512i sum = _mm512_setzero_si512();
-    bool any = false;
-    for (int64_t i = begin; i < begin + kWeightBlock; i += 2 * kLanes) {
-      const __mmask16 first = FirstLanes(n - i), second = FirstLanes(n - i - kLanes);
-      const __m512 a = _mm512_maskz_loadu_ps(first, x + i), b = _mm512_maskz_loadu_ps(second, x + i + kLanes);
-      const __mmask16 in_a = _mm512_mask_cmp_ps_mask(first, a, floor, _CMP_GE_OQ);
-      const __mmask16 in_b = _mm512_mask_cmp_ps_mask(second, b, floor, _CMP_GE_OQ);
-      if ((in_a | in_b) == 0) continue;
-      // Two weights fit 32 bits, more need not.
-      const __m512i both = _mm512_add_epi32(Weights(a, in_a, best, scale), Weights(b, in_b, best, scale));
-      sum = _mm512_add_epi64(sum, _mm512_and_si512(both, even));
-      sum = _mm512_add_epi64(sum, _mm512_srli_epi64(both, 32));
-      any = true;
+    __m512 values[kVectors];
+    __mmask16 counted[kVectors], any = 0;
+    if (__builtin_expect(begin + kWeightBlock <= n, 1)) {
+      for (int j = 0; j < kVectors; ++j) {
+        values[j] = _mm512_loadu_ps(x + begin + j * kLanes);
+        counted[j] = _mm512_cmp_ps_mask(values[j], floor, _CMP_GE_OQ);
+        any |= counted[j];
+      }
+    } else {
+      for (int j = 0; j < kVectors; ++j) {
+        const __mmask16 lanes = FirstLanes(n - begin - j * kLanes);
+        values[j] = _mm512_maskz_loadu_ps(lanes, x + begin + j * kLanes);
+        counted[j] = _mm512_mask_cmp_ps_mask(lanes, values[j], floor, _CMP_GE_OQ);
+        any |= counted[j];
+      }
     }
-    const uint64_t block = any ? static_cast<uint64_t>(_mm512_reduce_add_epi64(sum)) : 0;
+    uint64_t block = 0;
+    if (any != 0) {
+      __m512i sum = _mm512_setzero_si512();
+      for (int j = 0; j < kVectors; j += 2) {
+        // Two weights fit 32 bits, more need not.
+        sum = _mm512_add_epi64(sum, PairSums(_mm512_add_epi32(Weights(values[j], counted[j], best, scale),
+                                                              Weights(values[j + 1], counted[j + 1], best, scale))));
+      }
+      block = static_cast<uint64_t>(_mm512_reduce_add_epi64(sum));
+    }
     sums[begin / kWeightBlock] = block;
     total += block;
   }

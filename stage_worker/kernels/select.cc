@@ -1,12 +1,9 @@
-// The choice of kernels by name.
-
-#include <string>
+#include "stage_worker/kernels/select.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "stage_worker/kernels/isa_tables.h"
-#include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
 namespace {

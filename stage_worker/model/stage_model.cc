@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/step/step_check.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/model/embedding.h"
 #include "stage_worker/model/stage_model_impl.h"
 #include "stage_worker/model/step_context.h"

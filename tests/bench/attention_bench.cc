@@ -19,6 +19,7 @@
 #include "common/gguf/dummy_model.h"
 #include "common/model/model_description.h"
 #include "stage_worker/check/kernel_check.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/model/stage_model.h"
 
 namespace stagecoach {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "stage_worker/check/kernel_check.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 

@@ -25,9 +25,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
+#include "common/quant/supported_types.h"
 #include "stage_worker/check/machine_peaks.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 #include "tests/bench/checked_kernels.h"
 
 namespace stagecoach {

@@ -22,6 +22,7 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/text/vocabulary.h"
 #include "stage_worker/check/kernel_check.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/model/stage_model_impl.h"
 
 namespace stagecoach {

@@ -23,6 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/model_description.h"
+#include "common/quant/supported_types.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"

@@ -17,6 +17,7 @@
 #include "common/base/counter_rng.h"
 #include "stage_worker/check/kernel_check.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"
 #include "tests/testing/sample/naive_sampler.h"
 

@@ -18,6 +18,7 @@
 #include "common/wire/handshake.h"
 #include "proto/frame.pb.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
 
 namespace stagecoach {

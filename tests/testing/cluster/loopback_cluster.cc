@@ -16,6 +16,7 @@
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/job/run_engine.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
 #include "tests/testing/cluster/preempting_pipeline.h"
 

@@ -8,6 +8,7 @@
 #include "common/base/counter_rng.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/sampling.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach::testing {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/quant/supported_types.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/shared_data.h"

@@ -12,6 +12,7 @@
 
 #include "absl/strings/ascii.h"
 #include "common/gguf/model_shapes.h"
+#include "common/quant/supported_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

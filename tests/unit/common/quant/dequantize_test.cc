@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/gguf/gguf_file.h"
+#include "common/quant/supported_types.h"
 #include "common/quant/tensor_type.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

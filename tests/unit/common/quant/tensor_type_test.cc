@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/counter_rng.h"
+#include "common/quant/supported_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

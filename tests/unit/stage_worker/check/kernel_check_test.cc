@@ -7,9 +7,11 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/quant/supported_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/sampling.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 namespace {

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "stage_worker/check/machine_peaks.h"
 #include "stage_worker/kernels/peak_loops.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 namespace {

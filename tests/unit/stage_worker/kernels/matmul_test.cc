@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/quant/supported_types.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/panel_layout.h"
 #include "tests/unit/stage_worker/kernels/kernel_inputs.h"

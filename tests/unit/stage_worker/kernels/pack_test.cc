@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/quant/supported_types.h"
 #include "stage_worker/kernels/panel_layout.h"
 #include "tests/unit/stage_worker/kernels/kernel_inputs.h"
 

@@ -1,4 +1,5 @@
 #include "common/quant/compute_layout.h"
+#include "common/quant/supported_types.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/kernels.h"
 

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 namespace {

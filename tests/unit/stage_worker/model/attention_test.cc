@@ -12,6 +12,7 @@
 #include "common/base/counter_rng.h"
 #include "gtest/gtest.h"
 #include "stage_worker/exec/gang.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 namespace {

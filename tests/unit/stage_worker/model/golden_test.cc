@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"

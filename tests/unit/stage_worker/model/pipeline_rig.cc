@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach::testing {
 

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/select.h"
 #include "tests/testing/sample/naive_sampler.h"
 
 namespace stagecoach {

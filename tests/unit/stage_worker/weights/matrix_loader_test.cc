@@ -11,6 +11,7 @@
 #include "common/gguf/gguf_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "stage_worker/kernels/select.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
