@@ -48,12 +48,12 @@ std::string StopMatcher::Push(absl::string_view text) {
     }
     if (longest_match > 0) {
       stopped_ = true;
-      stream.resize(end - longest_match);
+      stream.erase(end - longest_match);
       return stream;
     }
   }
   held_ = stream.substr(stream.size() - held_bytes);
-  stream.resize(stream.size() - held_bytes);
+  stream.erase(stream.size() - held_bytes);
   return stream;
 }
 

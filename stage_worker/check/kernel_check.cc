@@ -271,6 +271,12 @@ void Checker::CheckSampling(int64_t n) {
     const bool same = expected_indices == found_indices && expected_above == found_above;
     comparer_.Bytes("gather", "same", same ? "same" : "else", 4);
   }
+  std::vector<uint8_t> seen(x.size());
+  for (size_t i = 0; i < seen.size(); ++i) seen[i] = i % 3 == 0 || i + 1 == seen.size();
+  std::vector<float> expected = x, found = x;
+  scalar.penalize(seen.data(), n, 1.3f, expected.data());
+  kernels.penalize(seen.data(), n, 1.3f, found.data());
+  comparer_.Floats("penalize", expected, found);
 }
 
 // The running state of attention over a few queries.

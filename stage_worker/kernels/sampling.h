@@ -42,6 +42,9 @@ struct SamplingKernels {
   // Writes the ascending indices of all x with low <= x < high and returns their number; *above = how many are at least
   // `high`. `indices` has room for n + kGatherSlack.
   int64_t (*gather)(const float* x, int64_t n, float low, float high, int32_t* indices, int64_t* above);
+
+  // Where seen[i] is not 0: x[i] / penalty when x[i] is above 0, else x[i] * penalty.
+  void (*penalize)(const uint8_t* seen, int64_t n, float penalty, float* x);
 };
 inline constexpr int kGatherSlack = 16;
 

@@ -153,9 +153,27 @@ int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indice
   return inside;
 }
 
+void Penalize(const uint8_t* seen, int64_t n, float penalty, float* x) {
+  const __m256 penalties = _mm256_set1_ps(penalty);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const __m128i marks = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(seen + i));
+    if (_mm_testz_si128(marks, marks) != 0) continue;
+    const __m256i unmarked = _mm256_cmpeq_epi32(_mm256_cvtepu8_epi32(marks), _mm256_setzero_si256());
+    const __m256 values = _mm256_loadu_ps(x + i);
+    const __m256 above = _mm256_cmp_ps(values, _mm256_setzero_ps(), _CMP_GT_OQ);
+    const __m256 penalized =
+        _mm256_blendv_ps(_mm256_mul_ps(values, penalties), _mm256_div_ps(values, penalties), above);
+    _mm256_storeu_ps(x + i, _mm256_blendv_ps(penalized, values, _mm256_castsi256_ps(unmarked)));
+  }
+  for (; i < n; ++i) {
+    if (seen[i] != 0) x[i] = x[i] > 0 ? x[i] / penalty : x[i] * penalty;
+  }
+}
+
 }  // namespace
 
 const SamplingKernels kSamplingAvx2 = {
-    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather};
+    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather, .penalize = Penalize};
 
 }  // namespace stagecoach

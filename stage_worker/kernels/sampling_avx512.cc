@@ -145,9 +145,22 @@ int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indice
   return inside;
 }
 
+void Penalize(const uint8_t* seen, int64_t n, float penalty, float* x) {
+  const __m512 penalties = _mm512_set1_ps(penalty);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const __m128i marks = _mm_maskz_loadu_epi8(FirstLanes(n - i), seen + i);
+    const __mmask16 marked = _mm_test_epi8_mask(marks, marks);
+    if (marked == 0) continue;
+    const __m512 values = _mm512_maskz_loadu_ps(marked, x + i);
+    const __mmask16 above = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_GT_OQ);
+    const __m512 multiplied = _mm512_mul_ps(values, penalties);
+    _mm512_mask_storeu_ps(x + i, marked, _mm512_mask_div_ps(multiplied, above, values, penalties));
+  }
+}
+
 }  // namespace
 
 const SamplingKernels kSamplingAvx512 = {
-    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather};
+    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather, .penalize = Penalize};
 
 }  // namespace stagecoach

@@ -115,9 +115,26 @@ int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indice
   return inside;
 }
 
+void Penalize(const uint8_t* seen, int64_t n, float penalty, float* x) {
+  const float32x4_t penalties = vdupq_n_f32(penalty);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const uint32_t marks[kLanes] = {seen[i], seen[i + 1], seen[i + 2], seen[i + 3]};
+    const uint32x4_t marked = vcgtq_u32(vld1q_u32(marks), vdupq_n_u32(0));
+    if (!Any(marked)) continue;
+    const float32x4_t values = vld1q_f32(x + i);
+    const uint32x4_t above = vcgtq_f32(values, vdupq_n_f32(0));
+    const float32x4_t penalized = vbslq_f32(above, vdivq_f32(values, penalties), vmulq_f32(values, penalties));
+    vst1q_f32(x + i, vbslq_f32(marked, penalized, values));
+  }
+  for (; i < n; ++i) {
+    if (seen[i] != 0) x[i] = x[i] > 0 ? x[i] / penalty : x[i] * penalty;
+  }
+}
+
 }  // namespace
 
 const SamplingKernels kSamplingNeon = {
-    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather};
+    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather, .penalize = Penalize};
 
 }  // namespace stagecoach

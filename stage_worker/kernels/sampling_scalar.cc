@@ -69,9 +69,15 @@ int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indice
   return inside;
 }
 
+void Penalize(const uint8_t* seen, int64_t n, float penalty, float* x) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (seen[i] != 0) x[i] = x[i] > 0 ? x[i] / penalty : x[i] * penalty;
+  }
+}
+
 }  // namespace
 
 const SamplingKernels kSamplingScalar = {
-    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather};
+    .find_peak = FindPeak, .weigh = Weigh, .weigh_each = WeighEach, .gather = Gather, .penalize = Penalize};
 
 }  // namespace stagecoach

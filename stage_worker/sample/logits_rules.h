@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "stage_worker/kernels/sampling.h"
 #include "stage_worker/sample/token_history.h"
 
 namespace stagecoach {
@@ -21,12 +22,12 @@ class LogitsRules {
   static bool ChangeAnything(const TokenHistory& history);
 
   // logits [vocab], in place. Tokens of the history are in [0, vocab), see CheckOpenSequence.
-  void Apply(const TokenHistory& history, int64_t vocab, float* logits);
+  void Apply(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits);
 
   static size_t MaxBytes(int64_t vocab);
 
  private:
-  void ApplyRepetition(const TokenHistory& history, int64_t vocab, float* logits);
+  void ApplyRepetition(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits);
 
   std::vector<uint8_t> seen_;  // [vocab], all 0 between calls
 };

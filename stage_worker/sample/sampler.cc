@@ -108,7 +108,7 @@ SampledToken Sampler::Sample(const Kernels& kernels, const TokenHistory& history
   const float* adjusted = logits;
   if (LogitsRules::ChangeAnything(history)) {
     adjusted_.assign(logits, logits + vocab);
-    rules_.Apply(history, vocab, adjusted_.data());
+    rules_.Apply(*kernels.sampling, history, vocab, adjusted_.data());
     adjusted = adjusted_.data();
   }
   SampledToken sampled;

@@ -99,7 +99,7 @@ double CpuUs() {
 bool Agrees(const Kernels& kernels, const TokenHistory& history, const std::vector<float>& logits) {
   const int64_t vocab = static_cast<int64_t>(logits.size());
   std::vector<float> adjusted = logits;
-  LogitsRules().Apply(history, vocab, adjusted.data());
+  LogitsRules().Apply(*kernels.sampling, history, vocab, adjusted.data());
   Sampler sampler;
   for (int32_t position = 0; position < kChecks; ++position) {
     if (sampler.Sample(kernels, history, position, logits.data(), vocab).token !=

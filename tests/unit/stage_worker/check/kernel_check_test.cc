@@ -97,6 +97,11 @@ TEST(KernelCheck, NoticesSamplingKernelsThatAreWrongOnlyAtTheEndOfARow) {
     return sampling.gather(x, n - n % 16, low, high, indices, above);
   };
   EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("gather: ")));
+  wrong = sampling;
+  wrong.penalize = [](const uint8_t* seen, int64_t n, float penalty, float* x) {
+    sampling.penalize(seen, n - 1, penalty, x);
+  };
+  EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("penalize: ")));
 }
 
 // Kernels with a dot of bfloat16 pairs may differ from the twin, but not without bounds.

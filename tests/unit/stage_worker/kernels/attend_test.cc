@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/job_choices.h"
 #include "tests/unit/stage_worker/kernels/kernel_inputs.h"
 
 namespace stagecoach {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -155,6 +156,28 @@ TEST(Gather, FindsTheIndicesOfARangeWithEveryInstructionSet) {
           ASSERT_EQ(found, expected) << kernels->isa << " " << n << " " << low << " " << high;
           ASSERT_EQ(found_above, above) << kernels->isa;
         }
+      }
+    }
+  }
+}
+
+TEST(Penalize, ChangesWhatWasSeenAndNothingElseWithEveryInstructionSet) {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  for (int64_t n : kLengths) {
+    const std::vector<float> x = RandomLogits(5, n, true);
+    for (const double share : {0.01, 0.5, 1.0}) {
+      std::vector<uint8_t> seen(x.size());
+      std::vector<float> expected = x;
+      for (size_t i = 0; i < x.size(); ++i) {
+        seen[i] = UniformAt(6, i) < share ? static_cast<uint8_t>(1 + i % 255) : 0;
+        if (seen[i] != 0) expected[i] = x[i] > 0 ? x[i] / 1.3f : x[i] * 1.3f;
+      }
+      for (const Kernels* kernels : all) {
+        std::vector<float> found = x;
+        kernels->sampling->penalize(seen.data(), n, 1.3f, found.data());
+        ASSERT_EQ(std::memcmp(found.data(), expected.data(), x.size() * sizeof(float)), 0)
+            << kernels->isa << " " << n << " " << share;
       }
     }
   }

@@ -9,11 +9,14 @@
 #include "common/base/counter_rng.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 namespace {
 
 using ::testing::ElementsAre;
+
+const SamplingKernels& BestKernels() { return *SelectKernels("auto").value()->sampling; }
 
 OpenSequence Open(std::vector<TokenId> prompt, std::vector<TokenId> output) {
   OpenSequence open;
@@ -27,11 +30,11 @@ std::vector<float> Apply(const OpenSequence& open, std::vector<float> logits) {
   const TokenHistory history(open);
   const std::vector<float> raw = logits;
   LogitsRules rules;
-  rules.Apply(history, static_cast<int64_t>(raw.size()), logits.data());
+  rules.Apply(BestKernels(), history, static_cast<int64_t>(raw.size()), logits.data());
   EXPECT_TRUE(LogitsRules::ChangeAnything(history) || logits == raw);
   // Nothing is left in its memory.
   std::vector<float> again = raw;
-  rules.Apply(history, static_cast<int64_t>(raw.size()), again.data());
+  rules.Apply(BestKernels(), history, static_cast<int64_t>(raw.size()), again.data());
   EXPECT_EQ(again, logits);
   return logits;
 }
@@ -94,7 +97,7 @@ TEST(LogitsRules, PenalizeEveryTokenOfAWindowOfAnySizeOnce) {
       float& logit = expected[static_cast<size_t>(token)];
       logit = logit > 0 ? logit / 1.3f : logit * 1.3f;
     }
-    rules.Apply(TokenHistory(open), kVocab, found.data());
+    rules.Apply(BestKernels(), TokenHistory(open), kVocab, found.data());
     EXPECT_EQ(std::memcmp(expected.data(), found.data(), kVocab * sizeof(float)), 0) << size;
   }
 }
@@ -110,8 +113,8 @@ TEST(LogitsRules, AreTheSameWhetherOutputWasAppendedOrReplayed) {
   const TokenHistory replayed(open);
   std::vector<float> a = {4, 4, 4, 4}, b = {4, 4, 4, 4};
   LogitsRules rules;
-  rules.Apply(appended, 4, a.data());
-  rules.Apply(replayed, 4, b.data());
+  rules.Apply(BestKernels(), appended, 4, a.data());
+  rules.Apply(BestKernels(), replayed, 4, b.data());
   EXPECT_EQ(a, b);
   EXPECT_EQ(appended.size(), 5);
   ASSERT_EQ(appended.output_counts().size(), 2u);
