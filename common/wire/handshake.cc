@@ -43,21 +43,23 @@ absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string
 }
 
 absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
-  constexpr char kHowTo[] = "; start it as: mpirun -n 1 coordinator <verb> ... : -n STAGES stage_worker";
+  std::string how_to = "; start it as: mpirun -n 1 coordinator <verb> ... : -n STAGES stage_worker";
+  // Open MPI's programs under a launcher that tells them nothing of each other.
+  if (hellos.size() == 1) how_to += ", or under srun with --mpi=pmix (without it every rank is alone)";
   int coordinators = 0;
   for (const pb::Hello& hello : hellos) coordinators += hello.role() == pb::Hello::ROLE_COORDINATOR;
   const int stages = static_cast<int>(hellos.size()) - coordinators;
   if (coordinators != 1) {
     return absl::FailedPreconditionError(absl::StrCat("this world has ", coordinators, " coordinators and ", stages,
-                                                      " stage_workers, expected exactly one coordinator", kHowTo));
+                                                      " stage_workers, expected exactly one coordinator", how_to));
   }
   if (stages < 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat("this world has a coordinator and no stage_worker, expected at least one", kHowTo));
+        absl::StrCat("this world has a coordinator and no stage_worker, expected at least one", how_to));
   }
   if (hellos[kCoordinatorRank].role() != pb::Hello::ROLE_COORDINATOR) {
     return absl::FailedPreconditionError(
-        absl::StrCat("rank 0 is a stage_worker, expected the coordinator to be rank 0", kHowTo));
+        absl::StrCat("rank 0 is a stage_worker, expected the coordinator to be rank 0", how_to));
   }
   for (size_t rank = 1; rank < hellos.size(); ++rank) {
     const pb::Hello& hello = hellos[rank];

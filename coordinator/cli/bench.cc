@@ -170,7 +170,7 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
     return UsageError(absl::StrCat("-b: ", most, " sequences do not fit a micro-batch of ",
                                    cluster_options_.max_num_batched_tokens, " rows; raise --max-num-batched-tokens"));
   }
-  const bool placed_elsewhere = context.joined || !cluster_options_.hostfile.empty();
+  const bool placed_elsewhere = context.joined || !cluster_options_.hostfile.empty() || !cluster_options_.hosts.empty();
   if (!placed_elsewhere) std::replace(lists_.stages.begin(), lists_.stages.end(), int64_t{0}, int64_t{1});
   jobs_ = JobsOf(lists_);
   if (context.joined && jobs_.size() > 1) {

@@ -18,6 +18,7 @@
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/front/exit_codes.h"
+#include "coordinator/launch/host_file.h"
 
 namespace stagecoach {
 namespace {
@@ -33,7 +34,7 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
              o->context > 0 ? absl::StrCat(o->context) : "min(the model's context, what the pool holds)")
       ->group(group);
   AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, JobLimits::kStages.range,
-             "pipeline stages, each a process", "the host file's slots, else 1")
+             "pipeline stages, each a process", "the slots of the hosts, else 1")
       ->group(group);
   AddIntegerList(app, "--layer-split", &o->layer_split, {1, kMaxLayers},
                  "layers of each stage, such as 10,9,9 (otherwise split evenly by cost)")
@@ -48,6 +49,7 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   AddText(app, "--hostfile", &o->hostfile, "FILE",
           "hosts and their slots in Open MPI's form; stages take slots in order")
       ->group(group);
+  AddText(app, "--host", &o->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
   AddText(app, "--mpirun-args", &o->mpirun_args, "ARGS", "further arguments for mpirun, split as a shell would")
       ->group(group);
   AddText(app, "--stage-worker", &o->stage_worker, "PATH",
@@ -192,10 +194,14 @@ void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
 
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const HyperParameters& model,
                                                 const RunContext& context) {
-  if (context.joined && !(o.hostfile.empty() && o.mpirun_args.empty() && o.stage_worker.empty())) {
+  if (context.joined && !(o.hostfile.empty() && o.hosts.empty() && o.mpirun_args.empty() && o.stage_worker.empty())) {
     return UsageError(
-        "--hostfile, --mpirun-args and --stage-worker are for a job that the coordinator launches; here mpirun or "
-        "srun has");
+        "--hostfile, --host, --mpirun-args and --stage-worker are for a job that the coordinator launches; here mpirun "
+        "or srun has");
+  }
+  if (!o.hosts.empty()) {
+    if (!o.hostfile.empty()) return UsageError("--hostfile and --host name the hosts twice; give one of them");
+    if (absl::Status status = ParseHostList(o.hosts).status(); !status.ok()) return UsageError(status.message());
   }
   if (absl::Status status = CheckSplit(o, model); !status.ok()) return status;
   if (o.context > model.context) {
@@ -206,6 +212,7 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
   FillJob(o, &launch.job);
   launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));
   launch.mpirun_args = o.mpirun_args;
+  launch.hosts = o.hosts;
   launch.coordinator_path = context.program;
   launch.startup_timeout = absl::Seconds(o.startup_timeout_s);
   launch.relaunch_timeout = absl::Seconds(o.relaunch_timeout_s);

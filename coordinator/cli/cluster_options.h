@@ -44,6 +44,7 @@ struct ClusterOptions {
   double relaunch_timeout_s = 600;
   std::string step_log;
   std::string hostfile;
+  std::string hosts;
   std::string mpirun_args;
   std::string stage_worker;
   int64_t stage_delay_us = 0;

@@ -16,6 +16,7 @@ constexpr FieldFlag kFlags[] = {
     {"cpu_bind", "--cpu-bind"},
     {"dry_run", "--dry-run"},
     {"hostfile", "--hostfile"},
+    {"hosts", "--host"},
     {"isa", "--isa"},
     {"kv_cache_bytes", "--kv-cache-memory"},
     {"kv_type", "--kv-type"},

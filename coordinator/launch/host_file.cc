@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -70,6 +71,25 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, abs
   if (hosts.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("host file '", file, "' names no host, expected lines like 'node1 slots=2'"));
+  }
+  return hosts;
+}
+
+absl::StatusOr<std::vector<HostSlots>> ParseHostList(absl::string_view text) {
+  std::vector<HostSlots> hosts;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const auto wrong = [&](absl::string_view what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("`hosts`: '", part, "' ", what, ", expected a list like 'node1:2,node2'"));
+    };
+    const std::pair<absl::string_view, absl::string_view> item = absl::StrSplit(part, absl::MaxSplits(':', 1));
+    if (!IsHostName(item.first)) return wrong("does not begin with a host name");
+    HostSlots host = {std::string(item.first), 1};
+    if (absl::StrContains(part, ":") &&
+        (!absl::SimpleAtoi(item.second, &host.slots) || host.slots < 1 || host.slots > kMaxSlots)) {
+      return wrong(absl::StrCat("does not end with a number of slots from 1 to ", kMaxSlots));
+    }
+    hosts.push_back(std::move(host));
   }
   return hosts;
 }

@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_HOST_FILE_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_HOST_FILE_H_
 
-// Open MPI's host file: one host a line, `name slots=N`, `#` to the end of the line is a comment.
+// Open MPI's two ways to name hosts: a file with one host a line, `name slots=N`, where `#` to the end of the line is a
+// comment; and a list on the command line, `name:N,name`.
 
 #include <string>
 #include <vector>
@@ -25,6 +26,10 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, abs
 
 // Reads and parses. kNotFound when it cannot be read.
 absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file);
+
+// A list, in its order: `name` is one slot more of that host, `name:N` are N. kInvalidArgument, naming the field
+// `hosts` and the part, for what is no host name, a number outside 1..65536, or a list without a host.
+absl::StatusOr<std::vector<HostSlots>> ParseHostList(absl::string_view text);
 
 }  // namespace stagecoach
 

@@ -15,8 +15,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
-#include "common/job/job_limits.h"
-#include "coordinator/launch/host_file.h"
 #include "coordinator/launch/local_host.h"
 
 namespace stagecoach {
@@ -55,43 +53,6 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& path) {
   return self.string();
 }
 
-// Fills the stages into the host file's slots in order.
-absl::Status PlaceStages(const LaunchOptions& options, LaunchPlan* plan) {
-  plan->stages = options.stages;
-  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kStages, plan->stages));
-  if (options.hostfile.empty()) {
-    if (plan->stages == 0) plan->stages = 1;
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const std::vector<HostSlots> hosts, ReadHostFile(options.hostfile));
-  int64_t slots = 0;
-  for (const HostSlots& host : hosts) slots += host.slots;
-  const int64_t wanted = plan->stages != 0 ? plan->stages : slots;
-  RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, wanted));
-  if (wanted > slots) {
-    return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but host file '",
-                                                   options.hostfile, "' has ", slots,
-                                                   "; lower `stages` or raise slots="));
-  }
-  plan->stages = static_cast<int>(wanted);
-  int left = plan->stages;
-  bool remote = false;
-  for (const HostSlots& host : hosts) {
-    if (left == 0) break;
-    const int placed = std::min(left, host.slots);
-    left -= placed;
-    const bool here = IsThisHost(host.name);
-    remote = remote || !here;
-    if (!plan->hosts.empty() && plan->hosts.back().host == host.name) {
-      plan->hosts.back().stages += placed;
-    } else {
-      plan->hosts.push_back({host.name, placed, here});
-    }
-  }
-  if (!remote) plan->hosts.clear();
-  return absl::OkStatus();
-}
-
 // Whether the user's arguments set an MCA parameter, or give an option such as --bind-to.
 bool UserSetsMca(const LaunchPlan& plan, absl::string_view name) {
   for (size_t i = 0; i + 1 < plan.mpirun_args.size(); ++i) {
@@ -114,7 +75,7 @@ McaSettings McaFor(const LaunchPlan& plan, const LaunchPlaces& places) {
   // Ranks that wait yield their core; mpirun kills at once what must end, or a relaunch would wait for its ladder of
   // signals.
   McaSettings mca = {{"mpi_yield_when_idle", "1"}, {"odls_base_sigkill_timeout", "0"}, {"pml", "ob1"}};
-  if (plan.hosts.empty()) {
+  if (plan.placement.hosts.empty()) {
     // Shared memory alone: no port is opened by a rank. All files in directories that we remove.
     mca.insert(mca.end(), {{"btl", "vader,self"},
                            {"orte_tmpdir_base", places.directory},
@@ -146,7 +107,7 @@ void AppendPlace(const std::string& host, int ranks, bool here, const LaunchPlac
 }
 
 void AppendCoordinator(const LaunchPlan& plan, const LaunchPlaces& places, std::vector<std::string>* line) {
-  if (plan.hosts.empty()) {
+  if (plan.placement.hosts.empty()) {
     line->insert(line->end(), {"-n", "1"});
   } else {
     AppendPlace("localhost", 1, /*here=*/true, places, line);
@@ -182,9 +143,9 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   absl::StatusOr<std::vector<std::string>> words = SplitShellWords(options.mpirun_args);
   if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("`mpirun_args`: ", words.status().message()));
   plan.mpirun_args = *std::move(words);
-  RETURN_IF_ERROR(PlaceStages(options, &plan));
+  ASSIGN_OR_RETURN(plan.placement, PlaceStages(options));
   std::vector<std::string> others;
-  for (const PlacedStages& placed : plan.hosts) {
+  for (const PlacedStages& placed : plan.placement.hosts) {
     if (!placed.here) others.push_back(placed.host);
   }
   plan.networks = NetworksTowards(others);
@@ -200,10 +161,10 @@ std::vector<std::string> LaunchArguments(const LaunchPlan& plan, const LaunchPla
   }
   line.insert(line.end(), plan.mpirun_args.begin(), plan.mpirun_args.end());
   AppendCoordinator(plan, places, &line);
-  if (plan.hosts.empty()) {
-    line.insert(line.end(), {":", "-n", absl::StrCat(plan.stages), plan.stage_worker});
+  if (plan.placement.hosts.empty()) {
+    line.insert(line.end(), {":", "-n", absl::StrCat(plan.placement.stages), plan.stage_worker});
   }
-  for (const PlacedStages& placed : plan.hosts) {
+  for (const PlacedStages& placed : plan.placement.hosts) {
     line.push_back(":");
     AppendPlace(placed.host, placed.stages, placed.here, places, &line);
     line.push_back(plan.stage_worker);

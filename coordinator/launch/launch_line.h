@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_LINE_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_LINE_H_
 
-// The command line of mpirun (Open MPI 4.1) for one job. Rank 0, the coordinator, runs on this host and takes no slot
-// of a host file; the stages take its slots in order. Thread-safe.
+// The command line of mpirun (Open MPI 4.1) for one job. Thread-safe.
 
 #include <string>
 #include <vector>
@@ -11,23 +10,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "coordinator/launch/launch_options.h"
+#include "coordinator/launch/placement.h"
 
 namespace stagecoach {
-
-// Stages that run on one host.
-struct PlacedStages {
-  std::string host;
-  int stages = 0;
-  bool here = false;  // the host is this one
-};
 
 // What is the same for every launch of a session; all paths absolute.
 struct LaunchPlan {
   std::string mpirun;
   std::string coordinator;
   std::string stage_worker;
-  int stages = 1;
-  std::vector<PlacedStages> hosts;       // in order, when one of them is another host; empty: all stages are here
+  Placement placement;
   std::string networks;                  // towards the other hosts, for the TCP transports; empty: Open MPI chooses
   std::vector<std::string> mpirun_args;  // the user's
 };
@@ -42,8 +34,8 @@ struct LaunchPlaces {
 // The stage program: as given, or found beside this one. kNotFound with what was tried.
 absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options);
 
-// Looks everything up. kNotFound: no mpirun, stage_worker or host file, with what was tried. kInvalidArgument: a bad
-// host file or mpirun_args, more stages than the host file has slots, no stage.
+// Looks everything up. kNotFound: no mpirun, stage_worker or host file, with what was tried. kInvalidArgument: bad
+// mpirun_args; also what PlaceStages says.
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options);
 
 // argv of mpirun. A setting the user's own arguments make (--mca NAME, --bind-to) replaces ours.

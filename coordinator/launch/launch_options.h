@@ -13,8 +13,9 @@ namespace stagecoach {
 
 struct LaunchOptions {
   pb::ConfigureJob job;                // everything the engine is told
-  int stages = 0;                      // 0: the host file's slots, else 1
-  std::string hostfile;                // Open MPI's format; empty: all stages on this host
+  int stages = 0;                      // 0: the slots of the hosts, else 1
+  std::string hostfile;                // Open MPI's format; without it and `hosts` all stages are on this host
+  std::string hosts;                   // the same as a list: "node1:2,node2"
   std::string mpirun_args;             // split as a shell would, put before the programs
   std::string coordinator_path;        // this program; empty: found out
   std::string stage_worker_path;       // empty: beside the coordinator, then ../stage_worker/

@@ -114,7 +114,7 @@ absl::Status Launcher::Spawn(const LaunchPlan& plan, const LaunchPlaces& places)
   std::vector<std::string> arguments = LaunchArguments(plan, places);
   std::vector<std::string> environment = LaunchEnvironment(OwnEnvironment(), root);
   // With several hosts the directory of MPI's session files cannot be an option: it is private to this host.
-  if (!plan.hosts.empty()) {
+  if (!plan.placement.hosts.empty()) {
     std::erase_if(environment, [](const std::string& variable) { return variable.rfind("TMPDIR=", 0) == 0; });
     environment.push_back(absl::StrCat("TMPDIR=", places.directory));
   }

@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCommand{"UnknownKvType", WithOption({"--kv-type", "q4_0"}), 2,
                      "'q4_0' is not one of f32, f16, bf16, q8_0"},
         WrongCommand{"UnknownWireType", WithOption({"--wire-dtype", "f16"}), 2, "'f16' is not one of f32, bf16"},
-        WrongCommand{"BlockSizeOdd", WithOption({"--block-size", "17"}), 2, "--block-size is 17, expected a multiple of 16"},
+        WrongCommand{"BlockSizeOdd", WithOption({"--block-size", "17"}), 2,
+                     "--block-size is 17, expected a multiple of 16"},
         WrongCommand{"BlockSizeZero", WithOption({"--block-size", "0"}), 2, "--block-size: 0 is out of range"},
         WrongCommand{"KvMemoryIsNoSize", WithOption({"--kv-cache-memory", "lots"}), 2, "'lots' is not a size"},
         WrongCommand{"NoSequences", WithOption({"--max-num-seqs", "0"}), 2, "--max-num-seqs: 0 is out of range"},
@@ -153,6 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
     Launch, WrongCommandLine,
     ::testing::Values(WrongCommand{"NoSuchStageWorker", WithOption({"--stage-worker", "/nowhere/w"}), 4, "/nowhere/w"},
                       WrongCommand{"NoSuchHostFile", WithOption({"--hostfile", "/nowhere/h"}), 4, "/nowhere/h"},
+                      WrongCommand{"AHostListThatEndsWithAComma", WithOption({"--host", "node1:2,"}), 2, "--host: ''"},
                       WrongCommand{"OpenQuoteInMpirunArgs", WithOption({"--mpirun-args", "--mca 'x"}), 2, "quote"},
                       WrongCommand{"NoSuchSocket", {"engine", "--connect", "/nowhere/s"}, 4, "/nowhere/s"}),
     [](const auto& info) { return std::string(info.param.name); });

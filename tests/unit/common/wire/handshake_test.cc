@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -55,6 +56,7 @@ TEST(Handshake, AWorldThatCanBeNoJobSaysWhatIsWrongWithWhichRank) {
     const absl::Status status = CheckWorld(world);
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << one.message;
     EXPECT_THAT(std::string(status.message()), HasSubstr(one.message));
+    EXPECT_EQ(absl::StrContains(status.message(), "srun with --mpi=pmix"), world.size() == 1) << status;
   }
 }
 

@@ -109,6 +109,19 @@ TEST(ClusterOptions, NameAMissingHostFileOrStageProgram) {
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kLaunch);
 }
 
+TEST(ClusterOptions, TakeAListOfHostsInsteadOfAFile) {
+  ClusterOptions options;
+  options.hosts = "node1:2,node2";
+  const absl::StatusOr<LaunchOptions> launch = MakeLaunchOptions(options, EightLayers(), Program());
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  EXPECT_EQ(launch->hosts, "node1:2,node2");
+  options.hosts = "node1:2,";
+  EXPECT_THAT(UsageMessage(options), HasSubstr("`hosts`: '' does not begin with a host name"));
+  options.hosts = "node1";
+  options.hostfile = "hosts";
+  EXPECT_THAT(UsageMessage(options), HasSubstr("--hostfile and --host name the hosts twice"));
+}
+
 TEST(ClusterOptions, RefuseAStepLogThatCannotBeWritten) {
   ClusterOptions options;
   options.step_log = "/nowhere/steps.jsonl";

@@ -76,6 +76,7 @@ TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
                            "--special",
                            "--logprobs",
                            "--hostfile",
+                           "--host LIST",
                            "--mpirun-args",
                            "--dry-run",
                            "--output",

@@ -91,6 +91,19 @@ TEST_F(LaunchLineTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
                   "1", "--host", "node2.invalid:1", bin + "stage_worker"));
 }
 
+TEST_F(LaunchLineTest, IsTheSameForAListOfHostsAsForTheirFile) {
+  LaunchOptions file = Options(), list = Options();
+  file.hostfile = File("hosts", "node1.invalid slots=2\nlocalhost\nnode2.invalid slots=4\n");
+  list.hosts = "node1.invalid:2,localhost,node2.invalid:4";
+  for (const int stages : {0, 3, 7}) {
+    file.stages = list.stages = stages;
+    const absl::StatusOr<std::string> line = DescribeLaunch(list);
+    ASSERT_TRUE(line.ok()) << line.status();
+    EXPECT_EQ(*line, DescribeLaunch(file).value());
+    EXPECT_THAT(*line, HasSubstr("-n 2 --host node1.invalid:2 "));
+  }
+}
+
 TEST_F(LaunchLineTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
   LaunchOptions options = Options();
   options.hostfile = File("hosts", "localhost slots=3\n");
@@ -152,6 +165,14 @@ TEST_F(LaunchLineTest, NamesWhatIsMissingOrWrong) {
   EXPECT_THAT(std::string(ResolveLaunch(options).status().message()), HasSubstr("3 stages need 3 slots"));
 
   options = Options();
+  options.hosts = "localhost,localhost";
+  options.stages = 3;
+  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()),
+              HasSubstr("3 stages need 3 slots, but the list of `hosts` has 2"));
+  options.hostfile = File("hosts", "localhost slots=2\n");
+  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
+
+  options = Options();
   options.stages = -1;
   EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
 
@@ -184,6 +205,30 @@ TEST(HostFile, NamesFileAndLineOfEveryMistake) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr("host file 'my.hosts'")) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+}
+
+TEST(HostList, ReadsNamesAndSlots) {
+  const absl::StatusOr<std::vector<HostSlots>> hosts = ParseHostList("node1:2,node-2.example,node1");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"node1", 2}, HostSlots{"node-2.example", 1}, HostSlots{"node1", 1}));
+}
+
+TEST(HostList, NamesThePartThatIsWrong) {
+  for (const auto& [text, message] :
+       std::vector<std::pair<std::string, std::string>>{{"", "''"},
+                                                        {"a,,b", "''"},
+                                                        {"a,:2", "':2' does not begin with a host name"},
+                                                        {"a b", "'a b'"},
+                                                        {"-x:1", "'-x:1'"},
+                                                        {"b:", "'b:' does not end with a number of slots"},
+                                                        {"b:0", "'b:0'"},
+                                                        {"b:x", "'b:x'"},
+                                                        {"b:1:2", "'b:1:2'"},
+                                                        {"b:99999999999", "'b:99999999999'"}}) {
+    const absl::Status status = ParseHostList(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("`hosts`: ", message))) << text;
   }
 }
 
