@@ -110,11 +110,12 @@ only_in '^(stage_worker/weights|common/parallel)/' '(tbb|oneapi)/' '<tbb/...> li
 only_in '^common/base/cpu_topology' 'hwloc' '<hwloc.h> lives in common/base/cpu_topology'
 only_in "^(coordinator/cli|tests/unit/coordinator/cli)/" 'CLI/' 'the command-line library lives in coordinator/cli'
 
-# A library's messages name a job's fields; coordinator/cli turns them into flags. stage_worker's own check has arguments of its own.
+# A library's messages name a job's fields; coordinator/cli turns them into flags. stage_worker's own check has arguments of its own, and
+# mpirun has on its launch line.
 flags=$(grep -oE '"--[a-z-]+"' coordinator/cli/job_flags.cc | tr -d '"' | paste -sd'|')
 [ -n "$flags" ] || { echo "no flags in coordinator/cli/job_flags.cc"; exit 2; }
 while read -r hit; do violation "$hit: libraries speak of fields, coordinator/cli of flags"; done < <(
-  grep -vE '^(tests/|coordinator/cli/|coordinator/bench/kernel_report\.cc|stage_worker/(main|check/self_check)\.cc)' <<<"$sources" |
+  grep -vE '^(tests/|coordinator/cli/|coordinator/bench/kernel_report\.cc|coordinator/launch/launch_line\.cc|stage_worker/(main|check/self_check)\.cc)' <<<"$sources" |
     xargs grep -HnE -- "\"[^\"]*($flags)([^a-z-]|\$)")
 
 while read -r lines file; do

@@ -202,20 +202,20 @@ absl::Status LaunchedSession::Lose(std::string what, bool accusing) {
 std::string LaunchedSession::DescribeRanks() const {
   const std::vector<SessionProcess> processes = launcher_->Processes();
   std::vector<std::string> remarks;
-  std::vector<bool> seen(static_cast<size_t>(plan_.stages) + 1, false);
+  std::vector<bool> seen(static_cast<size_t>(plan_.placement.stages) + 1, false);
   const std::set<int> in_mpi = RanksInMpi(launcher_->directories());
   bool any_rank = false;
   for (const SessionProcess& process : processes) {
-    if (process.rank < 0 || process.rank > plan_.stages) continue;
+    if (process.rank < 0 || process.rank > plan_.placement.stages) continue;
     any_rank = true;
     seen[static_cast<size_t>(process.rank)] = true;
     if (process.state == 'T') {
       remarks.push_back(absl::StrCat(NameOf(process.rank), " is stopped (pid ", process.pid, ")"));
-    } else if (!heard() && plan_.hosts.empty() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
+    } else if (!heard() && plan_.placement.hosts.empty() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
       remarks.push_back(absl::StrCat(NameOf(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
     }
   }
-  for (int rank = 0; rank <= plan_.stages && any_rank && plan_.hosts.empty(); ++rank) {
+  for (int rank = 0; rank <= plan_.placement.stages && any_rank && plan_.placement.hosts.empty(); ++rank) {
     if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(NameOf(rank), kHasEnded));
   }
   return remarks.empty() ? "" : absl::StrCat("; on this host: ", absl::StrJoin(remarks, ", "));
