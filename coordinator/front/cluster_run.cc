@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
     options.job.set_stages(options.stages);
     session = Session::Join(engine_descriptor, std::move(options.job));
   } else {
-    absl::StatusOr<std::unique_ptr<Session>> launched = Session::Launch(std::move(options));
+    absl::StatusOr<std::unique_ptr<Session>> launched = Session::Launch(options);
     if (!launched.ok()) return LaunchError(launched.status());
     session = *std::move(launched);
   }

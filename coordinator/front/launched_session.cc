@@ -177,7 +177,7 @@ absl::Status LaunchedSession::Lose(const RankDeath& death) {
 }
 
 // `accusing`: a stage died by its own doing, which a request may be the cause of.
-absl::Status LaunchedSession::Lose(std::string what, bool accusing) {
+absl::Status LaunchedSession::Lose(const std::string& what, bool accusing) {
   launcher_.reset();  // ends whatever is left of the job
   const int64_t now_us = MonotonicUs();
   if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(now_us);
@@ -233,7 +233,7 @@ void LaunchedSession::AwaitJobEnd() {
   launcher_.reset();
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Launch(LaunchOptions options) {
+absl::StatusOr<std::unique_ptr<Session>> Session::Launch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(LaunchPlan plan, ResolveLaunch(options));
   if (geteuid() == 0) LogInfo("running MPI as root (OMPI_ALLOW_RUN_AS_ROOT is set for it)");
   auto session = std::make_unique<LaunchedSession>(options, std::move(plan));

@@ -33,7 +33,7 @@ class LaunchedSession : public SessionCore {
 
  private:
   absl::Status OnLauncherEnded(int exit_code);
-  absl::Status Lose(std::string what, bool accusing = false);
+  absl::Status Lose(const std::string& what, bool accusing = false);
   absl::Status Lose(const RankDeath& death);
   std::string NameOf(int rank) const;
   void AwaitLastWords(absl::Duration most);

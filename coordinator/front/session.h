@@ -43,7 +43,7 @@ class Session {
  public:
   // Starts the job by a launcher process and supervises it. Returns at once; Next brings up the job. Errors of the
   // options only: kNotFound (no stage_worker, no mpirun, no host file), kInvalidArgument.
-  static absl::StatusOr<std::unique_ptr<Session>> Launch(LaunchOptions options);
+  static absl::StatusOr<std::unique_ptr<Session>> Launch(const LaunchOptions& options);
 
   // Joins an engine that lives in this very process (started under mpirun or srun): no supervision, a loss is final.
   static std::unique_ptr<Session> Join(int descriptor, pb::ConfigureJob job);
