@@ -12,7 +12,7 @@
 namespace stagecoach {
 namespace {
 
-// One entry a host, with all of its slots up to `stages`: in the order of first mention.
+// Slots in order; a host that is named twice with another between keeps both of its places.
 void Fill(const std::vector<HostSlots>& hosts, Placement* placement) {
   int left = placement->stages;
   for (const HostSlots& host : hosts) {
