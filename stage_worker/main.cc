@@ -1,5 +1,5 @@
-// A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Takes no flags; alone, it
-// can check its kernels.
+// A pipeline stage: started by mpirun or srun beside one coordinator, told by it what to be. Alone, it can check its
+// kernels, and report on its host.
 
 #include <signal.h>
 #include <unistd.h>
@@ -17,8 +17,9 @@
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
+#include "common/wire/host_report.h"
 #include "stage_worker/check/self_check.h"
-#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/host_report.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
 
@@ -26,22 +27,23 @@ namespace stagecoach {
 namespace {
 
 constexpr char kCheckKernels[] = "--check-kernels";
+constexpr char kModel[] = "--model";
 constexpr int kExitUsage = 2;
 constexpr int kExitFailed = 70;
 constexpr absl::Duration kGatherDeadline = absl::Seconds(60);
 
 constexpr char kUsage[] =
-    "stage_worker computes one stage of a Stagecoach pipeline. It is started without arguments, beside a coordinator:\n"
+    "stage_worker computes one stage of a Stagecoach pipeline. It is started beside a coordinator:\n"
     "  coordinator generate --pp 2 -m MODEL -p PROMPT          (the coordinator starts it)\n"
-    "  mpirun -n 1 coordinator generate ... : -n STAGES stage_worker\n"
+    "  mpirun -n 1 coordinator generate ... : -n STAGES stage_worker [--model FILE]\n"
+    "--model says where this host has the model, when not where the coordinator has it.\n"
     "Alone, it tells in JSON whether its kernels are right and what this machine could do at best:\n"
     "  stage_worker --check-kernels [--isa NAME] [--threads N,N,...]\n";
 
-absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world) {
-  ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels("auto"));
-  ASSIGN_OR_RETURN(const InstructionSet isa, ParseInstructionSet(kernels->isa));
-  ASSIGN_OR_RETURN(const std::vector<std::string> bytes,
-                   world->AllGather(MakeHello(pb::Hello::ROLE_STAGE, isa).SerializeAsString(), kGatherDeadline));
+absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world, const std::string& model) {
+  pb::Hello mine = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets());
+  mine.set_model_path(model);
+  ASSIGN_OR_RETURN(const std::vector<std::string> bytes, world->AllGather(mine.SerializeAsString(), kGatherDeadline));
   return ParseHellos(bytes);
 }
 
@@ -63,23 +65,39 @@ int CheckAlone(const std::vector<std::string>& arguments) {
   return std::cout.good() ? 0 : kExitFailed;
 }
 
+int ReportAlone(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<std::string> report = ReportHost(arguments);
+  if (!report.ok()) {
+    LogError(report.status().message());
+    return kExitUsage;
+  }
+  std::cout << *report << std::endl;
+  return std::cout.good() ? 0 : kExitFailed;
+}
+
 int Main(int argc, char** argv) {
   SetLogName("stage_worker");
   if (argc > 1 && std::strcmp(argv[1], kCheckKernels) == 0) return CheckAlone({argv + 2, argv + argc});
+  if (argc > 1 && std::strcmp(argv[1], kHostReportFlag) == 0) return ReportAlone({argv + 2, argv + argc});
+  const bool model_given = argc == 3 && std::strcmp(argv[1], kModel) == 0 && argv[2][0] == '/';
   LeaveSignalsToTheCoordinator();
   // Never 0 here: a rank that leaves cleanly before MPI_Init hangs the job it belongs to.
-  if (argc > 1 || !StartedInMpiWorld()) {
-    if (argc > 1 && std::strcmp(argv[1], "--help") != 0)
+  if ((argc > 1 && !model_given) || !StartedInMpiWorld()) {
+    if (argc > 1 && std::strcmp(argv[1], kModel) == 0) {
+      std::cerr << "stage_worker: --model needs one absolute path\n";
+    } else if (argc > 1 && std::strcmp(argv[1], "--help") != 0) {
       std::cerr << "stage_worker: unexpected argument '" << argv[1] << "'\n";
+    }
     std::cerr << kUsage;
     return kExitUsage;
   }
+  const std::string model = model_given ? argv[2] : "";
   absl::StatusOr<std::unique_ptr<MpiWorld>> world = MpiWorld::Init(&argc, &argv);
   if (!world.ok()) {
     LogError(world.status().message());
     return kExitFailed;
   }
-  absl::StatusOr<std::vector<pb::Hello>> hellos = Introduce(world->get());
+  absl::StatusOr<std::vector<pb::Hello>> hellos = Introduce(world->get(), model);
   absl::Status status = hellos.ok() ? CheckWorld(*hellos) : hellos.status();
   if (!status.ok()) {
     // Every rank finds the same; rank 0 says it and ends the job. The others give it a moment.

@@ -18,13 +18,21 @@
 namespace stagecoach {
 namespace {
 
+// Copies of a file on several hosts have times of their own.
+bool SameContent(const std::vector<FileFingerprint>& a, const std::vector<FileFingerprint>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](FileFingerprint x, const FileFingerprint& y) {
+    x.modified_ns = y.modified_ns;
+    return x == y;
+  });
+}
+
 absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& assignment) {
   const std::vector<FileFingerprint>& found = file.fingerprints();
-  if (FromProto(assignment.fingerprints()) == found) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      "model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes,
-      " bytes here, ", assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
-      " bytes there; modification time and header are compared too); put the same file at this path on every host"));
+  if (SameContent(FromProto(assignment.fingerprints()), found)) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes,
+                   " bytes here, ", assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
+                   " bytes there; header and samples of the data are compared too); put the same file there"));
 }
 
 // The coordinator has read this file and found it good, so whatever is wrong with it here is wrong with this host's

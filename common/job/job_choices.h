@@ -54,6 +54,10 @@ inline absl::StatusOr<InstructionSet> ParseInstructionSet(absl::string_view name
   return ParseName(kInstructionSets, "isa", name);
 }
 
+// Whether the kernels of this instruction set multiply BF16 matrices by bfloat16 activations. That is the bit class of
+// a job: all sets without the dot give the same bits, and so do all with it.
+constexpr bool HasBf16Dot(InstructionSet isa) { return isa == InstructionSet::kAvx512Bf16; }
+
 // Whether compute threads are bound to CPUs; coordinator/plan/cpu_plan.h says when.
 enum class CpuBind { kAuto, kNone };
 inline constexpr NamedValue<CpuBind> kCpuBinds[] = {{CpuBind::kAuto, "auto"}, {CpuBind::kNone, "none"}};

@@ -71,9 +71,6 @@ inline constexpr int64_t kMaxHeadTileRows = 32;
 inline constexpr uint64_t kSamplerBytesPerToken = 22;  // of the vocabulary: at most, of one sampler ...
 inline constexpr uint64_t kSamplerBytes = 4096;        // ... beside this
 
-// Whether the kernels of this instruction set multiply BF16 matrices by bfloat16 activations.
-constexpr bool HasBf16Dot(InstructionSet isa) { return isa == InstructionSet::kAvx512Bf16; }
-
 // How large the steps of a stage can get, and who computes them.
 struct StepLimits {
   int32_t max_rows = 0;    // of a micro-batch

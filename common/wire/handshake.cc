@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-pb::Hello MakeHello(pb::Hello::Role role, std::optional<InstructionSet> isa) {
+pb::Hello MakeHello(pb::Hello::Role role, const std::vector<InstructionSet>& isas) {
   pb::Hello hello;
   hello.set_role(role);
   hello.set_protocol_version(kProtocolVersion);
@@ -18,7 +18,7 @@ pb::Hello MakeHello(pb::Hello::Role role, std::optional<InstructionSet> isa) {
   hello.set_pid(getpid());
   hello.set_allowed_cores(AllowedCores());
   hello.set_available_memory_bytes(AvailableMemoryBytes());
-  if (isa.has_value()) hello.set_isa(ToProto(*isa));
+  for (const InstructionSet isa : isas) hello.add_isas(ToProto(isa));
   if (role != pb::Hello::ROLE_STAGE) return hello;
   for (const CpuPlace& place : AllowedCpuPlaces()) {
     pb::CpuPlace* out = hello.add_cpus();
@@ -42,6 +42,16 @@ absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string
   return hellos;
 }
 
+std::string OtherVersion(const pb::Hello& hello, const pb::Hello& coordinator) {
+  if (hello.protocol_version() == coordinator.protocol_version() &&
+      hello.program_version() == coordinator.program_version()) {
+    return "";
+  }
+  return absl::StrCat("runs version ", hello.program_version(), " (protocol ", hello.protocol_version(),
+                      "), the coordinator runs ", coordinator.program_version(), " (protocol ",
+                      coordinator.protocol_version(), ")");
+}
+
 absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
   std::string how_to = "; start it as: mpirun -n 1 coordinator <verb> ... : -n STAGES stage_worker";
   // Open MPI's programs under a launcher that tells them nothing of each other.
@@ -63,15 +73,15 @@ absl::Status CheckWorld(const std::vector<pb::Hello>& hellos) {
   }
   for (size_t rank = 1; rank < hellos.size(); ++rank) {
     const pb::Hello& hello = hellos[rank];
-    if (hello.protocol_version() != hellos[0].protocol_version() ||
-        hello.program_version() != hellos[0].program_version()) {
+    if (const std::string other = OtherVersion(hello, hellos[0]); !other.empty()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("rank ", rank, " on ", hello.host(), " runs version ", hello.program_version(), " (protocol ",
-                       hello.protocol_version(), "), the coordinator runs ", hellos[0].program_version(), " (protocol ",
-                       hellos[0].protocol_version(), "); install one version on every host"));
+          absl::StrCat("rank ", rank, " on ", hello.host(), " ", other, "; install one version on every host"));
     }
-    if (absl::Status status = FromProto(hello.isa()).status(); !status.ok()) {
-      return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " on ", hello.host(), ": ", status.message()));
+    absl::Status sets = hello.isas_size() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("it names none");
+    for (const int isa : hello.isas()) sets.Update(FromProto(static_cast<pb::InstructionSet>(isa)).status());
+    if (!sets.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank, " on ", hello.host(), ": its instruction sets: ", sets.message()));
     }
   }
   return absl::OkStatus();

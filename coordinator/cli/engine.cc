@@ -11,12 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/rank_zero.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/launch/private_dir.h"
 
 namespace stagecoach {
 namespace {

@@ -33,7 +33,7 @@ int AbortCode(int exit_code) { return std::clamp(exit_code, 1, 125); }
 
 absl::Status RankZero::Join(int* argc, char*** argv, std::unique_ptr<MpiWorld>* world, std::vector<pb::Hello>* hellos) {
   ASSIGN_OR_RETURN(*world, MpiWorld::Init(argc, argv));
-  const pb::Hello mine = MakeHello(pb::Hello::ROLE_COORDINATOR, std::nullopt);
+  const pb::Hello mine = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
   ASSIGN_OR_RETURN(const std::vector<std::string> all, (*world)->AllGather(mine.SerializeAsString(), kHelloDeadline));
   ASSIGN_OR_RETURN(*hellos, ParseHellos(all));
   return CheckWorld(*hellos);

@@ -192,6 +192,7 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
     context_given_ = job_.context() > 0;
     *job_.mutable_fingerprints() = ready.fingerprints();
     job_.set_context(ready.context());  // however much memory is free at a relaunch
+    job_.set_bf16_dot(ready.bf16_dot());
     job_.set_step_log_append(true);
   } else if (FromProto(first_ready_->fingerprints()) != FromProto(ready.fingerprints())) {
     return absl::DataLossError(

@@ -71,6 +71,7 @@ class SessionCore : public Session {
   // After the loss of a job: ends what it had completed, adds up its statistics. `crash`: how a stage died by its own
   // doing, which accuses requests (suspects.h); empty when none did.
   void CloseJob(absl::string_view crash = "");
+  pb::ConfigureJob& job() { return job_; }  // what the next job is told
   RequestJournal& journal() { return journal_; }
   const RequestJournal& journal() const { return journal_; }
   bool events_waiting() const { return !events_.empty(); }

@@ -28,6 +28,7 @@ pb::JobReady JobReport::Ready() const {
   ready.set_block_tokens(block_tokens_);
   ready.set_micro_batches(plan_->micro_batches);
   for (int stage = 0; stage < roster_->stages(); ++stage) Describe(stage, ready.add_stages());
+  ready.set_bf16_dot(plan_->bf16_dot);
   return ready;
 }
 

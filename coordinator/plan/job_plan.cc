@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
+#include "common/wire/bit_class.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/plan/cpu_plan.h"
@@ -29,6 +30,7 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kThreads, job.threads()));
   RETURN_IF_ERROR(CheckBlockTokens(job.block_tokens()));
   RETURN_IF_ERROR(FromProto(job.cpu_bind()).status());
+  if (job.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) RETURN_IF_ERROR(FromProto(job.isa()).status());
   if (job.context() > model.hyper.context) {
     return absl::InvalidArgumentError(absl::StrCat("`context` is ", job.context(), ", but the model was trained for ",
                                                    model.hyper.context, " tokens; give at most that"));
@@ -79,25 +81,17 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
   return absl::OkStatus();
 }
 
-// The one instruction set all stages compute with: answers may differ in the last bit between two.
-absl::StatusOr<pb::InstructionSet> CommonIsa(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages) {
-  if (job.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) return job.isa();
-  for (size_t i = 1; i < stages.size(); ++i) {
-    if (stages[i].isa() != stages[0].isa()) {
-      return absl::FailedPreconditionError(absl::StrCat("stage 0 on ", stages[0].host(), " computes with ",
-                                                        InstructionSetName(stages[0].isa()), ", stage ", i, " on ",
-                                                        stages[i].host(), " with ", InstructionSetName(stages[i].isa()),
-                                                        "; name one that every host has with `isa`, such as avx2"));
-    }
-  }
-  return stages[0].isa();
+WantedIsa WantedIsaOf(const pb::ConfigureJob& job) {
+  WantedIsa wanted;
+  if (job.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) wanted.isa = *FromProto(job.isa());
+  if (job.has_bf16_dot()) wanted.bf16_dot = job.bf16_dot();
+  return wanted;
 }
 
 void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch,
-                pb::InstructionSet isa, int32_t micro_batches, pb::StageAssignment* stage) {
+                int32_t micro_batches, pb::StageAssignment* stage) {
   stage->set_run_id(epoch.run_id);
   stage->set_epoch(epoch.epoch);
-  stage->set_model_path(model.file->path());
   stage->set_q2_layout(job.q2_layout());
   *stage->mutable_fingerprints() = ToProto(model.file->fingerprints());
   stage->set_block_tokens(job.block_tokens());
@@ -106,7 +100,6 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_max_rows(job.max_num_batched_tokens());
   stage->set_max_slices(job.max_num_seqs());
   stage->set_in_flight(micro_batches);
-  stage->set_isa(isa);
   stage->set_stage_delay_us(job.stage_delay_us());
 }
 
@@ -123,9 +116,10 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
                                                    "; start as many stage_workers as `stages` says, or leave it out"));
   }
   ASSIGN_OR_RETURN(const std::vector<LayerRange> split, SplitLayers(job, model, stages));
-  ASSIGN_OR_RETURN(const pb::InstructionSet isa, CommonIsa(job, hellos));
+  ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(job)));
   const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != pb::CPU_BIND_NONE);
   JobPlan plan;
+  plan.bf16_dot = isas.bf16_dot;
   plan.micro_batches = job.micro_batches() > 0 ? job.micro_batches() : stages;
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;
@@ -141,7 +135,9 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     stage.set_threads(cpus[i].threads);
     stage.mutable_cpus()->Add(cpus[i].cpus.begin(), cpus[i].cpus.end());
     stage.set_contended(cpus[i].contended);
-    FillCommon(job, model, epoch, isa, plan.micro_batches, &stage);
+    stage.set_isa(ToProto(isas.isas[i]));
+    stage.set_model_path(hellos[i].model_path().empty() ? model.file->path() : hellos[i].model_path());
+    FillCommon(job, model, epoch, plan.micro_batches, &stage);
     plan.stages.push_back(std::move(stage));
   }
   RETURN_IF_ERROR(SizePool(job, hellos, model, &plan));

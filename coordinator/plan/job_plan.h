@@ -20,6 +20,7 @@ struct JobPlan {
   int64_t max_open_tokens = 0;
   std::vector<int32_t> group_blocks;  // [groups] blocks of each block group's pool, on every stage
   int32_t micro_batches = 0;          // in flight
+  bool bf16_dot = false;              // the bit class
 };
 
 // The defaults of a zero field:
@@ -28,11 +29,12 @@ struct JobPlan {
 //   context         min(the model's, what the pool holds)
 //   kv_cache_bytes  half of what weights and buffers leave of each host's memory (pool_plan.h)
 //   micro_batches   the number of stages
+//   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (bit_class.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages.
 // kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one
-// block fit; says how much is there and needed. kFailedPrecondition: no common instruction set. Messages name the
-// fields of the job in backquotes: `kv_cache_bytes`.
-// `stages`: who they are, in the order in which the layers pass through them, which may be any order of ranks.
+// block fit; says how much is there and needed. kFailedPrecondition: a host without the instruction set. Messages name
+// the fields of the job in backquotes: `kv_cache_bytes`. `stages`: who they are, in the order in which the layers pass
+// through them, which may be any order of ranks.
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
                                 const ModelDescription& model, const JobEpoch& epoch);
 

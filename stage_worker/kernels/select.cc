@@ -37,6 +37,15 @@ absl::StatusOr<const Kernels*> SelectKernels(absl::string_view name) {
   return SelectKernels(isa);
 }
 
+std::vector<InstructionSet> AvailableInstructionSets() {
+  std::vector<InstructionSet> sets;
+  for (const Isa& isa : ListIsas()) {
+    const absl::StatusOr<InstructionSet> set = ParseInstructionSet(isa.kernels->isa);
+    if (isa.available && set.ok()) sets.push_back(*set);
+  }
+  return sets;
+}
+
 std::string AvailableIsas() { return NamesOf(/*only_available=*/true); }
 
 std::string KnownIsas() { return NamesOf(/*only_available=*/false); }

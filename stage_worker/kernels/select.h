@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -18,8 +19,9 @@ namespace stagecoach {
 absl::StatusOr<const Kernels*> SelectKernels(std::optional<InstructionSet> isa);
 // By name, where "auto" and "" are the best. kInvalidArgument (with the list) for an unknown name.
 absl::StatusOr<const Kernels*> SelectKernels(absl::string_view isa);
-std::string AvailableIsas();  // "scalar, avx2": of this machine, ascending
-std::string KnownIsas();      // of this family of processors
+std::vector<InstructionSet> AvailableInstructionSets();  // of this machine, the best last
+std::string AvailableIsas();                             // "scalar, avx2": of this machine, ascending
+std::string KnownIsas();                                 // of this family of processors
 
 }  // namespace stagecoach
 

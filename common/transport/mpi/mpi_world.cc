@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/cpu_topology.h"
+#include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_calls.h"
 #include "common/transport/mpi/mpi_endpoint.h"
@@ -62,6 +63,14 @@ absl::StatusOr<bool> RunGather(Gather* gather, int64_t deadline_us) {
   return Await(&gather->request, deadline_us, "gathering");
 }
 
+// Open MPI makes the segments of its shared memory in a directory that must be there. A job that the coordinator
+// launched has one of its own, which each host's ranks make.
+absl::Status MakeBackingDirectory() {
+  const char* directory = std::getenv("OMPI_MCA_btl_vader_backing_directory");
+  if (directory == nullptr || !IsPrivateDirectoryName(directory)) return absl::OkStatus();
+  return MakePrivateDirectoryAt(directory);
+}
+
 }  // namespace
 
 bool StartedInMpiWorld() {
@@ -96,6 +105,7 @@ MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {}
 absl::StatusOr<std::unique_ptr<MpiWorld>> MpiWorld::Init(int* argc, char*** argv) {
   std::unique_ptr<MpiWorld> world(new MpiWorld());
   setenv(kHwlocComponentsVariable, kHwlocComponents, /*overwrite=*/0);
+  RETURN_IF_ERROR(MakeBackingDirectory());
   int provided = MPI_THREAD_SINGLE;
   if (const int code = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
     return absl::UnavailableError(absl::StrCat("MPI_Init_thread failed with code ", code));

@@ -65,11 +65,7 @@ int Main(int argc, char** argv) {
   SetLogName("crashing_stage");
   absl::StatusOr<std::unique_ptr<MpiWorld>> world = MpiWorld::Init(&argc, &argv);
   CHECK(world.ok());
-  const absl::StatusOr<const Kernels*> kernels = SelectKernels("auto");
-  CHECK(kernels.ok());
-  const absl::StatusOr<InstructionSet> isa = ParseInstructionSet((*kernels)->isa);
-  CHECK(isa.ok());
-  const std::string hello = MakeHello(pb::Hello::ROLE_STAGE, *isa).SerializeAsString();
+  const std::string hello = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets()).SerializeAsString();
   CHECK((*world)->AllGather(hello, absl::Seconds(60)).ok());
   CrashingEndpoint endpoint((*world)->MakeEndpoint());
   const absl::Status status = ServeStage(&endpoint);

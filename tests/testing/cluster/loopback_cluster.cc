@@ -33,7 +33,7 @@ std::vector<pb::Hello> MakeHellos(int stages) {
   hello.set_available_memory_bytes(uint64_t{4} << 30);
   std::vector<pb::Hello> hellos = {hello};
   hello.set_role(pb::Hello::ROLE_STAGE);
-  hello.set_isa(ToProto(ParseInstructionSet((*SelectKernels("auto"))->isa).value()));
+  for (const InstructionSet isa : AvailableInstructionSets()) hello.add_isas(ToProto(isa));
   for (int stage = 0; stage < stages; ++stage) {
     hello.set_rank(RankOfStage(stage, stages));
     hello.set_pid(1000 + hello.rank());

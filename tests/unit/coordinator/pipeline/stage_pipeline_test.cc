@@ -42,7 +42,7 @@ pb::Hello HelloOf(int stage, uint64_t available_bytes) {
   hello.set_pid(100 + stage);
   hello.set_allowed_cores(2);
   hello.set_available_memory_bytes(available_bytes);
-  hello.set_isa(pb::INSTRUCTION_SET_SCALAR);
+  hello.add_isas(pb::INSTRUCTION_SET_SCALAR);
   return hello;
 }
 

@@ -37,7 +37,7 @@ pb::Hello StageOn(const std::string& host, uint64_t available_bytes, int cores =
   hello.set_host(host);
   hello.set_allowed_cores(cores);
   hello.set_available_memory_bytes(available_bytes);
-  hello.set_isa(pb::INSTRUCTION_SET_AVX2);
+  hello.add_isas(pb::INSTRUCTION_SET_AVX2);
   return hello;
 }
 
@@ -281,14 +281,42 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
   EXPECT_THAT(threads, ElementsAre(4, 4, 6));
 }
 
-TEST(JobPlan, StagesThatComputeDifferentlyNeedOneInstructionSet) {
+TEST(JobPlan, EveryStageComputesWithTheBestOfItsHostWithinOneBitClass) {
   std::vector<pb::Hello> stages = {StageOn("old", 8 * kGiB), StageOn("new", 8 * kGiB)};
-  stages[1].set_isa(pb::INSTRUCTION_SET_AVX512_VNNI);
-  const absl::Status status = PlanJob(Job(), stages, *Model(), kEpoch).status();
+  stages[1].add_isas(pb::INSTRUCTION_SET_AVX512_VNNI);
+  stages[1].add_isas(pb::INSTRUCTION_SET_AVX512_BF16);
+  auto plan = PlanJob(Job(), stages, *Model(), kEpoch);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->bf16_dot);
+  EXPECT_EQ(plan->stages[0].isa(), pb::INSTRUCTION_SET_AVX2);
+  EXPECT_EQ(plan->stages[1].isa(), pb::INSTRUCTION_SET_AVX512_VNNI);
+
+  stages[0] = stages[1];
+  plan = PlanJob(Job(), stages, *Model(), kEpoch);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->bf16_dot);
+  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX512_BF16);
+
+  pb::ConfigureJob job = Job();
+  job.set_bf16_dot(false);  // a spare host lacks it
+  plan = PlanJob(job, stages, *Model(), kEpoch);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX512_VNNI);
+}
+
+TEST(JobPlan, AHostWithoutTheInstructionSetOrTheBitClassIsNamed) {
+  std::vector<pb::Hello> stages = {StageOn("old", 8 * kGiB), StageOn("new", 8 * kGiB)};
+  stages[1].add_isas(pb::INSTRUCTION_SET_AVX512_BF16);
+  pb::ConfigureJob job = Job();
+  job.set_bf16_dot(true);
+  absl::Status status = PlanJob(job, stages, *Model(), kEpoch).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("old computes with avx2"), HasSubstr("new with avx512-vnni"), HasSubstr("`isa`")));
-  pb::ConfigureJob job = Job();
+              AllOf(HasSubstr("stage 0 on old has avx2 and not the BF16 dot"), HasSubstr("`isa`")));
+  job = Job();
+  job.set_isa(pb::INSTRUCTION_SET_AVX512);
+  status = PlanJob(job, stages, *Model(), kEpoch).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("stage 0 on old has avx2 and not avx512;"));
   job.set_isa(pb::INSTRUCTION_SET_AVX2);
   const auto plan = PlanJob(job, stages, *Model(), kEpoch);
   ASSERT_TRUE(plan.ok()) << plan.status();

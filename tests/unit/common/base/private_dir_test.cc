@@ -1,4 +1,4 @@
-#include "coordinator/launch/private_dir.h"
+#include "common/base/private_dir.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "coordinator/launch/private_dir.h"
+#include "common/base/private_dir.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace stagecoach {
 namespace {
@@ -42,13 +43,26 @@ absl::StatusOr<std::string> MakePrivateDirectory(const std::string& parent) {
   return path;
 }
 
+absl::Status MakePrivateDirectoryAt(const std::string& path) {
+  if (IsPrivateDirectoryName(path)) {
+    if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
+    if (errno == EEXIST && IsOurDirectory(path)) return absl::OkStatus();
+  } else {
+    errno = EINVAL;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot make the private directory '", path, "': ", std::strerror(errno)));
+}
+
+bool IsPrivateName(absl::string_view name) {
+  if (!absl::ConsumePrefix(&name, kPrefix)) return false;
+  return name.size() == kSuffixLength &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+}
+
 bool IsPrivateDirectoryName(const std::string& path) {
   if (path.empty() || path[0] != '/' || absl::StrContains(path, "/../")) return false;
-  const std::string name = path.substr(path.rfind('/') + 1);
-  if (!absl::StartsWith(name, kPrefix)) return false;
-  const std::string suffix = name.substr(sizeof(kPrefix) - 1);
-  return suffix.size() == kSuffixLength &&
-         std::all_of(suffix.begin(), suffix.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  return IsPrivateName(absl::string_view(path).substr(path.rfind('/') + 1));
 }
 
 void RemovePrivateDirectories(const std::vector<std::string>& directories) {

@@ -1,0 +1,26 @@
+#ifndef STAGECOACH_COMMON_WIRE_HOST_REPORT_H_
+#define STAGECOACH_COMMON_WIRE_HOST_REPORT_H_
+
+// What a host says of itself outside of any job, by `stage_worker --host-report`: one line of text, so that it finds
+// its way through remote shells whose login prints lines of its own. Thread-safe.
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/control.pb.h"
+
+namespace stagecoach {
+
+inline constexpr char kHostReportFlag[] = "--host-report";
+inline constexpr char kClearFlag[] = "--clear";
+
+// "stagecoach-host-report:" and the message in hexadecimal digits; without a newline.
+std::string EncodeHostReport(const pb::HostReport& report);
+
+// The report in whatever was printed. kNotFound when there is none, kInvalidArgument for one that cannot be read.
+absl::StatusOr<pb::HostReport> FindHostReport(absl::string_view text);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_WIRE_HOST_REPORT_H_

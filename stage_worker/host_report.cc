@@ -1,0 +1,142 @@
+#include "stage_worker/host_report.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/base/private_dir.h"
+#include "common/wire/handshake.h"
+#include "common/wire/host_report.h"
+#include "stage_worker/kernels/select.h"
+
+namespace stagecoach {
+namespace {
+
+// Those that a front that gives up the host would wait for at most.
+constexpr absl::Duration kProcessesEnd = absl::Seconds(20);
+constexpr size_t kMostLeft = 16;  // that are named
+
+std::string ReadProcFile(pid_t pid, const char* name) {
+  std::ifstream in(absl::StrCat("/proc/", pid, "/", name));
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+struct Process {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  std::string name;
+  std::string state;
+};
+
+// From /proc/<pid>/stat: pid (name) state parent ...; the name may hold anything.
+std::optional<Process> ReadProcess(pid_t pid) {
+  const std::string stat = ReadProcFile(pid, "stat");
+  const size_t open = stat.find('('), close = stat.rfind(')');
+  char state = '?';
+  int parent = 0;
+  if (open == std::string::npos || close == std::string::npos ||
+      std::sscanf(stat.c_str() + close + 1, " %c %d", &state, &parent) != 2) {
+    return std::nullopt;
+  }
+  return Process{pid, parent, stat.substr(open + 1, close - open - 1), std::string(1, state)};
+}
+
+// This process and whoever started it, the login on whose behalf it runs among them.
+std::set<pid_t> Ancestors() {
+  std::set<pid_t> ancestors;
+  for (pid_t pid = getpid(); pid > 0 && ancestors.insert(pid).second;) {
+    const std::optional<Process> process = ReadProcess(pid);
+    pid = process.has_value() ? process->parent : 0;
+  }
+  return ancestors;
+}
+
+bool IsOurs(pid_t pid) {
+  struct stat info;
+  return stat(absl::StrCat("/proc/", pid).c_str(), &info) == 0 && info.st_uid == geteuid();
+}
+
+bool HasName(pid_t pid, const std::vector<std::string>& names) {
+  const std::string text = ReadProcFile(pid, "cmdline") + ReadProcFile(pid, "environ");
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return absl::StrContains(text, name); });
+}
+
+// Live processes of the names.
+std::vector<Process> Find(const std::vector<std::string>& names, const std::set<pid_t>& spared) {
+  std::vector<Process> found;
+  DIR* directory = opendir("/proc");
+  if (directory == nullptr) return found;
+  while (const dirent* entry = readdir(directory)) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(entry->d_name, &pid) || spared.contains(pid) || !IsOurs(pid) || !HasName(pid, names)) {
+      continue;
+    }
+    std::optional<Process> process = ReadProcess(pid);
+    if (process.has_value() && process->state != "Z" && process->state != "X") found.push_back(*std::move(process));
+  }
+  closedir(directory);
+  return found;
+}
+
+}  // namespace
+
+std::vector<pb::LeftProcess> ClearHost(const std::vector<std::string>& names, absl::Duration most) {
+  const int64_t deadline_us = MonotonicUs() + absl::ToInt64Microseconds(most);
+  const std::set<pid_t> spared = Ancestors();
+  std::vector<Process> left = Find(names, spared);
+  while (!left.empty() && MonotonicUs() < deadline_us) {
+    for (const Process& process : left) kill(process.pid, SIGKILL);
+    absl::SleepFor(absl::Milliseconds(10));
+    left = Find(names, spared);
+  }
+  std::vector<pb::LeftProcess> out;
+  for (const Process& process : left) {
+    if (out.size() == kMostLeft) break;
+    out.emplace_back();
+    out.back().set_pid(process.pid);
+    out.back().set_name(process.name);
+    out.back().set_state(process.state);
+  }
+  if (!out.empty()) return out;
+  std::vector<std::string> directories;
+  for (const std::string& name : names) {
+    for (const char* parent : {"/tmp/", "/dev/shm/"}) directories.push_back(parent + name);
+  }
+  RemovePrivateDirectories(directories);
+  return out;
+}
+
+absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < arguments.size(); i += 2) {
+    if (arguments[i] != kClearFlag || i + 1 == arguments.size() || !IsPrivateName(arguments[i + 1])) {
+      return absl::InvalidArgumentError(absl::StrCat("after ", kHostReportFlag, ": '", arguments[i], "', expected ",
+                                                     kClearFlag, " stagecoach.AbC123"));
+    }
+    names.push_back(arguments[i + 1]);
+  }
+  pb::HostReport report;
+  if (!names.empty()) {
+    const std::vector<pb::LeftProcess> left = ClearHost(names, kProcessesEnd);
+    report.mutable_left()->Assign(left.begin(), left.end());
+  }
+  *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets());
+  return EncodeHostReport(report);
+}
+
+}  // namespace stagecoach
