@@ -1,34 +1,18 @@
 #include "coordinator/bench/kernel_report.h"
 
-#include <sys/wait.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
-#include "coordinator/launch/launch_line.h"
+#include "coordinator/launch/program_output.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-// Runs a command and collects what it prints, errors too.
-absl::StatusOr<std::string> Output(const std::string& command, int* exit_code) {
-  std::FILE* pipe = popen(command.c_str(), "re");
-  if (pipe == nullptr)
-    return absl::FailedPreconditionError(absl::StrCat("cannot run ", command, ": ", std::strerror(errno)));
-  std::string output;
-  char buffer[4096];
-  for (size_t n = 0; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
-  const int status = pclose(pipe);
-  *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return output;
-}
+// Checking all kernels takes half a minute on a slow machine.
+constexpr absl::Duration kLongestCheck = absl::Minutes(10);
 
 }  // namespace
 
@@ -65,16 +49,16 @@ absl::StatusOr<KernelReport> ParseKernelReport(const std::string& text) {
 
 absl::StatusOr<KernelReport> CheckKernelsOfHost(const std::string& stage_worker, std::optional<InstructionSet> isa,
                                                 const std::vector<int64_t>& threads) {
-  const std::string command =
-      JoinShellWords({stage_worker, "--check-kernels", "--isa", isa.has_value() ? InstructionSetName(*isa) : "auto",
-                      "--threads", absl::StrJoin(threads, ",")});
-  int exit_code = 0;
-  ASSIGN_OR_RETURN(const std::string output, Output(command + " 2>&1", &exit_code));
+  ASSIGN_OR_RETURN(const ProgramOutput ran, RunForOutput({stage_worker, "--check-kernels", "--isa",
+                                                          isa.has_value() ? InstructionSetName(*isa) : "auto",
+                                                          "--threads", absl::StrJoin(threads, ",")},
+                                                         kLongestCheck));
+  const std::string& output = ran.text;
   const size_t begin = output.find('{');  // after warnings, if any
-  if (exit_code == 0 && begin != std::string::npos) return ParseKernelReport(output.substr(begin));
+  if (ran.exit_code == 0 && begin != std::string::npos) return ParseKernelReport(output.substr(begin));
   const std::string text(absl::StripPrefix(absl::StripAsciiWhitespace(output), "stage_worker: "));
   return absl::FailedPreconditionError(
-      absl::StrCat("the check of the kernels failed with exit code ", exit_code, ": ", text));
+      absl::StrCat("the check of the kernels failed with exit code ", ran.exit_code, ": ", text));
 }
 
 }  // namespace stagecoach

@@ -39,7 +39,7 @@
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
-#include "coordinator/launch/launch_line.h"
+#include "coordinator/launch/launch_plan.h"
 
 namespace stagecoach {
 namespace {

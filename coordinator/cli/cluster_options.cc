@@ -46,11 +46,24 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
 
 void AddPlaces(CLI::App* app, ClusterOptions* o) {
   const char* group = kClusterGroup;
-  AddText(app, "--hostfile", &o->hostfile, "FILE",
-          "hosts and their slots in Open MPI's form; stages take slots in order")
+  AddText(
+      app, "--hostfile", &o->hostfile, "FILE",
+      "hosts and their slots in Open MPI's form; stages take slots in order; 'spare' on a line keeps that host for the "
+      "place of one that is lost, 'model=PATH' says where it has the model")
       ->group(group);
   AddText(app, "--host", &o->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
-  AddText(app, "--mpirun-args", &o->mpirun_args, "ARGS", "further arguments for mpirun, split as a shell would")
+  AddChoice(app, "--launcher", &o->launcher, kLauncherKinds,
+            "what starts the ranks; auto: srun inside a Slurm allocation where it offers PMIx, else mpirun")
+      ->group(group);
+  AddText(app, "--launcher-args,--mpirun-args", &o->launcher_args, "ARGS",
+          "further arguments for mpirun or srun, split as a shell would")
+      ->group(group);
+  AddText(app, "--rsh-agent", &o->rsh_agent, "PROGRAM",
+          "what mpirun logs in to other hosts by (otherwise Open MPI's setting, else ssh)")
+      ->group(group);
+  AddNumber(app, "--host-timeout", &o->host_timeout_s, {0.1, 3600},
+            "seconds another host has to answer before a launch; a relaunch leaves out one that takes longer",
+            absl::StrCat(o->host_timeout_s))
       ->group(group);
   AddText(app, "--stage-worker", &o->stage_worker, "PATH",
           "the stage program (otherwise beside this program, then in ../stage_worker/)")
@@ -194,10 +207,11 @@ void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
 
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const HyperParameters& model,
                                                 const RunContext& context) {
-  if (context.joined && !(o.hostfile.empty() && o.hosts.empty() && o.mpirun_args.empty() && o.stage_worker.empty())) {
+  if (context.joined && !(o.hostfile.empty() && o.hosts.empty() && o.launcher_args.empty() && o.rsh_agent.empty() &&
+                          o.stage_worker.empty() && o.launcher == LauncherKind::kAuto)) {
     return UsageError(
-        "--hostfile, --host, --mpirun-args and --stage-worker are for a job that the coordinator launches; here mpirun "
-        "or srun has");
+        "--hostfile, --host, --launcher, --launcher-args, --rsh-agent and --stage-worker are for a job that the "
+        "coordinator launches; here mpirun or srun has");
   }
   if (!o.hosts.empty()) {
     if (!o.hostfile.empty()) return UsageError("--hostfile and --host name the hosts twice; give one of them");
@@ -211,7 +225,10 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
   LaunchOptions launch;
   FillJob(o, &launch.job);
   launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));
-  launch.mpirun_args = o.mpirun_args;
+  launch.launcher = o.launcher;
+  launch.launcher_args = o.launcher_args;
+  launch.rsh_agent = o.rsh_agent;
+  launch.host_timeout = absl::Seconds(o.host_timeout_s);
   launch.hosts = o.hosts;
   launch.coordinator_path = context.program;
   launch.startup_timeout = absl::Seconds(o.startup_timeout_s);

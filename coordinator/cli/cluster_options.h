@@ -37,7 +37,7 @@ struct ClusterOptions {
   uint64_t kv_cache_bytes = 0;
   KvType kv_type = KvType::kF16;
   WireType wire_type = WireType::kF32;
-  std::optional<InstructionSet> isa;  // absent: the best that every stage has
+  std::optional<InstructionSet> isa;  // absent: of each stage its best
   CpuBind cpu_bind = CpuBind::kAuto;
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
@@ -45,7 +45,10 @@ struct ClusterOptions {
   std::string step_log;
   std::string hostfile;
   std::string hosts;
-  std::string mpirun_args;
+  LauncherKind launcher = LauncherKind::kAuto;
+  std::string launcher_args;
+  std::string rsh_agent;
+  double host_timeout_s = 30;
   std::string stage_worker;
   int64_t stage_delay_us = 0;
   bool dry_run = false;

@@ -26,7 +26,7 @@
 #include "coordinator/front/json.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/run_summary.h"
-#include "coordinator/launch/launch_line.h"
+#include "coordinator/launch/launch_plan.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {

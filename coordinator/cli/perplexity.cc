@@ -25,7 +25,7 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/run_summary.h"
-#include "coordinator/launch/launch_line.h"
+#include "coordinator/launch/launch_plan.h"
 #include "coordinator/text/vocabulary.h"
 #include "nlohmann/json.hpp"
 

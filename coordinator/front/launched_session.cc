@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/wire/job_proto.h"
 
 namespace stagecoach {
 namespace {
@@ -57,10 +58,45 @@ LaunchedSession::LaunchedSession(const LaunchOptions& options, LaunchPlan plan)
       max_losses_(options.max_losses),
       relaunch_timeout_(options.relaunch_timeout),
       wording_(options.wording),
+      hosts_(&plan_, options.host_timeout),
       policy_(MonotonicUs()) {}
 
-absl::Status LaunchedSession::Start() {
-  ASSIGN_OR_RETURN(launcher_, Launcher::Start(plan_));
+absl::Status LaunchedSession::Start() { return Begin(); }
+
+absl::Status LaunchedSession::Begin() {
+  if (plan_.AllHere()) return StartRanks(PlaceStages(plan_.hosts, plan_.stages, /*left_out=*/{}));
+  WantedIsa wanted;
+  const absl::StatusOr<InstructionSet> isa = FromProto(job().isa());
+  if (isa.ok()) wanted.isa = *isa;
+  if (job().has_bf16_dot()) wanted.bf16_dot = job().bf16_dot();
+  hosts_.Ask(/*again=*/launches_ > 0, wanted);
+  return absl::OkStatus();
+}
+
+absl::Status LaunchedSession::OnHostsAsked() {
+  for (const std::string& news : hosts_.News()) LogInfo(news);
+  const Placement placement = hosts_.Place();
+  if (launches_ == 0 && placement.stages() < plan_.stages) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the hosts that can be used have ", placement.stages(), " of the ", plan_.stages,
+                     " slots that are needed; left out: ", hosts_.DescribeLeftOut(),
+                     "; repair them, name other hosts, or add spare ones to `hostfile`"));
+  }
+  if (placement.stages() == 0) return Lose(absl::StrCat("no host can be used: ", hosts_.DescribeLeftOut()));
+  if (launches_ == 0 && hosts_.SpareLacksBf16Dot() && !job().has_bf16_dot()) job().set_bf16_dot(false);
+  if (launches_ > 0 && placement.hosts != placement_.hosts) {
+    LogInfo(absl::StrCat("the layers are now split over ", placement.stages(),
+                         placement.stages() == 1 ? " stage: " : " stages: ", placement.Describe()));
+  }
+  if (job().layer_split_size() > 0 && job().layer_split_size() != placement.stages()) job().clear_layer_split();
+  const absl::Status started = StartRanks(placement);
+  return started.ok() || launches_ == 0 ? started : Lose(std::string(started.message()));
+}
+
+absl::Status LaunchedSession::StartRanks(const Placement& placement) {
+  ASSIGN_OR_RETURN(launcher_, Launcher::Start(plan_, placement));
+  hosts_.Launched(placement, launcher_->name());
+  placement_ = placement;
   starting_ = absl::ZeroDuration();
   end_seen_ = false;
   ++launches_;
@@ -68,19 +104,21 @@ absl::Status LaunchedSession::Start() {
 }
 
 absl::Status LaunchedSession::Prepare() {
-  if (launcher_ != nullptr || MonotonicUs() < next_launch_us_) return absl::OkStatus();
+  if (launcher_ != nullptr || hosts_.asking() || MonotonicUs() < next_launch_us_) return absl::OkStatus();
   ++relaunches_;
-  const absl::Status started = Start();
-  return started.ok() ? started : Lose(std::string(started.message()));
+  const absl::Status begun = Begin();
+  return begun.ok() ? begun : Lose(std::string(begun.message()));
 }
 
 absl::Duration LaunchedSession::longest_wait() const {
+  if (hosts_.asking()) return hosts_.longest_wait();
   if (launcher_ == nullptr) return absl::Microseconds(std::max<int64_t>(next_launch_us_ - MonotonicUs(), 0));
-  // Where the end of mpirun wakes nobody up, we look often.
+  // Where the end of the launcher wakes nobody up, we look often.
   return absl::Milliseconds(launcher_->end_descriptor() < 0 ? 20 : 500);
 }
 
 void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
+  if (hosts_.asking()) hosts_.AddWaits(waits);
   if (launcher_ == nullptr) return;
   for (const int descriptor : {launcher_->listener(), launcher_->output_descriptor(), launcher_->end_descriptor()}) {
     if (descriptor >= 0) waits->push_back({descriptor, POLLIN, 0});
@@ -88,6 +126,9 @@ void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
 }
 
 absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const pollfd> waits) {
+  if (hosts_.asking()) {
+    return hosts_.Advance(std::min(waited, kMostPerWait)) ? OnHostsAsked() : absl::OkStatus();
+  }
   if (launcher_ == nullptr) return absl::OkStatus();
   if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(MonotonicUs());
   policy_.Loaded(load_progress().bytes_loaded(), MonotonicUs());
@@ -158,16 +199,17 @@ void LaunchedSession::AwaitLastWords(absl::Duration most) {
 absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
   launcher_->RelayOutput();
   const LauncherOutput& output = launcher_->output();
-  // mpirun passes on how a rank ended; while it is still launching it does not always name the rank.
+  // The launcher passes on how a rank ended; while it is still launching it does not always name the rank.
   const bool by_signal = exit_code > 128 && exit_code < 128 + SIGRTMIN;
   if (!heard() && launches_ == 1 && !by_signal) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the job could not be launched: mpirun ended with exit code ", exit_code, " and printed:\n", output.Tail(),
-        "\ncheck `stages`, `hostfile` and `mpirun_args`; `dry_run` shows the whole launch line"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job could not be launched: ", plan_.backend->name(), " ended with exit code ", exit_code,
+                     " and printed:\n", output.Tail(),
+                     "\ncheck `stages`, `hostfile` and `launcher_args`; `dry_run` shows the whole launch line"));
   }
   if (output.death().has_value()) return Lose(*output.death());
   const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, ")") : "";
-  return Lose(absl::StrCat("mpirun ended with exit code ", exit_code, signal));
+  return Lose(absl::StrCat(plan_.backend->name(), " ended with exit code ", exit_code, signal));
 }
 
 std::string LaunchedSession::NameOf(int rank) const { return RankName(rank, StageOfRank(rank)); }
@@ -202,20 +244,20 @@ absl::Status LaunchedSession::Lose(const std::string& what, bool accusing) {
 std::string LaunchedSession::DescribeRanks() const {
   const std::vector<SessionProcess> processes = launcher_->Processes();
   std::vector<std::string> remarks;
-  std::vector<bool> seen(static_cast<size_t>(plan_.placement.stages) + 1, false);
+  std::vector<bool> seen(static_cast<size_t>(placement_.stages()) + 1, false);
   const std::set<int> in_mpi = RanksInMpi(launcher_->directories());
   bool any_rank = false;
   for (const SessionProcess& process : processes) {
-    if (process.rank < 0 || process.rank > plan_.placement.stages) continue;
+    if (process.rank < 0 || process.rank > placement_.stages()) continue;
     any_rank = true;
     seen[static_cast<size_t>(process.rank)] = true;
     if (process.state == 'T') {
       remarks.push_back(absl::StrCat(NameOf(process.rank), " is stopped (pid ", process.pid, ")"));
-    } else if (!heard() && plan_.placement.hosts.empty() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
+    } else if (!heard() && placement_.AllHere() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
       remarks.push_back(absl::StrCat(NameOf(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
     }
   }
-  for (int rank = 0; rank <= plan_.placement.stages && any_rank && plan_.placement.hosts.empty(); ++rank) {
+  for (int rank = 0; rank <= placement_.stages() && any_rank && placement_.AllHere(); ++rank) {
     if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(NameOf(rank), kHasEnded));
   }
   return remarks.empty() ? "" : absl::StrCat("; on this host: ", absl::StrJoin(remarks, ", "));
@@ -231,6 +273,7 @@ void LaunchedSession::AwaitJobEnd() {
     launcher_->RelayOutput();
   }
   launcher_.reset();
+  hosts_.Clear();
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Launch(const LaunchOptions& options) {

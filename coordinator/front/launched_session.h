@@ -10,6 +10,7 @@
 
 #include "coordinator/front/relaunch_policy.h"
 #include "coordinator/front/session_core.h"
+#include "coordinator/launch/host_pool.h"
 #include "coordinator/launch/launcher.h"
 
 namespace stagecoach {
@@ -27,11 +28,14 @@ class LaunchedSession : public SessionCore {
   absl::Status Supervise(absl::Duration waited, absl::Span<const pollfd> waits) override;
   absl::Status OnLost(const std::string& what) override;
   void AddWaits(std::vector<pollfd>* waits) const override;
-  // Where the end of mpirun wakes nobody up, we look often.
   absl::Duration longest_wait() const override;
   void AwaitJobEnd() override;
 
  private:
+  // A launch: asks the other hosts, if there are any, then starts the ranks.
+  absl::Status Begin();
+  absl::Status OnHostsAsked();
+  absl::Status StartRanks(const Placement& placement);
   absl::Status OnLauncherEnded(int exit_code);
   absl::Status Lose(const std::string& what, bool accusing = false);
   absl::Status Lose(const RankDeath& death);
@@ -46,10 +50,12 @@ class LaunchedSession : public SessionCore {
   const absl::Duration relaunch_timeout_;
   std::string (*const wording_)(absl::string_view);
 
+  HostPool hosts_;
+  Placement placement_;                 // of the present job, or the one before
   std::unique_ptr<Launcher> launcher_;  // of the present job; none between a loss and the next launch
   absl::Duration starting_;             // time since the launch
-  bool end_seen_ = false;               // mpirun has ended, and its engine was given a last chance to be heard
-  int launches_ = 0;
+  bool end_seen_ = false;               // the launcher has ended, and its engine was given a last chance to be heard
+  int launches_ = 0;                    // of ranks
   int relaunches_ = 0;
   RelaunchPolicy policy_;
   uint64_t progress_seen_ = 0;

@@ -38,10 +38,20 @@ absl::StatusOr<HostSlots> ParseLine(absl::string_view file, size_t number,
   if (!IsHostName(words[0])) return LineError(file, number, absl::StrCat("'", words[0], "' is no host name"));
   int max_slots = kMaxSlots;
   for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "spare") {
+      host.spare = true;
+      continue;
+    }
     const std::pair<absl::string_view, absl::string_view> item = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+    if (item.first == "model") {
+      host.model = std::string(item.second);
+      if (absl::StartsWith(item.second, "/")) continue;
+      return LineError(file, number, absl::StrCat("'", words[i], "', expected an absolute path on that host"));
+    }
     const bool is_max = item.first == "max_slots" || item.first == "max-slots";
     if (item.first != "slots" && !is_max) {
-      return LineError(file, number, absl::StrCat("'", words[i], "' is not understood, expected slots=N"));
+      return LineError(file, number,
+                       absl::StrCat("'", words[i], "' is not understood, expected slots=N, spare or model=PATH"));
     }
     int value = 0;
     if (!absl::SimpleAtoi(item.second, &value) || value < 1 || value > kMaxSlots) {
@@ -68,9 +78,10 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, abs
     ASSIGN_OR_RETURN(HostSlots host, ParseLine(file, number, words));
     hosts.push_back(std::move(host));
   }
-  if (hosts.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host file '", file, "' names no host, expected lines like 'node1 slots=2'"));
+  if (std::all_of(hosts.begin(), hosts.end(), [](const HostSlots& host) { return host.spare; })) {
+    return absl::InvalidArgumentError(absl::StrCat("host file '", file, "' names no host",
+                                                   hosts.empty() ? "" : " that is not spare",
+                                                   ", expected lines like 'node1 slots=2'"));
   }
   return hosts;
 }
@@ -84,7 +95,8 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostList(absl::string_view text) {
     };
     const std::pair<absl::string_view, absl::string_view> item = absl::StrSplit(part, absl::MaxSplits(':', 1));
     if (!IsHostName(item.first)) return wrong("does not begin with a host name");
-    HostSlots host = {std::string(item.first), 1};
+    HostSlots host;
+    host.name = std::string(item.first);
     if (absl::StrContains(part, ":") &&
         (!absl::SimpleAtoi(item.second, &host.slots) || host.slots < 1 || host.slots > kMaxSlots)) {
       return wrong(absl::StrCat("does not end with a number of slots from 1 to ", kMaxSlots));

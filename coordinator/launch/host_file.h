@@ -2,7 +2,8 @@
 #define STAGECOACH_COORDINATOR_LAUNCH_HOST_FILE_H_
 
 // Open MPI's two ways to name hosts: a file with one host a line, `name slots=N`, where `#` to the end of the line is a
-// comment; and a list on the command line, `name:N,name`.
+// comment; and a list on the command line, `name:N,name`. Two words on a line of the file are our own: `spare`, a host
+// that runs stages only in place of one that is lost, and `model=PATH`, where this host has the model file.
 
 #include <string>
 #include <vector>
@@ -15,13 +16,15 @@ namespace stagecoach {
 struct HostSlots {
   std::string name;
   int slots = 1;
+  bool spare = false;
+  std::string model;  // absolute; empty: where the coordinator has it
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 
 // The hosts in the file's order. A line without slots= counts one slot (Open MPI would count cores, which depends on
 // the machine); a name on several lines keeps its places. max_slots= is accepted and must not be below slots. Errors
-// name `file` and the line: kInvalidArgument for anything else on a line, slots outside 1..65536, or a file without a
-// host.
+// name `file` and the line: kInvalidArgument for anything else on a line, slots outside 1..65536, a path that is not
+// absolute, or a file without a host that is no spare one.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, absl::string_view text);
 
 // Reads and parses. kNotFound when it cannot be read.

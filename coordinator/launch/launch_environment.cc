@@ -32,7 +32,7 @@ bool IsLauncherVariable(absl::string_view variable) {
 
 }  // namespace
 
-std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours, bool as_root) {
+std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours) {
   const bool outer_job = std::any_of(ours.begin(), ours.end(), [](const std::string& variable) {
     return absl::StartsWith(variable, "OMPI_COMM_WORLD_") || absl::StartsWith(variable, "PMIX_RANK=");
   });
@@ -44,10 +44,6 @@ std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours,
   const std::string hwloc = absl::StrCat(kHwlocComponentsVariable, "=");
   if (std::none_of(ours.begin(), ours.end(), [&](const std::string& v) { return absl::StartsWith(v, hwloc); })) {
     environment.push_back(absl::StrCat(hwloc, kHwlocComponents));
-  }
-  if (as_root) {
-    environment.push_back("OMPI_ALLOW_RUN_AS_ROOT=1");
-    environment.push_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
   }
   return environment;
 }

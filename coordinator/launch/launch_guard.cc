@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
-#include "coordinator/launch/private_dir.h"
+#include "common/base/clock.h"
+#include "common/base/private_dir.h"
 #include "coordinator/launch/process_group.h"
 
 namespace stagecoach {
@@ -20,9 +22,10 @@ namespace {
 constexpr int kLifeDescriptor = 3;
 constexpr int kPollWithoutHandleMs = 50;
 constexpr int kCannotExec = 127;
+constexpr long kClearingPauseNs = 10000000;
 
-// Descriptors 0 to 2 for mpirun, 3 for the life pipe, and nothing of the front's: a pipe that it feeds must see its end
-// when it ends.
+// Descriptors 0 to 2 for the launcher, 3 for the life socket, and nothing of the front's: a pipe that it feeds must see
+// its end when it ends.
 void ArrangeDescriptors(const GuardedLaunch& launch) {
   const int output = fcntl(launch.output, F_DUPFD, 10);
   const int life = fcntl(launch.life, F_DUPFD, 10);
@@ -42,7 +45,7 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void ExecMpirun(const GuardedLaunch& launch) {
+[[noreturn]] void ExecLauncher(const GuardedLaunch& launch) {
   execve(launch.arguments[0], launch.arguments.data(), launch.environment.data());
   const char* reason = std::strerror(errno);
   for (const char* part : {"cannot run '", static_cast<const char*>(launch.arguments[0]), "': ", reason, "\n"}) {
@@ -51,17 +54,45 @@ void ResetSignals() {
   _exit(kCannotExec);
 }
 
-// Waits until mpirun or the front is gone; mpirun's exit code, or 0 when the front went first.
-int AwaitEnd(pid_t mpirun) {
-  const int handle = OpenProcess(mpirun);
+// Waits until the launcher or the front is gone; the launcher's exit code, or 0 when the front went first.
+int AwaitEnd(pid_t launcher) {
+  const int handle = OpenProcess(launcher);
   while (true) {
     int status = 0;
-    if (waitpid(mpirun, &status, WNOHANG) == mpirun) {
+    if (waitpid(launcher, &status, WNOHANG) == launcher) {
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
     pollfd waits[2] = {{kLifeDescriptor, POLLIN, 0}, {handle, POLLIN, 0}};
     const int ready = poll(waits, handle >= 0 ? 2 : 1, handle >= 0 ? -1 : kPollWithoutHandleMs);
     if (ready > 0 && waits[0].revents != 0) return 0;
+  }
+}
+
+// A front that lives says a byte before it closes its end, and clears the other hosts itself.
+bool FrontHasDied() {
+  pollfd wait = {kLifeDescriptor, POLLIN, 0};
+  char byte = 0;
+  return poll(&wait, 1, 0) > 0 && read(kLifeDescriptor, &byte, 1) == 0;
+}
+
+// Starts all, and waits for their ends.
+void ClearOtherHosts(const GuardedLaunch& launch) {
+  size_t running = 0;
+  for (const std::vector<char*>& command : launch.clearing) {
+    const pid_t child = fork();
+    if (child == 0) {
+      execvpe(command[0], command.data(), launch.environment.data());
+      _exit(kCannotExec);
+    }
+    running += child > 0;
+  }
+  const int64_t give_up_us = MonotonicUs() + kHostsClearedWithinUs;
+  while (running > 0 && MonotonicUs() < give_up_us) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended > 0) --running;
+    if (ended < 0 && errno == ECHILD) return;
+    const timespec pause = {0, kClearingPauseNs};
+    if (ended == 0) nanosleep(&pause, nullptr);
   }
 }
 
@@ -73,16 +104,20 @@ void RunLaunchGuard(const GuardedLaunch& launch) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   ResetSignals();
   ArrangeDescriptors(launch);
-  const pid_t mpirun = fork();
-  if (mpirun == 0) ExecMpirun(launch);
-  // From here on the end of the output is mpirun's end.
+  const pid_t launcher = fork();
+  if (launcher == 0) ExecLauncher(launch);
+  // From here on the end of the output is the launcher's end.
   dup2(STDIN_FILENO, STDOUT_FILENO);
   dup2(STDIN_FILENO, STDERR_FILENO);
-  const int code = mpirun > 0 ? AwaitEnd(mpirun) : kCannotExec;
+  const int code = launcher > 0 ? AwaitEnd(launcher) : kCannotExec;
   // Removed first as well: whoever kills us in between must not find files and nobody left to remove them.
   RemovePrivateDirectories(launch.directories);
   KillSession(getpid(), getpid(), /*reap=*/true);
   RemovePrivateDirectories(launch.directories);
+  if (FrontHasDied()) {
+    ClearOtherHosts(launch);
+    KillSession(getpid(), getpid(), /*reap=*/true);
+  }
   _exit(code);
 }
 

@@ -16,11 +16,14 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
 #include "coordinator/channel/engine_channel.h"
+#include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_environment.h"
 #include "coordinator/launch/launch_guard.h"
-#include "coordinator/launch/private_dir.h"
+#include "coordinator/launch/program_output.h"
+#include "coordinator/launch/shell_words.h"
 
 namespace stagecoach {
 namespace {
@@ -36,14 +39,6 @@ absl::Status SystemError(absl::string_view what) {
 std::string TemporaryParent() {
   const char* parent = std::getenv("TMPDIR");
   return parent != nullptr && parent[0] == '/' && std::strlen(parent) <= kMaxParentBytes ? parent : "/tmp";
-}
-
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  pointers.reserve(strings.size() + 1);
-  for (std::string& text : strings) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 void CloseAndForget(int* descriptor) {
@@ -72,11 +67,12 @@ void ShowLines(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Start(const LaunchPlan& plan) {
-  std::unique_ptr<Launcher> launcher(new Launcher());
+absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Start(const LaunchPlan& plan, const Placement& placement) {
+  std::unique_ptr<Launcher> launcher(new Launcher(placement, plan.backend->Words()));
   LaunchPlaces places;
   RETURN_IF_ERROR(launcher->MakePlaces(&places));
   ASSIGN_OR_RETURN(launcher->listener_, ListenLocal(places.socket()));
+  RETURN_IF_ERROR(plan.backend->WriteFiles(placement, places));
   RETURN_IF_ERROR(launcher->Spawn(plan, places));
   return launcher;
 }
@@ -92,10 +88,11 @@ Launcher::~Launcher() {
 absl::Status Launcher::MakePlaces(LaunchPlaces* places) {
   ASSIGN_OR_RETURN(places->directory, MakePrivateDirectory(TemporaryParent()));
   directories_.push_back(places->directory);
+  name_ = places->name();
   // Where there is no shared memory file system, an ordinary directory does.
-  absl::StatusOr<std::string> shared = MakePrivateDirectory(kSharedMemory);
-  places->shared_directory = shared.ok() ? *shared : places->directory;
-  if (shared.ok()) directories_.push_back(*shared);
+  const std::string shared = absl::StrCat(kSharedMemory, "/", name_);
+  places->shared_directory = MakePrivateDirectoryAt(shared).ok() ? shared : places->directory;
+  if (places->shared_directory == shared) directories_.push_back(shared);
   return absl::OkStatus();
 }
 
@@ -103,25 +100,25 @@ absl::Status Launcher::Spawn(const LaunchPlan& plan, const LaunchPlaces& places)
   int output[2], life[2];
   if (pipe2(output, O_CLOEXEC) != 0) return SystemError("make a pipe");
   output_ = output[0];
-  if (pipe2(life, O_CLOEXEC) != 0) {
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life) != 0) {
     close(output[1]);
-    return SystemError("make a pipe");
+    return SystemError("make a socket");
   }
   life_ = life[1];
   fcntl(output_, F_SETFL, O_NONBLOCK);
 
-  const bool root = geteuid() == 0;
-  std::vector<std::string> arguments = LaunchArguments(plan, places);
-  std::vector<std::string> environment = LaunchEnvironment(OwnEnvironment(), root);
-  // With several hosts the directory of MPI's session files cannot be an option: it is private to this host.
-  if (!plan.placement.hosts.empty()) {
-    std::erase_if(environment, [](const std::string& variable) { return variable.rfind("TMPDIR=", 0) == 0; });
-    environment.push_back(absl::StrCat("TMPDIR=", places.directory));
-  }
+  std::vector<std::string> arguments = plan.backend->Arguments(plan.programs, placement_, places);
+  std::vector<std::string> environment = LaunchEnvironment(OwnEnvironment());
+  plan.backend->SetEnvironment(placement_, places, &environment);
   LogVerbose(absl::StrCat("launching: ", JoinShellWords(arguments)));
+  std::vector<HostQuestion> clearing;
+  for (const PlacedStages& placed : placement_.hosts) {
+    if (!placed.here) clearing.push_back(AskHost(*plan.backend, plan.programs, placed.host, {name_}));
+  }
   GuardedLaunch launch;
-  launch.arguments = Pointers(arguments);
-  launch.environment = Pointers(environment);
+  for (HostQuestion& question : clearing) launch.clearing.push_back(WordPointers(question.command));
+  launch.arguments = WordPointers(arguments);
+  launch.environment = WordPointers(environment);
   launch.directories = directories_;
   launch.output = output[1];
   launch.life = life[0];
@@ -139,6 +136,8 @@ absl::Status Launcher::Spawn(const LaunchPlan& plan, const LaunchPlaces& places)
 }
 
 void Launcher::Kill() {
+  // We live, and clear the other hosts ourselves.
+  if (life_ >= 0) send(life_, "x", 1, MSG_NOSIGNAL);
   CloseAndForget(&life_);
   if (guard_ <= 0) return;
   const int64_t give_up_us = MonotonicUs() + kGuardEndsWithinUs;

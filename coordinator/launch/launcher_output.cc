@@ -2,14 +2,9 @@
 
 #include <signal.h>
 
-#include <algorithm>
-#include <cctype>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -18,22 +13,6 @@ namespace {
 
 constexpr size_t kTailLines = 50;
 constexpr size_t kMaxLineBytes = 16 << 10;  // a longer one is cut into several
-constexpr size_t kMinDashes = 20;
-
-bool IsDashes(absl::string_view line) {
-  return line.size() >= kMinDashes && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
-}
-
-// "[host:1234] ...", "[host:01234] ..."
-bool IsFromOpenMpi(absl::string_view line) {
-  if (line.empty() || line[0] != '[') return false;
-  const size_t end = line.find(']');
-  if (end == absl::string_view::npos) return false;
-  const size_t colon = line.rfind(':', end);
-  if (colon == absl::string_view::npos || colon < 2 || colon + 1 == end) return false;
-  const absl::string_view pid = line.substr(colon + 1, end - colon - 1);
-  return std::all_of(pid.begin(), pid.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
 
 }  // namespace
 
@@ -72,34 +51,13 @@ std::vector<std::string> LauncherOutput::FeedEnd() {
 std::string LauncherOutput::Tail() const { return absl::StrJoin(tail_, "\n"); }
 
 bool LauncherOutput::TakeLine(const std::string& line) {
-  const absl::string_view text = absl::StripTrailingAsciiWhitespace(line);
+  const std::string text(absl::StripTrailingAsciiWhitespace(line));
   if (text.empty()) return false;
-  const bool dashes = IsDashes(text);
-  if (!dashes) {
-    tail_.push_back(std::string(text));
+  if (text.find_first_not_of('-') != std::string::npos) {
+    tail_.push_back(text);
     if (tail_.size() > kTailLines) tail_.pop_front();
   }
-  if (dashes) in_block_ = !in_block_;
-  if (in_block_) ReadDeath(text);
-  return !dashes && !in_block_ && !IsFromOpenMpi(text);
-}
-
-void LauncherOutput::ReadDeath(absl::string_view line) {
-  if (death_.has_value()) return;
-  const std::string text(line);
-  int rank = 0, job = 0, code = 0;
-  char host[256] = {};
-  char signal[64] = {};
-  const size_t start = text.find("process rank ");
-  if (start != std::string::npos &&
-      std::sscanf(text.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
-                  host, signal) == 3) {
-    death_ = {rank, absl::StrCat("on ", host, " was ended by signal ", signal), IsCrashSignal(std::atoi(signal))};
-  } else if (std::sscanf(text.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
-    exiting_rank_ = rank;
-  } else if (exiting_rank_ >= 0 && std::sscanf(text.c_str(), " Exit code: %d", &code) == 1) {
-    death_ = {exiting_rank_, absl::StrCat("ended with exit code ", code)};
-  }
+  return words_->Take(text);
 }
 
 }  // namespace stagecoach

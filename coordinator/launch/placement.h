@@ -1,32 +1,46 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_PLACEMENT_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_PLACEMENT_H_
 
-// Which host runs which stages. Rank 0, the coordinator, runs on this host and takes no slot.
+// Which host runs which stages of one launch. Rank 0, the coordinator, runs on this host and takes no slot. Pure.
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/launch/launch_options.h"
+#include "coordinator/launch/host_file.h"
 
 namespace stagecoach {
 
-// Stages that run on one host.
+struct LaunchHost {
+  HostSlots slots;
+  bool here = false;  // the host is this one
+  const std::string& name() const { return slots.name; }
+};
+
+// Stages that run on one host, with the numbers that follow those of the host before.
 struct PlacedStages {
   std::string host;
   int stages = 0;
-  bool here = false;  // the host is this one
+  bool here = false;
+  std::string model;  // where this host has the model; empty: where the coordinator has it
+  friend bool operator==(const PlacedStages&, const PlacedStages&) = default;
 };
 
 struct Placement {
-  int stages = 1;
-  std::vector<PlacedStages> hosts;  // in order, when one of them is another host; empty: all stages are here
+  std::vector<PlacedStages> hosts;  // in the order of the stages
+  int stages() const;
+  bool AllHere() const;
+  // "2 on node1, 1 on node2"
+  std::string Describe() const;
 };
 
-// Fills the stages into the slots of the host file or the host list in order; without either all are here.
-// kNotFound: no such file. kInvalidArgument: a bad file or list, both at once, more stages than there are slots or than
-// a job may have.
-absl::StatusOr<Placement> PlaceStages(const LaunchOptions& options);
+// How many stages the hosts can take, spare ones aside.
+int64_t SlotsOf(const std::vector<LaunchHost>& hosts);
+
+// Fills up to `stages` stages into the slots of the hosts in their order, without those of the names `left_out`, and
+// then into those of spare hosts: fewer where all these together have fewer slots, possibly none.
+Placement PlaceStages(const std::vector<LaunchHost>& hosts, int stages, const std::set<std::string>& left_out);
 
 }  // namespace stagecoach
 

@@ -1,10 +1,11 @@
+#include "coordinator/launch/shell_words.h"
+
 #include <cctype>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "coordinator/launch/launch_line.h"
 
 namespace stagecoach {
 namespace {

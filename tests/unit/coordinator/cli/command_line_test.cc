@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/launch/launch_line.h"
+#include "coordinator/launch/shell_words.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

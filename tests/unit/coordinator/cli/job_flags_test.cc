@@ -36,7 +36,7 @@ TEST(JobFlags, EveryOptionNamedHereExistsAndSetsAFieldThatExists) {
     EXPECT_NE(app.get_option_no_throw(flag), nullptr) << flag;
   }
   EXPECT_EQ(named, 18);
-  for (const char* field : {"hostfile", "mpirun_args", "stage_worker_path", "dry_run"}) {  // of the launch
+  for (const char* field : {"hostfile", "launcher_args", "stage_worker_path", "dry_run"}) {  // of the launch
     EXPECT_NE(app.get_option_no_throw(std::string(FlagOfField(field))), nullptr) << field;
   }
 }

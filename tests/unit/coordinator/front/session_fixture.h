@@ -47,7 +47,7 @@ class SessionTest : public testing::Test {
     const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
     options.mpirun_path = options.coordinator_path = options.stage_worker_path = self;
     options.stages = 2;
-    options.mpirun_args = absl::StrCat("--fake state=", directory_, "/state,", fake);
+    options.launcher_args = absl::StrCat("--fake state=", directory_, "/state,", fake);
     options.job.set_model_path("demo.gguf");
     options.relaunch_timeout = absl::ZeroDuration();
     return options;

@@ -400,7 +400,7 @@ pid_t FindRank(pid_t leader, int rank) {
 TEST_F(SessionTest, NamesTheRankThatARealMpirunLost) {
   LaunchOptions options = Options("");
   options.mpirun_path = "mpirun";
-  options.mpirun_args.clear();
+  options.launcher_args.clear();
   options.stage_worker_path = directory_ + "/stage_worker";
   std::filesystem::create_symlink(options.coordinator_path, options.stage_worker_path);
   options.max_losses = 1;

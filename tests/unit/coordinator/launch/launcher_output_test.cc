@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "coordinator/launch/open_mpi.h"
+#include "coordinator/launch/slurm.h"
 
 namespace stagecoach {
 namespace {
@@ -17,7 +19,7 @@ using testing::Not;
 constexpr char kDashes[] = "--------------------------------------------------------------------------\n";
 
 TEST(LauncherOutput, ShowsWhatRanksSayAndKeepsBackWhatMpirunSays) {
-  LauncherOutput output;
+  LauncherOutput output(std::make_unique<OpenMpiWords>());
   EXPECT_THAT(output.Feed("stage_worker: hel"), IsEmpty());
   EXPECT_THAT(output.Feed("lo\n\n"), ElementsAre("stage_worker: hello"));
   EXPECT_THAT(output.Feed(absl::StrCat(kDashes, "Primary job  terminated normally, but\n", kDashes,
@@ -29,7 +31,7 @@ TEST(LauncherOutput, ShowsWhatRanksSayAndKeepsBackWhatMpirunSays) {
 }
 
 TEST(LauncherOutput, KeepsTheLastFiftyLinesAndCutsEndlessOnes) {
-  LauncherOutput output;
+  LauncherOutput output(std::make_unique<OpenMpiWords>());
   for (int i = 0; i < 120; ++i) output.Feed(absl::StrCat("line ", i, "\n"));
   EXPECT_THAT(output.Tail(), HasSubstr("line 70\n"));
   EXPECT_THAT(output.Tail(), Not(HasSubstr("line 69\n")));
@@ -37,7 +39,7 @@ TEST(LauncherOutput, KeepsTheLastFiftyLinesAndCutsEndlessOnes) {
 }
 
 TEST(LauncherOutput, ReadsWhichRankASignalEnded) {
-  LauncherOutput output;
+  LauncherOutput output(std::make_unique<OpenMpiWords>());
   output.Feed(absl::StrCat(
       kDashes, "mpirun noticed that process rank 2 with PID 0 on node node7 exited on signal 9 (Killed).\n", kDashes));
   ASSERT_TRUE(output.death().has_value());
@@ -46,7 +48,7 @@ TEST(LauncherOutput, ReadsWhichRankASignalEnded) {
 }
 
 TEST(LauncherOutput, ReadsWhichRankEndedWithACode) {
-  LauncherOutput output;
+  LauncherOutput output(std::make_unique<OpenMpiWords>());
   output.Feed(absl::StrCat(
       kDashes, "The first process to do so was:\n\n  Process name: [[16773,1],0]\n  Exit code:    75\n", kDashes));
   ASSERT_TRUE(output.death().has_value());
@@ -56,14 +58,14 @@ TEST(LauncherOutput, ReadsWhichRankEndedWithACode) {
 }
 
 TEST(LauncherOutput, BelievesOnlyMpirunAboutADeath) {
-  LauncherOutput output;
+  LauncherOutput output(std::make_unique<OpenMpiWords>());
   output.Feed("mpirun noticed that process rank 2 with PID 0 on node node7 exited on signal 9 (Killed).\n");
   EXPECT_FALSE(output.death().has_value());
 }
 
 TEST(LauncherOutput, TellsARankThatCrashedFromOneThatWasKilled) {
   const auto crashed = [](const char* signal) {
-    LauncherOutput output;
+    LauncherOutput output(std::make_unique<OpenMpiWords>());
     output.Feed(absl::StrCat(kDashes, "mpirun noticed that process rank 2 with PID 0 on node node7 exited on signal ",
                              signal, ".\n", kDashes));
     return output.death().value().crashed;
@@ -79,6 +81,17 @@ TEST(RankName, SaysWhichStageItIsWhereThatIsKnown) {
   EXPECT_EQ(RankName(0, std::nullopt), "rank 0 (the coordinator)");
   EXPECT_EQ(RankName(3, std::nullopt), "rank 3");
   EXPECT_EQ(RankName(3, 0), "rank 3 (stage 0)");
+}
+
+TEST(LauncherOutput, ReadsSrunsWordsToo) {
+  LauncherOutput output(std::make_unique<SlurmWords>());
+  EXPECT_THAT(output.Feed("stage_worker: hello\nsrun: error: node2: task 3: Segmentation fault\n"
+                          "srun: error: node1: tasks 0-1: Killed\n"),
+              ElementsAre("stage_worker: hello"));
+  ASSERT_TRUE(output.death().has_value());
+  EXPECT_EQ(output.death()->rank, 3);
+  EXPECT_EQ(output.death()->how, "on node2 ended: Segmentation fault");
+  EXPECT_TRUE(output.death()->crashed);
 }
 
 }  // namespace

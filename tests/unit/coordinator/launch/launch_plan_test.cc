@@ -1,4 +1,4 @@
-#include "coordinator/launch/launch_line.h"
+#include "coordinator/launch/launch_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include "coordinator/launch/host_file.h"
 #include "coordinator/launch/launch_environment.h"
 #include "coordinator/launch/local_host.h"
+#include "coordinator/launch/shell_words.h"
 
 namespace stagecoach {
 namespace {
@@ -22,14 +23,19 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-class LaunchLineTest : public testing::Test {
+std::vector<std::string> Arguments(const LaunchPlan& plan) {
+  return plan.backend->Arguments(plan.programs, PlaceStages(plan.hosts, plan.stages, {}),
+                                 {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.aaaaaa"});
+}
+
+class LaunchPlanTest : public testing::Test {
  protected:
-  LaunchLineTest() {
+  LaunchPlanTest() {
     std::string name = testing::TempDir() + "launch_line.XXXXXX";
     directory_ = mkdtemp(name.data());
     std::filesystem::create_directories(directory_ + "/bin");
   }
-  ~LaunchLineTest() override { std::filesystem::remove_all(directory_); }
+  ~LaunchPlanTest() override { std::filesystem::remove_all(directory_); }
 
   std::string Program(const std::string& name) {
     const std::string path = directory_ + "/" + name;
@@ -53,45 +59,46 @@ class LaunchLineTest : public testing::Test {
   std::string directory_;
 };
 
-TEST_F(LaunchLineTest, PutsOneHostOnSharedMemoryAloneWithAllFilesInPrivateDirectories) {
+TEST_F(LaunchPlanTest, PutsOneHostOnSharedMemoryAloneWithAllFilesInPrivateDirectories) {
   LaunchOptions options = Options();
   options.stages = 3;
   const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::string bin = directory_ + "/bin/";
-  EXPECT_THAT(
-      LaunchArguments(*plan, {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.bbbbbb"}),
-      ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "--mca",
-                  "odls_base_sigkill_timeout", "0", "--mca", "pml", "ob1", "--mca", "btl", "vader,self", "--mca",
-                  "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "btl_vader_backing_directory",
-                  "/dev/shm/stagecoach.bbbbbb", "-n", "1", bin + "coordinator", "engine", "--connect",
-                  "/t/stagecoach.aaaaaa/engine.sock", "--cleanup", "/t/stagecoach.aaaaaa", "--cleanup",
-                  "/dev/shm/stagecoach.bbbbbb", ":", "-n", "3", bin + "stage_worker"));
+  EXPECT_THAT(Arguments(*plan),
+              ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "odls_base_sigkill_timeout",
+                          "0", "--mca", "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "mpi_yield_when_idle", "1",
+                          "--mca", "pml", "ob1", "--mca", "btl_vader_backing_directory", "/dev/shm/stagecoach.aaaaaa",
+                          "--mca", "btl", "vader,self", "-n", "1", bin + "coordinator", "engine", "--connect",
+                          "/t/stagecoach.aaaaaa/engine.sock", "--cleanup", "/t/stagecoach.aaaaaa", "--cleanup",
+                          "/dev/shm/stagecoach.aaaaaa", ":", "-n", "3", bin + "stage_worker"));
 }
 
-TEST_F(LaunchLineTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
+TEST_F(LaunchPlanTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
   LaunchOptions options = Options();
   options.stages = 4;
-  options.hostfile = File("hosts", "# ours\nnode1.invalid slots=2\nlocalhost slots=1 # here\nnode2.invalid slots=4\n");
+  options.hostfile =
+      File("hosts", "# ours\nnode1.invalid slots=2\nlocalhost slots=1 # here\nnode2.invalid slots=4 model=/m.gguf\n");
   const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::string bin = directory_ + "/bin/";
   EXPECT_THAT(
-      LaunchArguments(*plan, {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.bbbbbb"}),
-      ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "--mca",
-                  "odls_base_sigkill_timeout", "0", "--mca", "pml", "ob1", "--mca", "btl", "vader,tcp,self", "--mca",
-                  "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl", "2", "--mca",
-                  "oob_tcp_keepalive_probes", "3", "--mca", "btl_tcp_eager_limit", "1048576", "--mca",
-                  "btl_tcp_rndv_eager_limit", "1048576", "--mca", "btl_tcp_max_send_size", "2097152", "-n", "1",
-                  "--host", "localhost:1", "-x", "OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.bbbbbb",
+      Arguments(*plan),
+      ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "0",
+                  "--mca", "orte_local_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "orte_remote_tmpdir_base",
+                  "/tmp/stagecoach.aaaaaa", "--mca", "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl",
+                  "2", "--mca", "oob_tcp_keepalive_probes", "3", "--mca", "mpi_yield_when_idle", "1", "--mca", "pml",
+                  "ob1", "--mca", "btl_vader_backing_directory", "/dev/shm/stagecoach.aaaaaa", "--mca", "btl",
+                  "vader,tcp,self", "--mca", "btl_tcp_eager_limit", "1048576", "--mca", "btl_tcp_rndv_eager_limit",
+                  "1048576", "--mca", "btl_tcp_max_send_size", "2097152", "-n", "1", "--host", "localhost:1",
                   bin + "coordinator", "engine", "--connect", "/t/stagecoach.aaaaaa/engine.sock", "--cleanup",
-                  "/t/stagecoach.aaaaaa", "--cleanup", "/dev/shm/stagecoach.bbbbbb", ":", "-n", "2", "--host",
-                  "node1.invalid:2", bin + "stage_worker", ":", "-n", "1", "--host", "localhost:1", "-x",
-                  "OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.bbbbbb", bin + "stage_worker", ":", "-n",
-                  "1", "--host", "node2.invalid:1", bin + "stage_worker"));
+                  "/t/stagecoach.aaaaaa", "--cleanup", "/dev/shm/stagecoach.aaaaaa", ":", "-n", "2", "--host",
+                  "node1.invalid:2", bin + "stage_worker", ":", "-n", "1", "--host", "localhost:1",
+                  bin + "stage_worker", ":", "-n", "1", "--host", "node2.invalid:1", bin + "stage_worker", "--model",
+                  "/m.gguf"));
 }
 
-TEST_F(LaunchLineTest, IsTheSameForAListOfHostsAsForTheirFile) {
+TEST_F(LaunchPlanTest, IsTheSameForAListOfHostsAsForTheirFile) {
   LaunchOptions file = Options(), list = Options();
   file.hostfile = File("hosts", "node1.invalid slots=2\nlocalhost\nnode2.invalid slots=4\n");
   list.hosts = "node1.invalid:2,localhost,node2.invalid:4";
@@ -104,7 +111,7 @@ TEST_F(LaunchLineTest, IsTheSameForAListOfHostsAsForTheirFile) {
   }
 }
 
-TEST_F(LaunchLineTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
+TEST_F(LaunchPlanTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
   LaunchOptions options = Options();
   options.hostfile = File("hosts", "localhost slots=3\n");
   const absl::StatusOr<std::string> line = DescribeLaunch(options);
@@ -114,9 +121,9 @@ TEST_F(LaunchLineTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
   EXPECT_THAT(*line, Not(HasSubstr("--host")));
 }
 
-TEST_F(LaunchLineTest, LetsTheUsersOwnSettingsReplaceOurs) {
+TEST_F(LaunchPlanTest, LetsTheUsersOwnSettingsReplaceOurs) {
   LaunchOptions options = Options();
-  options.mpirun_args = "--bind-to core --mca pml ucx -x 'NAME=two words'";
+  options.launcher_args = "--bind-to core --mca pml ucx -x 'NAME=two words'";
   const absl::StatusOr<std::string> line = DescribeLaunch(options);
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_THAT(*line, HasSubstr(" --bind-to core --mca pml ucx -x 'NAME=two words' -n 1 "));
@@ -124,7 +131,7 @@ TEST_F(LaunchLineTest, LetsTheUsersOwnSettingsReplaceOurs) {
   EXPECT_THAT(*line, Not(HasSubstr("ob1")));
 }
 
-TEST_F(LaunchLineTest, SeeksTheStageWorkerBesideTheCoordinatorAndThenInItsSistersDirectory) {
+TEST_F(LaunchPlanTest, SeeksTheStageWorkerBesideTheCoordinatorAndThenInItsSistersDirectory) {
   LaunchOptions options = Options();
   options.coordinator_path = Program("build/coordinator/coordinator");
   options.stage_worker_path.clear();
@@ -136,15 +143,15 @@ TEST_F(LaunchLineTest, SeeksTheStageWorkerBesideTheCoordinatorAndThenInItsSister
   const std::string sister = Program("build/stage_worker/stage_worker");
   plan = ResolveLaunch(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->stage_worker, sister);
+  EXPECT_EQ(plan->programs.stage_worker, sister);
 
   const std::string beside = Program("build/coordinator/stage_worker");
   plan = ResolveLaunch(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->stage_worker, beside);
+  EXPECT_EQ(plan->programs.stage_worker, beside);
 }
 
-TEST_F(LaunchLineTest, NamesWhatIsMissingOrWrong) {
+TEST_F(LaunchPlanTest, NamesWhatIsMissingOrWrong) {
   LaunchOptions options = Options();
   options.mpirun_path = "no-such-mpirun";
   EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kNotFound);
@@ -177,16 +184,25 @@ TEST_F(LaunchLineTest, NamesWhatIsMissingOrWrong) {
   EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
 
   options = Options();
-  options.mpirun_args = "--x 'open";
+  options.launcher_args = "--x 'open";
   EXPECT_THAT(std::string(ResolveLaunch(options).status().message()),
-              HasSubstr("`mpirun_args`: the quote ' is not closed"));
+              HasSubstr("`launcher_args`: the quote ' is not closed"));
 }
 
 TEST(HostFile, ReadsNamesSlotsAndComments) {
   const absl::StatusOr<std::vector<HostSlots>> hosts =
       ParseHostFile("h", "# all\n\n node1 \t slots=2 max_slots=4\r\nnode-2.example # one\nnode1 slots=1");
   ASSERT_TRUE(hosts.ok()) << hosts.status();
-  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"node1", 2}, HostSlots{"node-2.example", 1}, HostSlots{"node1", 1}));
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{.name = "node1", .slots = 2}, HostSlots{.name = "node-2.example"},
+                                  HostSlots{.name = "node1"}));
+}
+
+TEST(HostFile, KnowsSpareHostsAndWhereAHostHasTheModel) {
+  const absl::StatusOr<std::vector<HostSlots>> hosts =
+      ParseHostFile("h", "node1 model=/scratch/m.gguf slots=2\nnode2 spare slots=3 model=/m.gguf");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts,
+              ElementsAre(HostSlots{"node1", 2, false, "/scratch/m.gguf"}, HostSlots{"node2", 3, true, "/m.gguf"}));
 }
 
 TEST(HostFile, NamesFileAndLineOfEveryMistake) {
@@ -198,6 +214,8 @@ TEST(HostFile, NamesFileAndLineOfEveryMistake) {
            {"b slots=99999999999999", "line 1: 'slots=99999999999999'"},
            {"b slots", "line 1: 'slots'"},
            {"b slots=3 max_slots=2", "line 1: slots=3 is more than max_slots=2"},
+           {"b spare\n", "names no host that is not spare"},
+           {"b model=m.gguf", "line 1: 'model=m.gguf', expected an absolute path"},
            {"b cores=3", "line 1: 'cores=3' is not understood"},
            {"--mca slots=1", "line 1: '--mca' is no host name"},
            {"a:3", "line 1: 'a:3' is no host name"}}) {
@@ -211,7 +229,8 @@ TEST(HostFile, NamesFileAndLineOfEveryMistake) {
 TEST(HostList, ReadsNamesAndSlots) {
   const absl::StatusOr<std::vector<HostSlots>> hosts = ParseHostList("node1:2,node-2.example,node1");
   ASSERT_TRUE(hosts.ok()) << hosts.status();
-  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"node1", 2}, HostSlots{"node-2.example", 1}, HostSlots{"node1", 1}));
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{.name = "node1", .slots = 2}, HostSlots{.name = "node-2.example"},
+                                  HostSlots{.name = "node1"}));
 }
 
 TEST(HostList, NamesThePartThatIsWrong) {
@@ -249,17 +268,14 @@ TEST(ShellWords, SurviveJoiningAndSplitting) {
 TEST(LaunchEnvironment, DropsAnOuterJobAndKeepsTheUsersSettings) {
   EXPECT_THAT(
       LaunchEnvironment({"PATH=/bin", "OMPI_COMM_WORLD_RANK=0", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_orte_hnp_uri=x",
-                         "OMPI_MCA_ess=pmi", "PMIX_RANK=0", "PMI_RANK=1", "OPAL_PREFIX=/x", "ORTE_Y=1", "HOMPI_X=1"},
-                        /*as_root=*/false),
+                         "OMPI_MCA_ess=pmi", "PMIX_RANK=0", "PMI_RANK=1", "OPAL_PREFIX=/x", "ORTE_Y=1", "HOMPI_X=1"}),
       UnorderedElementsAre("PATH=/bin", "OMPI_MCA_btl=tcp,self", "HOMPI_X=1", "HWLOC_COMPONENTS=-gl"));
-  EXPECT_THAT(LaunchEnvironment({"OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=0"}, /*as_root=*/true),
-              UnorderedElementsAre("OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "HWLOC_COMPONENTS=-gl"));
+  EXPECT_THAT(LaunchEnvironment({"OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=0"}),
+              UnorderedElementsAre("OMPI_MCA_orte_tmpdir_base=/x", "HWLOC_COMPONENTS=-gl"));
 }
 
 TEST(LaunchEnvironment, LetsTheUserChooseWhatHwlocLooksFor) {
-  EXPECT_THAT(LaunchEnvironment({"HWLOC_COMPONENTS=linux,stop"}, /*as_root=*/false),
-              UnorderedElementsAre("HWLOC_COMPONENTS=linux,stop"));
+  EXPECT_THAT(LaunchEnvironment({"HWLOC_COMPONENTS=linux,stop"}), UnorderedElementsAre("HWLOC_COMPONENTS=linux,stop"));
 }
 
 TEST(LocalHost, KnowsItsOwnNames) {

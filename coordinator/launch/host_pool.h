@@ -1,0 +1,80 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_HOST_POOL_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_HOST_POOL_H_
+
+// The hosts of a session over its launches: which of them can run stages now, which are left out and why, and what
+// earlier launches may have left on them.
+//
+// Before each launch the other hosts are asked (host_survey.h), which also ends what lost jobs left there: ranks that
+// still run hold the memory that their successors need. A host that does not answer in time is presumed occupied and
+// left out of that launch; spare hosts take its place, else there are fewer stages. It is asked again before the next
+// launch, and used when it answers.
+
+#include <poll.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/wire/bit_class.h"
+#include "coordinator/launch/host_survey.h"
+#include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/placement.h"
+
+namespace stagecoach {
+
+// Not thread-safe.
+class HostPool {
+ public:
+  // `plan` outlives it. `patience`: for a host's answer.
+  HostPool(const LaunchPlan* plan, absl::Duration patience) : plan_(*plan), patience_(patience) {}
+  ~HostPool() { Clear(); }
+  HostPool(const HostPool&) = delete;
+
+  // Starts asking. `again`: hosts that fail to answer are asked again and again while patience lasts. Hosts without an
+  // instruction set that suits `wanted` are left out.
+  void Ask(bool again, const WantedIsa& wanted);
+  bool asking() const { return survey_ != nullptr; }
+  void AddWaits(std::vector<pollfd>* waits) const { survey_->AddWaits(waits); }
+  absl::Duration longest_wait() const { return survey_->longest_wait(); }
+
+  // While asking: takes what has come, `waited` after the call before. Whether asking has ended: every host of the
+  // launch before (at first, every host) has answered and every other one had its chance, or patience is over.
+  bool Advance(absl::Duration waited);
+
+  // Over the hosts that are not left out; fewer stages than the plan's, possibly none, where these have too few slots.
+  Placement Place() const;
+
+  // What has changed since the launch before, as sentences to be shown: hosts left out and why, hosts used again.
+  std::vector<std::string> News() const { return news_; }
+  // "node3: ...; node5: ..."
+  std::string DescribeLeftOut() const;
+  // A host that may have to take stages later has no BF16 dot, so that no answer may be computed with it.
+  bool SpareLacksBf16Dot() const { return spare_lacks_bf16_dot_; }
+
+  // A launch of this name (Launcher::name) uses these hosts.
+  void Launched(const Placement& placement, const std::string& name);
+
+  // Ends what is left on the other hosts after the last launch, as far as they answer in a few seconds.
+  void Clear();
+
+ private:
+  void Conclude();
+  std::string WhyNot(const HostAnswer& answer) const;
+
+  const LaunchPlan& plan_;
+  const absl::Duration patience_;
+  WantedIsa wanted_;
+  std::unique_ptr<HostSurvey> survey_;  // while asking
+  absl::Duration asked_;
+  std::map<std::string, std::string> left_out_;                // with why
+  std::map<std::string, std::vector<std::string>> uncleared_;  // names of launches, by host
+  std::vector<std::string> news_;
+  bool spare_lacks_bf16_dot_ = false;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_HOST_POOL_H_

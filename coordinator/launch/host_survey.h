@@ -1,0 +1,80 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_HOST_SURVEY_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_HOST_SURVEY_H_
+
+// Asks other hosts, all at once, before ranks are started there: can they be reached, what can they do, and has what an
+// earlier job left on them gone? Each is asked by one process (the remote shell of the launcher) that runs
+//   stage_worker --host-report [--clear NAME]...
+// there, which ends every process of the launches of these names, removes their directories, and answers with one line
+// (common/wire/host_report.h).
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coordinator/launch/launcher_backend.h"
+#include "proto/control.pb.h"
+
+namespace stagecoach {
+
+struct HostQuestion {
+  std::string host;
+  std::vector<std::string> command;  // argv, on this host
+};
+
+// `clear`: names of earlier launches that took part on that host (LaunchPlaces::name).
+HostQuestion AskHost(const LauncherBackend& backend, const JobPrograms& programs, const std::string& host,
+                     const std::vector<std::string>& clear);
+
+struct HostAnswer {
+  std::string host;
+  std::optional<pb::HostReport> report;
+  std::string trouble;  // why there is none (yet): the last words of the remote shell; empty before it has ended once
+};
+
+// Not thread-safe. It waits for nothing: whoever owns it has the deadline.
+class HostSurvey {
+ public:
+  // Starts asking. `again`: a host that did not answer is asked again after so long; zero: each is asked once.
+  HostSurvey(std::vector<HostQuestion> questions, absl::Duration again);
+  ~HostSurvey();  // ends the processes that are still asking
+  HostSurvey(const HostSurvey&) = delete;
+
+  // For poll(): readable when there is something to do for Advance.
+  void AddWaits(std::vector<pollfd>* waits) const;
+  absl::Duration longest_wait() const;  // until Advance has something to do by the clock
+
+  // Reads what has come, starts what is to be asked again.
+  void Advance();
+
+  const std::vector<HostAnswer>& answers() const { return answers_; }
+  bool asks_again() const { return again_ > absl::ZeroDuration(); }
+  bool AllTried() const;  // every host has answered, or failed to at least once
+
+ private:
+  struct Asking {
+    pid_t process = -1;
+    int output = -1;
+    std::string text;
+    int64_t next_us = 0;  // when to ask (again), while no process runs
+  };
+  void Start(size_t i);
+  void End(size_t i);
+
+  const std::vector<HostQuestion> questions_;
+  const absl::Duration again_;
+  std::vector<Asking> asking_;       // by question
+  std::vector<HostAnswer> answers_;  // likewise
+};
+
+// Asks each once and waits for all, at most so long.
+std::vector<HostAnswer> AskAndWait(std::vector<HostQuestion> questions, absl::Duration most);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_HOST_SURVEY_H_

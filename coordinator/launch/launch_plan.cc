@@ -1,0 +1,171 @@
+#include "coordinator/launch/launch_plan.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
+#include "coordinator/launch/local_host.h"
+#include "coordinator/launch/open_mpi.h"
+#include "coordinator/launch/program_output.h"
+#include "coordinator/launch/shell_words.h"
+#include "coordinator/launch/slurm.h"
+
+namespace stagecoach {
+namespace {
+
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
+absl::StatusOr<std::string> FindCoordinator(const std::string& path) {
+  if (!path.empty()) return Absolute(path);
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::InternalError(absl::StrCat("cannot find the path of this program: ", error.message()));
+  return self.string();
+}
+
+absl::StatusOr<std::string> FindLauncher(const std::string& name, const char* package) {
+  absl::StatusOr<std::string> path = FindProgram(name);
+  if (path.ok()) return path;
+  return absl::NotFoundError(
+      absl::StrCat(path.status().message(), "; install what starts the ranks (Debian: apt install ", package, ")"));
+}
+
+struct Chosen {
+  LauncherKind kind = LauncherKind::kMpirun;
+  std::string path;
+};
+
+absl::StatusOr<Chosen> ChooseLauncher(const LaunchOptions& options) {
+  if (options.launcher == LauncherKind::kAuto && InSlurmAllocation()) {
+    const absl::StatusOr<std::string> srun = FindProgram(options.srun_path);
+    if (srun.ok() && OffersPmix(*srun)) return Chosen{LauncherKind::kSrun, *srun};
+  }
+  if (options.launcher == LauncherKind::kSrun) {
+    ASSIGN_OR_RETURN(std::string path, FindLauncher(options.srun_path, "slurm-client"));
+    if (!InSlurmAllocation()) {
+      return absl::FailedPreconditionError(
+          "`launcher` is srun, but this is no Slurm allocation (SLURM_JOB_ID is not set); start the coordinator from a "
+          "batch script or inside of salloc");
+    }
+    return Chosen{LauncherKind::kSrun, std::move(path)};
+  }
+  ASSIGN_OR_RETURN(std::string path, FindLauncher(options.mpirun_path, "openmpi-bin"));
+  return Chosen{LauncherKind::kMpirun, std::move(path)};
+}
+
+// Where the hosts are named, for messages, and which they are; none: this one alone.
+struct NamedHosts {
+  std::string source;
+  std::vector<HostSlots> hosts;
+};
+
+absl::StatusOr<NamedHosts> HostsOf(const LaunchOptions& options) {
+  NamedHosts named;
+  if (!options.hostfile.empty() && !options.hosts.empty()) {
+    return absl::InvalidArgumentError("`hostfile` and `hosts` name the hosts twice; give one of them");
+  }
+  if (!options.hostfile.empty()) {
+    named.source = absl::StrCat("host file '", options.hostfile, "'");
+    ASSIGN_OR_RETURN(named.hosts, ReadHostFile(options.hostfile));
+  } else if (!options.hosts.empty()) {
+    named.source = "the list of `hosts`";
+    ASSIGN_OR_RETURN(named.hosts, ParseHostList(options.hosts));
+  } else if (InSlurmAllocation()) {
+    named.source = "the Slurm allocation";
+    ASSIGN_OR_RETURN(named.hosts, HostsOfAllocation());
+    if (named.hosts.size() == 1) named.hosts.clear();  // any number of stages may run here
+  }
+  return named;
+}
+
+absl::Status FillHosts(const LaunchOptions& options, LaunchPlan* plan) {
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kStages, options.stages));
+  ASSIGN_OR_RETURN(NamedHosts named, HostsOf(options));
+  if (named.hosts.empty()) {
+    plan->stages = std::max(options.stages, 1);
+    plan->hosts = {{.slots = {.name = "localhost", .slots = plan->stages}, .here = true}};
+    return absl::OkStatus();
+  }
+  for (HostSlots& host : named.hosts) {
+    const bool here = IsThisHost(host.name);
+    plan->hosts.push_back({std::move(host), here});
+  }
+  const int64_t slots = SlotsOf(plan->hosts);
+  const int64_t wanted = options.stages != 0 ? options.stages : slots;
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, wanted));
+  if (wanted > slots) {
+    return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but ", named.source,
+                                                   " has ", slots, "; lower `stages` or give more slots"));
+  }
+  plan->stages = static_cast<int>(wanted);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool LaunchPlan::AllHere() const {
+  return std::all_of(hosts.begin(), hosts.end(), [](const LaunchHost& host) { return host.here; });
+}
+
+absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options) {
+  std::vector<std::string> candidates;
+  if (!options.stage_worker_path.empty()) {
+    candidates.push_back(Absolute(options.stage_worker_path));
+  } else {
+    ASSIGN_OR_RETURN(const std::string coordinator, FindCoordinator(options.coordinator_path));
+    const std::filesystem::path directory = std::filesystem::path(coordinator).parent_path();
+    candidates.push_back((directory / "stage_worker").lexically_normal().string());
+    candidates.push_back((directory / "../stage_worker/stage_worker").lexically_normal().string());
+  }
+  for (const std::string& candidate : candidates) {
+    if (FindProgram(candidate).ok()) return candidate;
+  }
+  return absl::NotFoundError(absl::StrCat("no program stage_worker; tried ", absl::StrJoin(candidates, ", "),
+                                          "; give its path with `stage_worker_path`"));
+}
+
+absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
+  LaunchPlan plan;
+  ASSIGN_OR_RETURN(Chosen launcher, ChooseLauncher(options));
+  ASSIGN_OR_RETURN(plan.programs.coordinator, FindCoordinator(options.coordinator_path));
+  ASSIGN_OR_RETURN(plan.programs.stage_worker, FindStageWorker(options));
+  absl::StatusOr<std::vector<std::string>> words = SplitShellWords(options.launcher_args);
+  if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("`launcher_args`: ", words.status().message()));
+  RETURN_IF_ERROR(FillHosts(options, &plan));
+  std::vector<std::string> others;
+  for (const LaunchHost& host : plan.hosts) {
+    if (!host.here) others.push_back(host.name());
+  }
+  const std::string networks = NetworksTowards(others);
+  if (launcher.kind == LauncherKind::kSrun) {
+    plan.backend = MakeSlurm({std::move(launcher.path), *std::move(words), networks});
+  } else {
+    plan.backend = MakeOpenMpi({std::move(launcher.path), *std::move(words), options.rsh_agent, networks});
+  }
+  return plan;
+}
+
+absl::StatusOr<std::string> DescribeLaunch(const LaunchOptions& options) {
+  ASSIGN_OR_RETURN(const LaunchPlan plan, ResolveLaunch(options));
+  const LaunchPlaces places = {"/tmp/stagecoach.XXXXXX", "/dev/shm/stagecoach.XXXXXX"};
+  const Placement placement = PlaceStages(plan.hosts, plan.stages, /*left_out=*/{});
+  std::vector<std::string> words;
+  plan.backend->SetEnvironment(placement, places, &words);
+  const std::vector<std::string> arguments = plan.backend->Arguments(plan.programs, placement, places);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return JoinShellWords(words);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,192 @@
+#include "coordinator/launch/open_mpi.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "coordinator/launch/shell_words.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMinDashes = 20;
+
+bool IsDashes(absl::string_view line) {
+  return line.size() >= kMinDashes && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
+}
+
+// "[host:1234] ...", "[host:01234] ..."
+bool IsFromOpenMpi(absl::string_view line) {
+  if (line.empty() || line[0] != '[') return false;
+  const size_t end = line.find(']');
+  if (end == absl::string_view::npos) return false;
+  const size_t colon = line.rfind(':', end);
+  if (colon == absl::string_view::npos || colon < 2 || colon + 1 == end) return false;
+  const absl::string_view pid = line.substr(colon + 1, end - colon - 1);
+  return std::all_of(pid.begin(), pid.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// Open MPI's files of one launch on another host: below a directory of its own there, too.
+std::string RemoteDirectory(const LaunchPlaces& places) { return absl::StrCat("/tmp/", places.name()); }
+
+class OpenMpi : public LauncherBackend {
+ public:
+  explicit OpenMpi(OpenMpiOptions options) : options_(std::move(options)) {}
+
+  const char* name() const override { return "mpirun"; }
+
+  std::vector<std::string> Arguments(const JobPrograms& programs, const Placement& placement,
+                                     const LaunchPlaces& places) const override {
+    std::vector<std::string> line = {options_.mpirun};
+    if (!Gives("bind-to")) line.insert(line.end(), {"--bind-to", "none"});
+    if (!Gives("nooversubscribe")) line.push_back("--oversubscribe");
+    for (const auto& [name, value] : Settings(placement, places)) {
+      if (Mca(name) == nullptr) line.insert(line.end(), {"--mca", name, value});
+    }
+    line.insert(line.end(), options_.arguments.begin(), options_.arguments.end());
+    const bool here = placement.AllHere();
+    AppendPlace("localhost", 1, here, &line);
+    line.insert(line.end(),
+                {programs.coordinator, "engine", "--connect", places.socket(), "--cleanup", places.directory});
+    if (places.shared_directory != places.directory) line.insert(line.end(), {"--cleanup", places.shared_directory});
+    for (const PlacedStages& placed : placement.hosts) {
+      line.push_back(":");
+      AppendPlace(placed.host, placed.stages, here, &line);
+      line.push_back(programs.stage_worker);
+      if (!placed.model.empty()) line.insert(line.end(), {"--model", placed.model});
+    }
+    return line;
+  }
+
+  void SetEnvironment(const Placement&, const LaunchPlaces&, std::vector<std::string>* environment) const override {
+    if (geteuid() != 0) return;
+    SetVariable("OMPI_ALLOW_RUN_AS_ROOT", "1", environment);
+    SetVariable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", environment);
+  }
+
+  absl::Status WriteFiles(const Placement&, const LaunchPlaces&) const override { return absl::OkStatus(); }
+
+  std::vector<std::string> RemoteCommand(const std::string& host,
+                                         const std::vector<std::string>& command) const override {
+    std::vector<std::string> line = absl::StrSplit(Setting("plm_rsh_agent", "ssh"), ' ', absl::SkipEmpty());
+    for (const absl::string_view word : absl::StrSplit(Setting("plm_rsh_args", ""), ' ', absl::SkipEmpty())) {
+      line.push_back(std::string(word));
+    }
+    // The agent's own shell on that host splits the command.
+    line.insert(line.end(), {host, JoinShellWords(command)});
+    return line;
+  }
+
+  std::unique_ptr<LauncherWords> Words() const override { return std::make_unique<OpenMpiWords>(); }
+
+ private:
+  McaSettings Settings(const Placement& placement, const LaunchPlaces& places) const {
+    // mpirun kills at once what must end, or a relaunch would wait for its ladder of signals.
+    McaSettings settings = {{"odls_base_sigkill_timeout", "0"}};
+    if (placement.AllHere()) {
+      settings.push_back({"orte_tmpdir_base", places.directory});
+    } else {
+      // A host that loses power is noticed in seconds, not in eight minutes.
+      settings.insert(settings.end(), {{"orte_local_tmpdir_base", places.directory},
+                                       {"orte_remote_tmpdir_base", RemoteDirectory(places)},
+                                       {"oob_tcp_keepalive_time", "5"},
+                                       {"oob_tcp_keepalive_intvl", "2"},
+                                       {"oob_tcp_keepalive_probes", "3"}});
+      if (!options_.networks.empty()) settings.push_back({"oob_tcp_if_include", options_.networks});
+      if (!options_.rsh_agent.empty()) settings.push_back({"plm_rsh_agent", options_.rsh_agent});
+    }
+    const McaSettings ranks = RankSettings(placement, places, options_.networks);
+    settings.insert(settings.end(), ranks.begin(), ranks.end());
+    return settings;
+  }
+
+  static void AppendPlace(const std::string& host, int ranks, bool all_here, std::vector<std::string>* line) {
+    line->insert(line->end(), {"-n", absl::StrCat(ranks)});
+    if (!all_here) line->insert(line->end(), {"--host", absl::StrCat(host, ":", ranks)});
+  }
+
+  // The value the user's arguments give to an MCA parameter, nullptr when they do not; whether they give an option such
+  // as --bind-to.
+  const std::string* Mca(absl::string_view name) const {
+    for (size_t i = 0; i + 2 < options_.arguments.size(); ++i) {
+      const std::string& word = options_.arguments[i];
+      const bool sets = word == "--mca" || word == "-mca" || word == "--gmca" || word == "-gmca";
+      if (sets && options_.arguments[i + 1] == name) return &options_.arguments[i + 2];
+    }
+    return nullptr;
+  }
+  bool Gives(absl::string_view option) const {
+    return std::any_of(options_.arguments.begin(), options_.arguments.end(), [&](absl::string_view word) {
+      return absl::StartsWith(word, "-") && absl::StripPrefix(absl::StripPrefix(word, "-"), "-") == option;
+    });
+  }
+  // Of what mpirun itself will go by.
+  std::string Setting(const std::string& name, const std::string& otherwise) const {
+    if (const std::string* value = Mca(name); value != nullptr) return *value;
+    if (name == "plm_rsh_agent" && !options_.rsh_agent.empty()) return options_.rsh_agent;
+    const char* value = std::getenv(absl::StrCat("OMPI_MCA_", name).c_str());
+    return value != nullptr && value[0] != '\0' ? value : otherwise;
+  }
+
+  const OpenMpiOptions options_;
+};
+
+}  // namespace
+
+void SetVariable(const std::string& name, const std::string& value, std::vector<std::string>* environment) {
+  std::erase_if(*environment, [&](const std::string& variable) { return absl::StartsWith(variable, name + "="); });
+  environment->push_back(absl::StrCat(name, "=", value));
+}
+
+McaSettings RankSettings(const Placement& placement, const LaunchPlaces& places, const std::string& networks) {
+  // Ranks that wait yield their core.
+  McaSettings settings = {
+      {"mpi_yield_when_idle", "1"}, {"pml", "ob1"}, {"btl_vader_backing_directory", places.shared_directory}};
+  if (placement.AllHere()) {
+    settings.push_back({"btl", "vader,self"});  // shared memory alone: no port is opened by a rank
+    return settings;
+  }
+  settings.push_back({"btl", "vader,tcp,self"});
+  if (!networks.empty()) settings.push_back({"btl_tcp_if_include", networks});
+  // Messages up to 1 MiB take one trip.
+  settings.insert(settings.end(), {{"btl_tcp_eager_limit", "1048576"},
+                                   {"btl_tcp_rndv_eager_limit", "1048576"},
+                                   {"btl_tcp_max_send_size", "2097152"}});
+  return settings;
+}
+
+std::unique_ptr<const LauncherBackend> MakeOpenMpi(OpenMpiOptions options) {
+  return std::make_unique<OpenMpi>(std::move(options));
+}
+
+bool OpenMpiWords::Take(const std::string& line) {
+  const bool dashes = IsDashes(line);
+  if (dashes) in_block_ = !in_block_;
+  if (in_block_) ReadDeath(line);
+  return !dashes && !in_block_ && !IsFromOpenMpi(line);
+}
+
+void OpenMpiWords::ReadDeath(const std::string& line) {
+  int rank = 0, job = 0, code = 0;
+  char host[256] = {};
+  char signal[64] = {};
+  const size_t start = line.find("process rank ");
+  if (start != std::string::npos &&
+      std::sscanf(line.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
+                  host, signal) == 3) {
+    Found({rank, absl::StrCat("on ", host, " was ended by signal ", signal), IsCrashSignal(std::atoi(signal))});
+  } else if (std::sscanf(line.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
+    exiting_rank_ = rank;
+  } else if (exiting_rank_ >= 0 && std::sscanf(line.c_str(), " Exit code: %d", &code) == 1) {
+    Found({exiting_rank_, absl::StrCat("ended with exit code ", code)});
+  }
+}
+
+}  // namespace stagecoach

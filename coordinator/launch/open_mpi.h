@@ -1,0 +1,43 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_OPEN_MPI_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_OPEN_MPI_H_
+
+// Ranks started by mpirun of Open MPI 4.1.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/launch/launcher_backend.h"
+
+namespace stagecoach {
+
+struct OpenMpiOptions {
+  std::string mpirun;                  // absolute path
+  std::vector<std::string> arguments;  // the user's, put before the programs
+  std::string rsh_agent;               // how mpirun logs in to a host; empty: the user's setting of Open MPI, else ssh
+  std::string networks;                // towards the other hosts, for the TCP transports; empty: Open MPI chooses
+};
+
+// MCA parameters (Open MPI's settings) that the ranks of a job run with.
+using McaSettings = std::vector<std::pair<std::string, std::string>>;
+McaSettings RankSettings(const Placement& placement, const LaunchPlaces& places, const std::string& networks);
+
+std::unique_ptr<const LauncherBackend> MakeOpenMpi(OpenMpiOptions options);
+
+// What mpirun says of its own: blocks between lines of dashes, and "[host:pid] ...".
+class OpenMpiWords : public LauncherWords {
+ public:
+  bool Take(const std::string& line) override;
+
+ private:
+  void ReadDeath(const std::string& line);
+
+  bool in_block_ = false;
+  int exiting_rank_ = -1;  // of the "Process name" line, until its "Exit code"
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_OPEN_MPI_H_
