@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/gguf/byte_source.h"
 
 namespace stagecoach {
 
@@ -32,6 +33,19 @@ class FileDescriptor {
 // Fills `out` from `offset` of an open file by pread. kDataLoss when the file ends before that, which after the checks
 // at opening means that it changed. Thread-safe.
 absl::Status ReadFully(int descriptor, const std::string& path, uint64_t offset, absl::Span<uint8_t> out);
+
+// The bytes of an open file; `path` is for messages.
+class FileBytes : public ByteSource {
+ public:
+  FileBytes(FileDescriptor descriptor, std::string path) : descriptor_(std::move(descriptor)), path_(std::move(path)) {}
+  absl::Status Read(uint64_t offset, absl::Span<uint8_t> out) const override {
+    return ReadFully(descriptor_.get(), path_, offset, out);
+  }
+
+ private:
+  const FileDescriptor descriptor_;
+  const std::string path_;
+};
 
 }  // namespace stagecoach
 

@@ -1,18 +1,18 @@
 #include "common/gguf/gguf_file.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
-#include "common/gguf/file_io.h"
 #include "common/gguf/gguf_shards.h"
+#include "common/gguf/header_reader.h"
 
 namespace stagecoach {
 
@@ -38,8 +38,7 @@ absl::Status SetQ2Layouts(Q2Layout wanted, std::vector<GgufShard>* shards) {
     }
   }
   const auto read = [shards](const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) {
-    const GgufShard& shard = (*shards)[static_cast<size_t>(tensor.shard)];
-    return ReadFully(shard.descriptor.get(), shard.path, tensor.file_offset + offset, out);
+    return (*shards)[static_cast<size_t>(tensor.shard)].bytes->Read(tensor.file_offset + offset, out);
   };
   return SetQ2Layout(wanted, (*shards)[0].header.metadata, tensors, read);
 }
@@ -48,9 +47,7 @@ absl::Status SetQ2Layouts(Q2Layout wanted, std::vector<GgufShard>* shards) {
 
 GgufFile::GgufFile() : counter_(std::make_unique<Counter>()) {}
 
-GgufFile::~GgufFile() {
-  for (int descriptor : descriptors_) close(descriptor);
-}
+GgufFile::~GgufFile() = default;
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path, const GgufOpenOptions& options) {
   if (IsDummyModelPath(path)) return OpenDummy(path);
@@ -58,7 +55,18 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
   if (path.empty() || error) return absl::NotFoundError(absl::StrCat("cannot open '", path, "': not a path"));
   ASSIGN_OR_RETURN(std::vector<GgufShard> shards, OpenGgufShards(absolute.string()));
+  return FromShards(std::move(shards), options);
+}
 
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenSources(std::vector<GgufSource> sources,
+                                                                const GgufOpenOptions& options) {
+  CHECK(!sources.empty());
+  ASSIGN_OR_RETURN(std::vector<GgufShard> shards, OpenGgufShards(std::move(sources)));
+  return FromShards(std::move(shards), options);
+}
+
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::FromShards(std::vector<GgufShard> shards,
+                                                               const GgufOpenOptions& options) {
   RETURN_IF_ERROR(SetQ2Layouts(options.q2_layout, &shards));
   std::unique_ptr<GgufFile> file(new GgufFile);
   file->path_ = shards[0].path;
@@ -66,7 +74,9 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
   file->metadata_ = std::move(shards[0].header.metadata);
   for (size_t i = 0; i < shards.size(); ++i) {
     file->shard_paths_.push_back(shards[i].path);
-    file->descriptors_.push_back(shards[i].descriptor.Release());
+    file->shard_bytes_.push_back(std::move(shards[i].bytes));
+    file->opened_bytes_.push_back(std::min<uint64_t>(RoundUp(shards[i].header.header_bytes, HeaderReader::kChunkBytes),
+                                                     shards[i].fingerprint.size_bytes));
     file->fingerprints_.push_back(shards[i].fingerprint);
     for (GgufTensor& tensor : shards[i].header.tensors) {
       tensor.shard = static_cast<int>(i);
@@ -106,11 +116,24 @@ absl::Status GgufFile::Read(const GgufTensor& tensor, uint64_t offset, absl::Spa
   if (dummy_ != nullptr) {
     dummy_->Read(tensor, offset, out);
   } else {
-    const int shard = tensor.shard;
-    RETURN_IF_ERROR(ReadFully(descriptors_[shard], shard_paths_[shard], tensor.file_offset + offset, out));
+    RETURN_IF_ERROR(shard_bytes_[tensor.shard]->Read(tensor.file_offset + offset, out));
   }
   counter_->bytes.fetch_add(out.size(), std::memory_order_relaxed);
   return absl::OkStatus();
+}
+
+absl::Status GgufFile::ReadShard(int shard, uint64_t offset, absl::Span<uint8_t> out) const {
+  CHECK(has_files() && shard >= 0 && static_cast<size_t>(shard) < shard_bytes_.size());
+  CHECK(offset <= fingerprints_[shard].size_bytes && out.size() <= fingerprints_[shard].size_bytes - offset);
+  return shard_bytes_[shard]->Read(offset, out);
+}
+
+Q2Layout GgufFile::q2_layout() const {
+  for (const GgufTensor& tensor : tensors_) {
+    const Q2Layout layout = Q2LayoutOf(tensor.type_id);
+    if (layout != Q2Layout::kAuto) return layout;
+  }
+  return Q2Layout::kAuto;
 }
 
 uint64_t GgufFile::bytes_read() const { return counter_->bytes.load(std::memory_order_relaxed); }

@@ -3,7 +3,8 @@
 
 // Reader of GGUF version 2 and 3 files, safe on hostile input: every count, length, offset and size is checked with
 // overflow-safe arithmetic against the file before anything is allocated or read. Nothing here maps a file; tensor data
-// is read with pread, so a file that is cut while in use gives an error and never a signal.
+// is read with pread, so a file that is cut while in use gives an error and never a signal. The bytes may also come
+// from another host (OpenSources); they are trusted no more than a file's.
 //
 // Errors: kNotFound (no such file), kInvalidArgument (malformed; the message names the file, the field and both
 // values), kUnimplemented (a type or version we do not handle), kDataLoss (the file changed or shrank after it was
@@ -22,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/file_fingerprint.h"
+#include "common/gguf/byte_source.h"
 #include "common/gguf/q2_layout.h"
 #include "common/quant/tensor_type.h"
 
@@ -87,7 +89,15 @@ struct GgufOpenOptions {
   Q2Layout q2_layout = Q2Layout::kAuto;  // of tensors that the file gives the type id 42 (q2_layout.h)
 };
 
+// One file of a model that is elsewhere.
+struct GgufSource {
+  std::string path;  // there; for messages and for GgufFile::path
+  FileFingerprint fingerprint;
+  std::unique_ptr<const ByteSource> bytes;
+};
+
 class DummyModel;
+struct GgufShard;
 
 // A model: one file, or all shards of one (named <prefix>-00001-of-0000N.gguf; any of them may be given, the first
 // holds the metadata), or no file at all (dummy_model.h). Immutable and thread-safe once opened; Read may be called
@@ -95,6 +105,11 @@ class DummyModel;
 class GgufFile {
  public:
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path, const GgufOpenOptions& options = {});
+  // Opens a model whose files are elsewhere: all of them, in order, at least one. kDataLoss when a header is not the
+  // one of its fingerprint. To find the layout of type id 42 by a look at blocks, any tensor may be read; with another
+  // layout than kAuto only headers are.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> OpenSources(std::vector<GgufSource> sources,
+                                                               const GgufOpenOptions& options = {});
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
@@ -112,19 +127,30 @@ class GgufFile {
   absl::Status Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
   uint64_t bytes_read() const;  // tensor data bytes read through Read so far
 
+  // For who serves this model to others. A model without files has no bytes to serve.
+  bool has_files() const { return dummy_ == nullptr; }
+  // What opening a shard reads of it: from its start, the header in whole chunks.
+  const std::vector<uint64_t>& opened_bytes() const { return opened_bytes_; }
+  Q2Layout q2_layout() const;  // that tensors of type id 42 were found to have; kAuto without such tensors
+  // Any bytes of a shard, within its size; otherwise as Read, but not counted.
+  absl::Status ReadShard(int shard, uint64_t offset, absl::Span<uint8_t> out) const;
+
  private:
   struct Counter;
   GgufFile();
   static absl::StatusOr<std::unique_ptr<GgufFile>> OpenDummy(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<GgufFile>> FromShards(std::vector<GgufShard> shards,
+                                                              const GgufOpenOptions& options);
 
-  std::unique_ptr<const DummyModel> dummy_;  // in place of descriptors
+  std::unique_ptr<const DummyModel> dummy_;  // in place of shard_bytes_
   std::string path_;
   int version_ = 0;
   GgufMetadata metadata_;
   std::vector<GgufTensor> tensors_;
   absl::flat_hash_map<std::string, size_t> tensor_index_;
   std::vector<std::string> shard_paths_;
-  std::vector<int> descriptors_;
+  std::vector<std::unique_ptr<const ByteSource>> shard_bytes_;
+  std::vector<uint64_t> opened_bytes_;
   std::vector<FileFingerprint> fingerprints_;
   std::unique_ptr<Counter> counter_;
   friend class GgufParser;

@@ -42,14 +42,14 @@ uint64_t MinElementBytes(uint32_t type) {
 
 }  // namespace
 
-absl::StatusOr<GgufHeader> GgufParser::Parse(int descriptor, const std::string& path, uint64_t file_bytes) {
-  GgufParser parser(descriptor, path, file_bytes);
+absl::StatusOr<GgufHeader> GgufParser::Parse(const ByteSource& bytes, const std::string& path, uint64_t file_bytes) {
+  GgufParser parser(bytes, path, file_bytes);
   RETURN_IF_ERROR(parser.Run());
   return std::move(parser.header_);
 }
 
-GgufParser::GgufParser(int descriptor, const std::string& path, uint64_t file_bytes)
-    : reader_(descriptor, path, file_bytes), alignment_(kGgufDefaultAlignment) {
+GgufParser::GgufParser(const ByteSource& bytes, const std::string& path, uint64_t file_bytes)
+    : reader_(bytes, path, file_bytes), alignment_(kGgufDefaultAlignment) {
   header_.metadata.path_ = path;
 }
 
@@ -57,6 +57,7 @@ absl::Status GgufParser::Run() {
   RETURN_IF_ERROR(ParseCounts());
   RETURN_IF_ERROR(ParseMetadata());
   RETURN_IF_ERROR(ParseTensors());
+  header_.header_bytes = reader_.position();
   header_.header_hash = reader_.hash();
   return absl::OkStatus();
 }

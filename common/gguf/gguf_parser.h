@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/gguf/byte_source.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/header_reader.h"
 #include "common/gguf/q2_layout.h"
@@ -23,16 +24,17 @@ struct GgufHeader {
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;   // with absolute offsets; the shard number is the caller's to set
   std::vector<Q2Tensor> q2_tensors;  // those of type id 42, whose layout and size are still to be found; into `tensors`
-  uint64_t header_hash = 0;          // of all bytes before the tensor data
+  uint64_t header_bytes = 0;         // before the tensor data
+  uint64_t header_hash = 0;          // of all of these
 };
 
 class GgufParser {
  public:
-  // Parses the file behind an open descriptor, which stays the caller's. `path` is for messages.
-  static absl::StatusOr<GgufHeader> Parse(int descriptor, const std::string& path, uint64_t file_bytes);
+  // `path` is for messages.
+  static absl::StatusOr<GgufHeader> Parse(const ByteSource& bytes, const std::string& path, uint64_t file_bytes);
 
  private:
-  GgufParser(int descriptor, const std::string& path, uint64_t file_bytes);
+  GgufParser(const ByteSource& bytes, const std::string& path, uint64_t file_bytes);
 
   absl::Status Run();
   absl::Status ParseCounts();

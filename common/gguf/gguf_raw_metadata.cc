@@ -92,12 +92,13 @@ absl::StatusOr<GgufRawEntry> ReadEntry(HeaderReader* reader, uint64_t index) {
 }  // namespace
 
 absl::StatusOr<std::vector<GgufRawEntry>> ReadGgufRawMetadata(const std::string& path) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status;
   if (file.get() < 0 || fstat(file.get(), &status) != 0) {
     return absl::NotFoundError(absl::StrCat("cannot open '", path, "': ", std::strerror(errno)));
   }
-  HeaderReader reader(file.get(), path, static_cast<uint64_t>(status.st_size));
+  const FileBytes bytes(std::move(file), path);
+  HeaderReader reader(bytes, path, static_cast<uint64_t>(status.st_size));
   ASSIGN_OR_RETURN(const uint32_t magic, reader.Read<uint32_t>("the magic"));
   ASSIGN_OR_RETURN(const uint32_t version, reader.Read<uint32_t>("the version"));
   if (magic != kGgufMagic || (version != 2 && version != 3)) return reader.Malformed("no GGUF file of version 2 or 3");

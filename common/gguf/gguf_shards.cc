@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/file_io.h"
 
 namespace stagecoach {
 namespace {
@@ -61,15 +62,15 @@ absl::StatusOr<GgufShard> OpenGgufShard(const std::string& path) {
   // O_NONBLOCK so that a named pipe cannot hold us; regular files do not heed it.
   GgufShard shard;
   shard.path = path;
-  shard.descriptor = FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (shard.descriptor.get() < 0) {
+  FileDescriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (descriptor.get() < 0) {
     const std::string message = absl::StrCat("cannot open '", path, "': ", std::strerror(errno));
     if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(message);
     if (errno == EACCES) return absl::PermissionDeniedError(message);
     return absl::UnavailableError(message);
   }
   struct stat info;
-  if (fstat(shard.descriptor.get(), &info) != 0) {
+  if (fstat(descriptor.get(), &info) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot examine '", path, "': ", std::strerror(errno)));
   }
   if (!S_ISREG(info.st_mode)) {
@@ -77,7 +78,8 @@ absl::StatusOr<GgufShard> OpenGgufShard(const std::string& path) {
   }
   shard.fingerprint.size_bytes = static_cast<uint64_t>(info.st_size);
   shard.fingerprint.modified_ns = int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
-  ASSIGN_OR_RETURN(shard.header, GgufParser::Parse(shard.descriptor.get(), path, shard.fingerprint.size_bytes));
+  shard.bytes = std::make_unique<FileBytes>(std::move(descriptor), path);
+  ASSIGN_OR_RETURN(shard.header, GgufParser::Parse(*shard.bytes, path, shard.fingerprint.size_bytes));
   shard.fingerprint.header_hash = shard.header.header_hash;
   return shard;
 }
@@ -121,6 +123,25 @@ absl::StatusOr<std::vector<GgufShard>> OpenGgufShards(const std::string& path) {
     shards.push_back(std::move(given));
   }
   RETURN_IF_ERROR(CheckConsistent(shards));
+  return shards;
+}
+
+absl::StatusOr<std::vector<GgufShard>> OpenGgufShards(std::vector<GgufSource> sources) {
+  std::vector<GgufShard> shards;
+  for (GgufSource& source : sources) {
+    GgufShard& shard = shards.emplace_back();
+    shard.path = std::move(source.path);
+    shard.bytes = std::move(source.bytes);
+    shard.fingerprint = source.fingerprint;
+    ASSIGN_OR_RETURN(shard.header, GgufParser::Parse(*shard.bytes, shard.path, shard.fingerprint.size_bytes));
+    if (shard.header.header_hash != shard.fingerprint.header_hash) {
+      return absl::DataLossError(absl::StrCat("'", shard.path, "': the header that was received has the hash ",
+                                              absl::Hex(shard.header.header_hash, absl::kZeroPad16), ", expected ",
+                                              absl::Hex(shard.fingerprint.header_hash, absl::kZeroPad16),
+                                              "; did the file change while it was sent?"));
+    }
+  }
+  if (shards.size() > 1 || shards[0].header.metadata.Has("split.count")) RETURN_IF_ERROR(CheckConsistent(shards));
   return shards;
 }
 

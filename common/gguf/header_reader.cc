@@ -4,12 +4,9 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "common/gguf/file_io.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr size_t kChunkBytes = size_t{256} << 10;
 
 uint64_t Fnv1a(uint64_t hash, const uint8_t* data, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) hash = (hash ^ data[i]) * 0x100000001b3ull;
@@ -18,8 +15,8 @@ uint64_t Fnv1a(uint64_t hash, const uint8_t* data, size_t bytes) {
 
 }  // namespace
 
-HeaderReader::HeaderReader(int descriptor, std::string path, uint64_t file_bytes)
-    : descriptor_(descriptor), path_(std::move(path)), file_bytes_(file_bytes) {}
+HeaderReader::HeaderReader(const ByteSource& bytes, std::string path, uint64_t file_bytes)
+    : bytes_(bytes), path_(std::move(path)), file_bytes_(file_bytes) {}
 
 absl::Status HeaderReader::CheckAvailable(absl::string_view field, uint64_t bytes) const {
   if (bytes > remaining()) {
@@ -38,7 +35,7 @@ absl::Status HeaderReader::Fill() {
   if (buffer_used_ < buffer_.size()) return absl::OkStatus();
   buffer_.resize(std::min<uint64_t>(kChunkBytes, remaining()));
   buffer_used_ = 0;
-  return ReadFully(descriptor_, path_, position_, absl::MakeSpan(buffer_));
+  return bytes_.Read(position_, absl::MakeSpan(buffer_));
 }
 
 absl::Status HeaderReader::ReadBytes(absl::string_view field, void* out, uint64_t bytes) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/gguf/byte_source.h"
 
 namespace stagecoach {
 
@@ -21,8 +22,11 @@ class HeaderReader {
   // No model's header comes near this; it bounds the memory a hostile file can make us take.
   static constexpr uint64_t kMaxHeaderBytes = uint64_t{256} << 20;
 
-  // `descriptor` stays the caller's.
-  HeaderReader(int descriptor, std::string path, uint64_t file_bytes);
+  // What is read at once: every read starts at a multiple of it.
+  static constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
+
+  // `bytes` stays the caller's.
+  HeaderReader(const ByteSource& bytes, std::string path, uint64_t file_bytes);
 
   const std::string& path() const { return path_; }
   uint64_t file_bytes() const { return file_bytes_; }
@@ -54,7 +58,7 @@ class HeaderReader {
   absl::Status CheckAvailable(absl::string_view field, uint64_t bytes) const;
   absl::Status Fill();  // reads the next chunk when the buffer is used up
 
-  const int descriptor_;
+  const ByteSource& bytes_;
   const std::string path_;
   const uint64_t file_bytes_;
   uint64_t position_ = 0;  // of the next byte to hand out

@@ -174,6 +174,23 @@ absl::StatusOr<Q2Layout> ParseQ2Layout(absl::string_view name) {
       absl::StrCat("'", name, "' is no layout of type id ", kQ2TypeId, ", expected auto, g64, g128 or g128-oxi"));
 }
 
+const char* Q2LayoutName(Q2Layout layout) {
+  switch (layout) {
+    case Q2Layout::kAuto: return "auto";
+    case Q2Layout::kG64: return "g64";
+    case Q2Layout::kG128: return "g128";
+    case Q2Layout::kG128Oxi: return "g128-oxi";
+  }
+  CHECK(false);
+}
+
+Q2Layout Q2LayoutOf(uint32_t type_id) {
+  for (const Q2Layout layout : {Q2Layout::kG64, Q2Layout::kG128, Q2Layout::kG128Oxi}) {
+    if (type_id == static_cast<uint32_t>(TypeOf(layout))) return layout;
+  }
+  return Q2Layout::kAuto;
+}
+
 uint64_t SmallestQ2Bytes(int64_t cols, int64_t rows) {
   const Q2Layout layout = cols % InfoOf(Q2Layout::kG128).block_elements == 0 ? Q2Layout::kG128 : Q2Layout::kG64;
   return RowBytes(TypeOf(layout), cols) * static_cast<uint64_t>(rows);

@@ -31,6 +31,10 @@ enum class Q2Layout {
 
 // "auto" (or nothing), "g64", "g128", "g128-oxi". kInvalidArgument for another name.
 absl::StatusOr<Q2Layout> ParseQ2Layout(absl::string_view name);
+const char* Q2LayoutName(Q2Layout layout);  // as above
+
+// That a tensor with this type id of a TensorType has; kAuto for every type that is none of the three.
+Q2Layout Q2LayoutOf(uint32_t type_id);
 
 // The least that a tensor of type id 42 with rows of `cols` elements may take; cols is a multiple of 64.
 uint64_t SmallestQ2Bytes(int64_t cols, int64_t rows);
