@@ -14,6 +14,7 @@
 #include "common/job/job_limits.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
+#include "stage_worker/stream/streamed_model.h"
 
 namespace stagecoach {
 namespace {
@@ -104,8 +105,12 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
 
 }  // namespace
 
-StageComputation::StageComputation(const pb::StageAssignment& assignment, int rank, int ranks)
-    : rank_(rank), ranks_(ranks), assignment_(assignment), is_last_(assignment.stage() + 1 == assignment.stages()) {}
+StageComputation::StageComputation(const pb::StageAssignment& assignment, int rank, int ranks, WeightStream* stream)
+    : rank_(rank),
+      ranks_(ranks),
+      assignment_(assignment),
+      is_last_(assignment.stage() + 1 == assignment.stages()),
+      stream_(stream) {}
 
 StageComputation::~StageComputation() = default;
 
@@ -115,7 +120,8 @@ absl::Status BadFrame(const absl::Status& status) {
 
 absl::Status StageComputation::Load() {
   RETURN_IF_ERROR(CheckAssignment(assignment_, rank_, ranks_));
-  ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description, OpenSameModel(assignment_));
+  ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description,
+                   stream_ != nullptr ? OpenStreamedModel(assignment_, stream_) : OpenSameModel(assignment_));
   ASSIGN_OR_RETURN(const StageConfig config, ConfigOf(assignment_));
   ASSIGN_OR_RETURN(model_, StageModel::Load(description, config, &counters_));
   tensor_bytes_read_ = description->file->bytes_read();
@@ -203,6 +209,11 @@ pb::StageReady StageComputation::Ready() const {
   ready.set_scratch_bytes(model_->scratch_bytes() + limits_.StageFrameBytes(is_last_, assignment_.in_flight()));
   ready.set_tensor_bytes_read(tensor_bytes_read_);
   ready.set_resident_bytes(ResidentBytes());
+  if (stream_ != nullptr) {
+    const StreamedRanges streamed = stream_->streamed();
+    ready.set_streamed_bytes(streamed.bytes());
+    ready.set_streamed_crc32c(streamed.Checksum());
+  }
   return ready;
 }
 
@@ -214,6 +225,7 @@ pb::Heartbeat StageComputation::Progress() const {
   heartbeat.set_layers_done(counters_.layers_done);
   heartbeat.set_steps_done(steps_done_);
   heartbeat.set_compute_us(compute_us_);
+  if (stream_ != nullptr) heartbeat.set_bytes_streamed(stream_->bytes_streamed());
   return heartbeat;
 }
 

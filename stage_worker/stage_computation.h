@@ -17,6 +17,7 @@
 #include "proto/control.pb.h"
 #include "proto/telemetry.pb.h"
 #include "stage_worker/model/stage_model.h"
+#include "stage_worker/stream/weight_stream.h"
 
 namespace stagecoach {
 
@@ -34,12 +35,13 @@ absl::Status BadFrame(const absl::Status& status);
 // Used by one thread, the one that calls Load; others may call what is marked so.
 class StageComputation {
  public:
-  // `rank` of `ranks`: the assignment must be for it, and name ranks that exist.
-  StageComputation(const pb::StageAssignment& assignment, int rank, int ranks);
+  // `rank` of `ranks`: the assignment must be for it, and name ranks that exist. `stream`: where the weights come from
+  // when the assignment says that they are streamed, else nullptr.
+  StageComputation(const pb::StageAssignment& assignment, int rank, int ranks, WeightStream* stream);
   ~StageComputation();
 
   // Checks the assignment, opens the model file, which must be the one that the coordinator opened, and loads the
-  // stage's part of it. Errors are this rank's own and final.
+  // stage's part of it. Errors are this rank's own and final, but for kUnavailable: the stream was stopped.
   absl::Status Load();
 
   struct Step {
@@ -68,6 +70,7 @@ class StageComputation {
   const int ranks_;
   const pb::StageAssignment assignment_;
   const bool is_last_;
+  WeightStream* const stream_;
 
   // Constant after Load.
   FrameLimits limits_;

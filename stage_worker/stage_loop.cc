@@ -39,7 +39,10 @@ StageLoop::StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment, 
       assignment_(assignment),
       name_(StageName(assignment.stage(), HostName())),
       now_us_(std::move(now_us)),
-      computation_(assignment, endpoint->rank(), endpoint->size()),
+      stream_(assignment.weights() == pb::WEIGHT_SOURCE_STREAM
+                  ? std::make_unique<WeightStream>(EpochOf(assignment), [this] { ladder_.Wake(); })
+                  : nullptr),
+      computation_(assignment, endpoint->rank(), endpoint->size(), stream_.get()),
       control_pool_(kMaxTelemetryFrameBytes, 0) {}
 
 absl::Status StageLoop::Run() {
@@ -49,6 +52,8 @@ absl::Status StageLoop::Run() {
     ladder_.Wake();
   });
   const absl::Status communicated = Guarded([this] { return Communicate(); });
+  // Threads that wait for weights wait no longer: who would bring them has ended.
+  if (stream_ != nullptr) stream_->Stop(communicated.ok() ? absl::CancelledError("the stage ends") : communicated);
   incoming_.End();
   computing.join();
   const absl::Status failure = compute_status_.ok() ? communicated : compute_status_;
@@ -83,6 +88,7 @@ absl::Status StageLoop::ComputeFrames() {
 // --- communication thread --------------------------------------------------------------------------------------------
 
 absl::Status StageLoop::Communicate() {
+  if (stream_ != nullptr) RETURN_IF_ERROR(OpenWeights());
   while (!outgoing_.Exhausted() || endpoint_->SendsPending()) {
     ASSIGN_OR_RETURN(const bool progressed, CommunicateOnce());
     if (progressed) {
@@ -100,6 +106,9 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
     RETURN_IF_ERROR(AnnounceReady());
     announced_ = true;
   }
+  if (stream_ != nullptr) {
+    ASSIGN_OR_RETURN(progressed, CarryWeights());
+  }
   while (std::optional<OutgoingFrame> out = outgoing_.TryTake()) {
     RETURN_IF_ERROR(endpoint_->Send(out->channel, out->destination, std::move(out->buffer)));
     progressed = true;
@@ -110,7 +119,11 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
   if (std::optional<ReceivedFrame>& frame = *polled; frame.has_value()) {
     progressed = true;
     // A frame on the set-up channel once a job runs only wakes this thread up: work is on its way.
-    if (frame->channel() == Channel::kStep) incoming_.Push({*std::move(frame), TraceUs()});
+    if (frame->channel() == Channel::kWeights) {
+      RETURN_IF_ERROR(DeliverWeights(*std::move(frame)));
+    } else if (frame->channel() == Channel::kStep) {
+      incoming_.Push({*std::move(frame), TraceUs()});
+    }
   }
   last_send_us_.store(static_cast<int64_t>(endpoint_->counters().last_send_us), std::memory_order_relaxed);
   if (const int64_t now = now_us_(); now >= next_heartbeat_us_) {
@@ -118,6 +131,37 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
     RETURN_IF_ERROR(SendHeartbeat());
   }
   return progressed;
+}
+
+absl::Status StageLoop::OpenWeights() {
+  answered_us_ = now_us_();
+  return endpoint_->OpenReceive(Channel::kWeights, kCoordinatorRank, kMaxWeightFrameBytes, kWeightCredit);
+}
+
+absl::StatusOr<bool> StageLoop::CarryWeights() {
+  const int64_t now = now_us_();
+  if (!stream_->waiting()) answered_us_ = now;
+  bool sent = false;
+  while (true) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const FrameBuffer> request, stream_->NextRequest());
+    if (request == nullptr) break;
+    RETURN_IF_ERROR(endpoint_->Send(Channel::kWeights, kCoordinatorRank, std::move(request)));
+    sent = true;
+  }
+  const int64_t silent_us = now - answered_us_;
+  if (silent_us <= static_cast<int64_t>(assignment_.weights_timeout_us())) return sent;
+  return absl::UnavailableError(
+      absl::StrCat("asked the coordinator for weights, and none came for ", silent_us / 1000000, " s"));
+}
+
+absl::Status StageLoop::DeliverWeights(ReceivedFrame frame) {
+  answered_us_ = now_us_();
+  const absl::Status taken = stream_->Deliver(std::move(frame));
+  // Damaged on its way: a new job may do better.
+  if (absl::IsInvalidArgument(taken)) {
+    return absl::UnavailableError(absl::StrCat("received bad weights: ", taken.message()));
+  }
+  return taken;
 }
 
 absl::Status StageLoop::AnnounceReady() {

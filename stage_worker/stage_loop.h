@@ -7,17 +7,19 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/queue.h"
 #include "common/transport/endpoint.h"
 #include "common/transport/wait_ladder.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
-#include "stage_worker/exec/queue.h"
 #include "stage_worker/stage_computation.h"
+#include "stage_worker/stream/weight_stream.h"
 
 namespace stagecoach {
 
@@ -43,6 +45,9 @@ class StageLoop {
   // Communication thread.
   absl::Status Communicate();              // until the outgoing queue has ended and everything is sent
   absl::StatusOr<bool> CommunicateOnce();  // whether anything happened
+  absl::Status OpenWeights();
+  absl::StatusOr<bool> CarryWeights();  // whether a request was sent
+  absl::Status DeliverWeights(ReceivedFrame frame);
   absl::Status AnnounceReady();
   absl::Status SendToCoordinator(const ControlBody& body);
   absl::Status SendHeartbeat();
@@ -58,7 +63,8 @@ class StageLoop {
   absl::Status compute_status_;  // read after the thread has ended
 
   // Shared.
-  StageComputation computation_;  // says itself what which thread may call
+  const std::unique_ptr<WeightStream> stream_;  // nullptr: the stage has the files
+  StageComputation computation_;                // says itself what which thread may call
   std::atomic<bool> loaded_{false};
   std::atomic<uint64_t> wait_us_{0};
   std::atomic<int64_t> last_send_us_{0};
@@ -70,6 +76,7 @@ class StageLoop {
   FramePool control_pool_;
   bool announced_ = false;
   int64_t next_heartbeat_us_ = 0;
+  int64_t answered_us_ = 0;  // when an answer for the stream last came, or was first waited for
 };
 
 }  // namespace stagecoach

@@ -62,6 +62,12 @@ constexpr bool HasBf16Dot(InstructionSet isa) { return isa == InstructionSet::kA
 enum class CpuBind { kAuto, kNone };
 inline constexpr NamedValue<CpuBind> kCpuBinds[] = {{CpuBind::kAuto, "auto"}, {CpuBind::kNone, "none"}};
 
+// Where a stage gets its weights from: the model's files, at the same path on every host, or the coordinator, which
+// alone has them.
+enum class WeightSource { kFile, kStream };
+inline constexpr NamedValue<WeightSource> kWeightSources[] = {{WeightSource::kFile, "file"},
+                                                              {WeightSource::kStream, "stream"}};
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COMMON_JOB_JOB_CHOICES_H_

@@ -8,6 +8,7 @@ const char* ChannelName(Channel channel) {
     case Channel::kStep: return "step";
     case Channel::kResult: return "result";
     case Channel::kTelemetry: return "telemetry";
+    case Channel::kWeights: return "weights";
   }
   return "unknown";
 }

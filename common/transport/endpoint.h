@@ -22,6 +22,7 @@ enum class Channel : int {
   kStep = 2,       // coordinator -> first stage -> ... -> last stage
   kResult = 3,     // last stage -> coordinator
   kTelemetry = 4,  // stage -> coordinator: ready, failure, heartbeats
+  kWeights = 5,    // stage -> coordinator and back: requests for parts of the model's files, and these
 };
 inline constexpr int kAnyRank = -1;
 

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_check.h"
+#include "common/wire/frame_header.h"
 #include "common/wire/frame_layout.h"
 #include "common/wire/job_proto.h"
 #include "common/wire/step_messages.h"
@@ -11,45 +12,11 @@
 namespace stagecoach {
 namespace {
 
+using internal::CheckBody;
+using internal::CheckNoTensor;
 using internal::FieldError;
-using internal::FrameParts;
-
-struct OpenedFrame {
-  FrameParts parts;
-  pb::FrameHeader header;
-};
-
-// The part that all frames share: framing, checksum, version, job and number. Protobuf sees at most `max_prefix_bytes`
-// bytes.
-absl::StatusOr<OpenedFrame> OpenFrame(const JobEpoch& job, uint64_t number, absl::Span<const uint8_t> bytes,
-                                      size_t max_prefix_bytes) {
-  OpenedFrame frame;
-  ASSIGN_OR_RETURN(frame.parts, internal::SplitFrame(bytes, max_prefix_bytes));
-  const pb::FrameHeader& header = frame.header;
-  if (!frame.header.ParseFromArray(frame.parts.header.data(), static_cast<int>(frame.parts.header.size()))) {
-    return FieldError("header", absl::StrCat(frame.parts.header.size(), " bytes that do not parse"), "a FrameHeader");
-  }
-  if (header.protocol_version() != kProtocolVersion) {
-    return FieldError("protocol_version", header.protocol_version(),
-                      absl::StrCat(kProtocolVersion, " (run one build of the programs on every host)"));
-  }
-  if (header.run_id() != job.run_id) return FieldError("run_id", header.run_id(), job.run_id);
-  if (header.epoch() != job.epoch) return FieldError("epoch", header.epoch(), job.epoch);
-  if (header.sequence_number() != number) return FieldError("sequence_number", header.sequence_number(), number);
-  return frame;
-}
-
-absl::Status CheckBody(const pb::FrameHeader& header, pb::FrameHeader::BodyCase expected, absl::string_view name) {
-  if (header.body_case() == expected) return absl::OkStatus();
-  return FieldError("body", absl::StrCat("field ", static_cast<int>(header.body_case())),
-                    absl::StrCat("field ", static_cast<int>(expected), " (", name, ")"));
-}
-
-absl::Status CheckNoTensor(const OpenedFrame& frame) {
-  if (frame.header.has_tensor()) return FieldError("tensor", "present", "absent on this hop");
-  if (frame.parts.has_payload) return FieldError("payload", "present", "absent on this hop");
-  return absl::OkStatus();
-}
+using internal::OpenedFrame;
+using internal::OpenFrame;
 
 absl::Status CheckTensor(const FrameLimits& limits, const OpenedFrame& frame, int32_t rows) {
   if (!frame.header.has_tensor()) return FieldError("tensor", "absent", "present on this hop");
@@ -165,6 +132,7 @@ absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<co
 absl::Status CheckChoices(const pb::StageAssignment& assignment) {
   RETURN_IF_ERROR(FromProto(assignment.kv_type()).status());
   RETURN_IF_ERROR(FromProto(assignment.wire_type()).status());
+  RETURN_IF_ERROR(FromProto(assignment.weights()).status());
   return FromProto(assignment.isa()).status();
 }
 

@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "common/wire/frame.h"
+#include "common/wire/frame_header.h"
 #include "common/wire/frame_layout.h"
 #include "common/wire/step_messages.h"
 
@@ -52,19 +53,10 @@ void Put(const std::vector<StageTimes>& times, pb::FrameHeader* out) {
   }
 }
 
-pb::FrameHeader StartHeader(const JobEpoch& job, uint64_t number) {
-  pb::FrameHeader header;
-  header.set_protocol_version(kProtocolVersion);
-  header.set_run_id(job.run_id);
-  header.set_epoch(job.epoch);
-  header.set_sequence_number(number);
-  return header;
-}
-
 }  // namespace
 
 absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, FrameBuffer* buffer) {
-  pb::FrameHeader header = StartHeader(limits.job, frame.batch.number);
+  pb::FrameHeader header = internal::StartHeader(limits.job, frame.batch.number);
   size_t payload_bytes = 0;
   if (frame.has_hidden) {
     const uint64_t rows = static_cast<uint64_t>(frame.batch.rows());
@@ -85,14 +77,14 @@ absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, Frame
 }
 
 absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, FrameBuffer* buffer) {
-  pb::FrameHeader header = StartHeader(limits.job, result.number);
+  pb::FrameHeader header = internal::StartHeader(limits.job, result.number);
   Put(result.times, &header);
   Put(result, header.mutable_result());
   return internal::WriteFrame(header, limits.MaxResultFrameBytes(), false, 0, buffer);
 }
 
 absl::Status EncodeControl(const JobEpoch& job, const ControlBody& body, FrameBuffer* buffer) {
-  pb::FrameHeader header = StartHeader(job, 0);
+  pb::FrameHeader header = internal::StartHeader(job, 0);
   size_t max_bytes = kMaxTelemetryFrameBytes;
   if (const auto* hello = std::get_if<pb::Hello>(&body)) {
     *header.mutable_hello() = *hello;

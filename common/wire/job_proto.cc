@@ -31,6 +31,8 @@ constexpr Pair<InstructionSet, pb::InstructionSet> kInstructionSetPairs[] = {
     {InstructionSet::kNeonI8mm, pb::INSTRUCTION_SET_NEON_I8MM}};
 constexpr Pair<CpuBind, pb::CpuBind> kCpuBindPairs[] = {{CpuBind::kAuto, pb::CPU_BIND_AUTO},
                                                         {CpuBind::kNone, pb::CPU_BIND_NONE}};
+constexpr Pair<WeightSource, pb::WeightSource> kWeightSourcePairs[] = {
+    {WeightSource::kFile, pb::WEIGHT_SOURCE_FILE}, {WeightSource::kStream, pb::WEIGHT_SOURCE_STREAM}};
 
 template <typename Enum, typename Proto, size_t kCount>
 Proto Encoded(const Pair<Enum, Proto> (&pairs)[kCount], Enum value) {
@@ -57,6 +59,7 @@ pb::WireType ToProto(WireType type) { return Encoded(kWireTypePairs, type); }
 pb::Policy ToProto(Policy policy) { return Encoded(kPolicyPairs, policy); }
 pb::InstructionSet ToProto(InstructionSet set) { return Encoded(kInstructionSetPairs, set); }
 pb::CpuBind ToProto(CpuBind bind) { return Encoded(kCpuBindPairs, bind); }
+pb::WeightSource ToProto(WeightSource source) { return Encoded(kWeightSourcePairs, source); }
 
 absl::StatusOr<KvType> FromProto(pb::KvType type) { return Decoded(kKvTypePairs, kKvTypes, "kv_type", type); }
 absl::StatusOr<WireType> FromProto(pb::WireType type) { return Decoded(kWireTypePairs, kWireTypes, "wire_type", type); }
@@ -65,6 +68,10 @@ absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set) {
   return Decoded(kInstructionSetPairs, kInstructionSets, "isa", set);
 }
 absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind) { return Decoded(kCpuBindPairs, kCpuBinds, "cpu_bind", bind); }
+absl::StatusOr<WeightSource> FromProto(pb::WeightSource source) {
+  if (source == pb::WEIGHT_SOURCE_UNSPECIFIED) return WeightSource::kFile;
+  return Decoded(kWeightSourcePairs, kWeightSources, "weights", source);
+}
 
 const char* InstructionSetName(pb::InstructionSet set) {
   const absl::StatusOr<InstructionSet> known = FromProto(set);

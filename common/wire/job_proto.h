@@ -19,12 +19,14 @@ pb::WireType ToProto(WireType type);
 pb::Policy ToProto(Policy policy);
 pb::InstructionSet ToProto(InstructionSet set);
 pb::CpuBind ToProto(CpuBind bind);
+pb::WeightSource ToProto(WeightSource source);
 
 absl::StatusOr<KvType> FromProto(pb::KvType type);
 absl::StatusOr<WireType> FromProto(pb::WireType type);
 absl::StatusOr<Policy> FromProto(pb::Policy policy);
 absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set);
 absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind);
+absl::StatusOr<WeightSource> FromProto(pb::WeightSource source);  // unspecified is kFile
 
 // For display; "invalid" for a number that is none.
 const char* InstructionSetName(pb::InstructionSet set);

@@ -130,8 +130,13 @@ class Job {
                                                      " would have ", limits.MaxStepFrameBytes(), " bytes, at most ",
                                                      INT_MAX, " can be sent; give less"));
     }
+    std::unique_ptr<WeightService> weights;
+    if (plan_.stages[0].weights() == pb::WEIGHT_SOURCE_STREAM) {
+      weights = std::make_unique<WeightService>(model_, plan_.stages, [this] { loading_.Wake(); });
+    }
     ASSIGN_OR_RETURN(stage_pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
-                                                           static_cast<int64_t>(job_.stage_timeout_s() * 1e6)));
+                                                           static_cast<int64_t>(job_.stage_timeout_s() * 1e6),
+                                                           MonotonicUs, std::move(weights)));
     report_ = std::make_unique<JobReport>(job_, &plan_, &stage_pipeline_->roster());
     front_ = std::make_unique<ChannelFront>(channel_, report_.get());
     scheduler_ = std::make_unique<Scheduler>(options);
@@ -143,8 +148,8 @@ class Job {
   }
 
   absl::Status AwaitStages() {
-    WaitLadder ladder;
     int64_t next_progress_us = 0;
+    uint64_t weights_moved = 0;
     while (!stage_pipeline_->roster().AllReady()) {
       ASSIGN_OR_RETURN(const std::optional<StepResult> unexpected, stage_pipeline_->Poll());
       if (unexpected.has_value()) return absl::InternalError("a result before any work was handed out");
@@ -158,7 +163,12 @@ class Job {
       pollfd descriptor{.fd = channel_->descriptor(), .events = POLLRDHUP, .revents = 0};
       if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0)
         return absl::UnavailableError("the front is gone");
-      ladder.Wait();
+      if (const uint64_t moved = stage_pipeline_->weights_moved(); moved != weights_moved) {
+        weights_moved = moved;
+        loading_.Progressed();
+      } else {
+        loading_.Wait();
+      }
     }
     return absl::OkStatus();
   }
@@ -168,6 +178,7 @@ class Job {
   EngineChannel* const channel_;
   const PipelineWrapper& wrap_;
   SystemClock clock_;
+  WaitLadder loading_;  // until the stages are ready
   pb::ConfigureJob job_;
   std::shared_ptr<const ModelDescription> model_;
   JobPlan plan_;

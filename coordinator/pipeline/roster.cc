@@ -12,7 +12,7 @@ namespace {
 
 bool Moved(const pb::Heartbeat& before, const pb::Heartbeat& after) {
   return before.bytes_loaded() != after.bytes_loaded() || before.layers_done() != after.layers_done() ||
-         before.steps_done() != after.steps_done();
+         before.steps_done() != after.steps_done() || before.bytes_streamed() != after.bytes_streamed();
 }
 
 std::string Seconds(int64_t us) { return absl::StrFormat("%.1f s", us * 1e-6); }

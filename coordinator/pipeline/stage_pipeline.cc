@@ -31,15 +31,21 @@ StagePipeline::StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& h
 
 absl::StatusOr<std::unique_ptr<StagePipeline>> StagePipeline::Start(
     Endpoint* endpoint, const std::vector<pb::StageAssignment>& assignments, const std::vector<pb::Hello>& hellos,
-    const FrameLimits& limits, int64_t progress_timeout_us, std::function<int64_t()> now_us) {
+    const FrameLimits& limits, int64_t progress_timeout_us, std::function<int64_t()> now_us,
+    std::unique_ptr<WeightService> weights) {
   auto pipeline = std::unique_ptr<StagePipeline>(
       new StagePipeline(endpoint, hellos, limits, progress_timeout_us, std::move(now_us)));
+  pipeline->weights_ = std::move(weights);
   const int stages = pipeline->stages();
   const int in_flight = assignments.front().in_flight();
   RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kResult, pipeline->RankOf(stages - 1), limits.MaxResultFrameBytes(),
                                         in_flight + 1));
   for (int stage = 0; stage < stages; ++stage) {
     RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kTelemetry, pipeline->RankOf(stage), kMaxTelemetryFrameBytes, 2));
+    if (pipeline->weights_ != nullptr) {
+      RETURN_IF_ERROR(
+          endpoint->OpenReceive(Channel::kWeights, pipeline->RankOf(stage), kMaxWeightHeaderBytes, kWeightCredit));
+    }
     std::shared_ptr<FrameBuffer> buffer = pipeline->control_pool_.Acquire();
     RETURN_IF_ERROR(EncodeControl({}, assignments[stage], buffer.get()));
     RETURN_IF_ERROR(endpoint->Send(Channel::kSetup, pipeline->RankOf(stage), std::move(buffer)));
@@ -85,6 +91,10 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
       RETURN_IF_ERROR(TakeTelemetry(*frame));
       continue;
     }
+    if (frame->channel() == Channel::kWeights) {
+      RETURN_IF_ERROR(TakeWeightRequest(*frame));
+      continue;
+    }
     if (next_result_ == next_submit_) {
       return BadFrame(roster_.Describe(stages() - 1), absl::InvalidArgumentError("a result, and nothing is in flight"));
     }
@@ -95,6 +105,7 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
     roster_.ResultArrived(last_traffic_us_);
     return std::optional<StepResult>(*std::move(result));
   }
+  if (weights_ != nullptr) RETURN_IF_ERROR(SendWeights());
   if (const int64_t now = now_us_(); now >= next_check_us_) {
     // A coordinator that was itself stopped for a while must hear the stages before it judges them.
     const bool late = next_check_us_ > 0 && now - next_check_us_ > Roster::kSilenceUs / 2;
@@ -103,6 +114,19 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
     if (!late) RETURN_IF_ERROR(roster_.CheckAlive(now, working ? static_cast<int64_t>(next_result_) : -1));
   }
   return std::optional<StepResult>();
+}
+
+absl::Status StagePipeline::TakeWeightRequest(const ReceivedFrame& frame) {
+  const int stage = roster_.StageOfRank(frame.source()).value();
+  const absl::Status taken = weights_->Take(stage, frame.bytes());
+  return taken.ok() ? taken : BadFrame(roster_.Describe(stage), taken);
+}
+
+absl::Status StagePipeline::SendWeights() {
+  while (std::optional<WeightService::Answer> answer = weights_->Next()) {
+    RETURN_IF_ERROR(endpoint_->Send(Channel::kWeights, RankOf(answer->stage), std::move(answer->frame)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
@@ -114,6 +138,12 @@ absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
   if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&body); heartbeat != nullptr && heartbeat->stage() == stage) {
     roster_.Heard(*heartbeat, now);
   } else if (const auto* ready = std::get_if<pb::StageReady>(&body); ready != nullptr && ready->stage() == stage) {
+    if (weights_ != nullptr) {
+      // As a damaged frame: nothing that a user did.
+      if (const absl::Status same = weights_->CheckReceived(*ready); !same.ok()) {
+        return absl::UnavailableError(absl::StrCat("lost ", roster_.Describe(stage), ": it ", same.message()));
+      }
+    }
     roster_.Heard(*ready, now);
   } else if (const auto* failure = std::get_if<pb::StageFailure>(&body);
              failure != nullptr && failure->stage() == stage) {

@@ -17,6 +17,7 @@
 #include "common/wire/frame.h"
 #include "coordinator/pipeline/pipeline.h"
 #include "coordinator/pipeline/roster.h"
+#include "coordinator/pipeline/weight_service.h"
 #include "proto/control.pb.h"
 
 namespace stagecoach {
@@ -24,12 +25,14 @@ namespace stagecoach {
 class StagePipeline : public Pipeline {
  public:
   // Opens the receives and sends every stage its assignment; the stages load. `hellos`: of the stages, by stage.
-  // `now_us`: the clock that losses are judged by.
+  // `now_us`: the clock that losses are judged by. `weights`: serves the stages' requests, where the assignments say
+  // that weights are streamed; else nullptr.
   static absl::StatusOr<std::unique_ptr<StagePipeline>> Start(Endpoint* endpoint,
                                                               const std::vector<pb::StageAssignment>& assignments,
                                                               const std::vector<pb::Hello>& hellos,
                                                               const FrameLimits& limits, int64_t progress_timeout_us,
-                                                              std::function<int64_t()> now_us = MonotonicUs);
+                                                              std::function<int64_t()> now_us = MonotonicUs,
+                                                              std::unique_ptr<WeightService> weights = nullptr);
 
   int stages() const override { return roster_.stages(); }
   absl::Status Submit(const MicroBatch& batch) override;
@@ -37,11 +40,15 @@ class StagePipeline : public Pipeline {
 
   const Roster& roster() const { return roster_; }
   bool SendsPending() const { return endpoint_->SendsPending(); }
+  // Moves while weights are streamed.
+  uint64_t weights_moved() const { return weights_ == nullptr ? 0 : weights_->moved(); }
 
  private:
   StagePipeline(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, const FrameLimits& limits,
                 int64_t progress_timeout_us, std::function<int64_t()> now_us);
   absl::Status TakeTelemetry(const ReceivedFrame& frame);
+  absl::Status TakeWeightRequest(const ReceivedFrame& frame);
+  absl::Status SendWeights();
   absl::Status WakeStages();
   int RankOf(int stage) const { return roster_.stage(stage).rank; }
 
@@ -51,6 +58,7 @@ class StagePipeline : public Pipeline {
   Roster roster_;
   FramePool step_pool_;
   FramePool control_pool_;
+  std::unique_ptr<WeightService> weights_;
   uint64_t next_submit_ = 0;
   uint64_t next_result_ = 0;
   int64_t last_traffic_us_ = 0;  // of a submit or a result

@@ -21,6 +21,19 @@ namespace {
 
 constexpr int64_t kMinOpenTokens = 16384;
 
+absl::Status CheckWeights(const pb::ConfigureJob& job, const ModelDescription& model) {
+  ASSIGN_OR_RETURN(const WeightSource source, FromProto(job.weights()));
+  if (source == WeightSource::kStream && !model.file->has_files()) {
+    return absl::InvalidArgumentError(absl::StrCat("`weights` is stream, but '", model.file->path(),
+                                                   "' has no file to send: every stage makes it itself; leave "
+                                                   "`weights` out"));
+  }
+  if (source == WeightSource::kFile && !job.weights_cache().empty()) {
+    return absl::InvalidArgumentError("`weights_cache` is for streamed weights; give `weights` stream too");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& model) {
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kContext, job.context()));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, job.max_num_seqs()));
@@ -35,6 +48,7 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
     return absl::InvalidArgumentError(absl::StrCat("`context` is ", job.context(), ", but the model was trained for ",
                                                    model.hyper.context, " tokens; give at most that"));
   }
+  RETURN_IF_ERROR(CheckWeights(job, model));
   return FromProto(job.wire_type()).status();
 }
 
@@ -93,6 +107,14 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_run_id(epoch.run_id);
   stage->set_epoch(epoch.epoch);
   stage->set_q2_layout(job.q2_layout());
+  if (job.weights() == pb::WEIGHT_SOURCE_STREAM) {
+    stage->set_weights(job.weights());
+    for (const uint64_t bytes : model.file->opened_bytes()) stage->add_opened_bytes(bytes);
+    // A stage that opens only what it was sent cannot look at any tensor's blocks to find it.
+    stage->set_q2_layout(Q2LayoutName(model.file->q2_layout()));
+    stage->set_weights_cache(job.weights_cache());
+    stage->set_weights_timeout_us(static_cast<uint64_t>(job.stage_timeout_s() * 1e6));
+  }
   *stage->mutable_fingerprints() = ToProto(model.file->fingerprints());
   stage->set_block_tokens(job.block_tokens());
   stage->set_kv_type(job.kv_type());

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_STAGE_WORKER_EXEC_QUEUE_H_
-#define STAGECOACH_STAGE_WORKER_EXEC_QUEUE_H_
+#ifndef STAGECOACH_COMMON_BASE_QUEUE_H_
+#define STAGECOACH_COMMON_BASE_QUEUE_H_
 
 #include <condition_variable>
 #include <deque>
@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-// A queue between two threads. Its length is bounded by the pipeline's in-flight window, not here. Thread-safe.
+// A queue between two threads. Its length is bounded by who uses it, not here. Thread-safe.
 template <typename T>
 class Queue {
  public:
@@ -64,4 +64,4 @@ class Queue {
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_STAGE_WORKER_EXEC_QUEUE_H_
+#endif  // STAGECOACH_COMMON_BASE_QUEUE_H_

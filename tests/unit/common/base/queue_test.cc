@@ -1,4 +1,4 @@
-#include "stage_worker/exec/queue.h"
+#include "common/base/queue.h"
 
 #include <memory>
 #include <thread>

@@ -1,0 +1,218 @@
+#include "stage_worker/stream/weight_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+
+WeightStream::WeightStream(const JobEpoch& job, std::function<void()> wake)
+    : job_(job), wake_(std::move(wake)), request_pool_(kMaxWeightHeaderBytes, 0) {}
+
+// --- loader threads --------------------------------------------------------------------------------------------------
+
+void WeightStream::Plan(absl::Span<const WeightRange> ranges) {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    CHECK(wanted_.empty());
+    plan_.clear();
+    by_place_.clear();
+    next_ = here_ = 0;
+    for (const WeightRange& range : ranges) {
+      for (uint64_t done = 0; done < range.bytes; done += kMaxWeightChunkBytes) {
+        auto chunk = std::make_shared<Chunk>();
+        chunk->range = {range.shard, range.offset + done, std::min(range.bytes - done, kMaxWeightChunkBytes)};
+        by_place_.push_back(chunk.get());
+        plan_.push_back(std::move(chunk));
+      }
+    }
+    std::sort(by_place_.begin(), by_place_.end(), [](const Chunk* a, const Chunk* b) { return a->range < b->range; });
+    RequestMore();
+  }
+  wake_();
+}
+
+void WeightStream::PlanTensors(absl::Span<const GgufTensor* const> tensors) {
+  std::vector<const GgufTensor*> ordered(tensors.begin(), tensors.end());
+  const auto matrices = std::stable_partition(ordered.begin(), ordered.end(),
+                                              [](const GgufTensor* tensor) { return tensor->rows() == 1; });
+  std::sort(matrices, ordered.end(), [](const GgufTensor* a, const GgufTensor* b) {
+    return std::tie(a->shard, a->file_offset) < std::tie(b->shard, b->file_offset);
+  });
+  std::vector<WeightRange> ranges;
+  for (const GgufTensor* tensor : ordered) ranges.push_back({tensor->shard, tensor->file_offset, tensor->bytes});
+  Plan(ranges);
+}
+
+absl::Status WeightStream::Read(int shard, uint64_t offset, absl::Span<uint8_t> out) {
+  while (!out.empty()) {
+    std::unique_lock<std::mutex> lock(mu_);
+    ASSIGN_OR_RETURN(Chunk* const chunk, Acquire(&lock, shard, offset));
+    lock.unlock();  // a chunk that has a reader stays
+    const uint64_t begin = offset - chunk->range.offset;
+    const size_t bytes = std::min<uint64_t>(out.size(), chunk->range.bytes - begin);
+    std::memcpy(out.data(), chunk->bytes.data() + begin, bytes);
+    lock.lock();
+    Release(chunk, bytes);
+    lock.unlock();
+    wake_();
+    offset += bytes;
+    out.remove_prefix(bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WeightStream::Chunk*> WeightStream::Acquire(std::unique_lock<std::mutex>* lock, int shard,
+                                                           uint64_t offset) {
+  if (!stopped_.ok()) return stopped_;
+  Chunk* const chunk = FindChunk(shard, offset);
+  if (chunk == nullptr) {
+    return absl::InternalError(absl::StrCat("offset ", offset, " of shard ", shard,
+                                            " is not part of what was to be streamed; do coordinator and stage_worker "
+                                            "have one version?"));
+  }
+  if (chunk->state == Chunk::State::kRead) {
+    chunk->state = Chunk::State::kWanted;
+    chunk->read = 0;
+  }
+  ++chunk->readers;
+  if (chunk->state != Chunk::State::kHere) {
+    wanted_.push_back(chunk);
+    RequestMore();
+    lock->unlock();
+    wake_();
+    lock->lock();
+    arrived_.wait(*lock, [&] { return chunk->state == Chunk::State::kHere || !stopped_.ok(); });
+    wanted_.erase(std::find(wanted_.begin(), wanted_.end(), chunk));
+  }
+  if (stopped_.ok()) return chunk;
+  --chunk->readers;
+  return stopped_;
+}
+
+void WeightStream::Release(Chunk* chunk, uint64_t read) {
+  --chunk->readers;
+  chunk->read += read;
+  if (chunk->read >= chunk->range.bytes && chunk->readers == 0) {
+    chunk->state = Chunk::State::kRead;
+    chunk->frame.reset();
+    --here_;
+  }
+  RequestMore();
+}
+
+WeightStream::Chunk* WeightStream::FindChunk(int shard, uint64_t offset) {
+  const auto after = std::upper_bound(
+      by_place_.begin(), by_place_.end(), std::pair(shard, offset),
+      [](const auto& place, const Chunk* c) { return place < std::pair(c->range.shard, c->range.offset); });
+  if (after == by_place_.begin()) return nullptr;
+  Chunk* const chunk = *(after - 1);
+  return chunk->range.shard == shard && offset < chunk->range.end() ? chunk : nullptr;
+}
+
+WeightStream::Chunk* WeightStream::MostUrgent() {
+  for (Chunk* chunk : wanted_) {
+    if (chunk->state == Chunk::State::kWanted) return chunk;
+  }
+  while (next_ < plan_.size() && plan_[next_]->state != Chunk::State::kWanted) ++next_;
+  return next_ < plan_.size() ? plan_[next_].get() : nullptr;
+}
+
+bool WeightStream::MakeRoom() {
+  for (size_t i = plan_.size(); i-- > 0;) {
+    Chunk& chunk = *plan_[i];
+    if (chunk.state != Chunk::State::kHere || chunk.readers > 0) continue;
+    chunk.state = Chunk::State::kWanted;
+    chunk.frame.reset();
+    --here_;
+    next_ = std::min(next_, i);
+    return true;
+  }
+  return false;
+}
+
+void WeightStream::RequestMore() {
+  while (Chunk* const chunk = MostUrgent()) {
+    if (unanswered_.size() + here_ >= kWeightCredit && !(chunk->readers > 0 && MakeRoom())) return;
+    chunk->state = Chunk::State::kRequested;
+    const auto is_it = [chunk](const std::shared_ptr<Chunk>& entry) { return entry.get() == chunk; };
+    unanswered_.push_back(next_ < plan_.size() && plan_[next_].get() == chunk
+                              ? plan_[next_]
+                              : *std::find_if(plan_.begin(), plan_.end(), is_it));
+    ++unsent_;
+  }
+}
+
+// --- communication thread --------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::shared_ptr<const FrameBuffer>> WeightStream::NextRequest() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  if (unsent_ == 0 || !stopped_.ok()) return std::shared_ptr<const FrameBuffer>();
+  const WeightRange& range = unanswered_[unanswered_.size() - unsent_]->range;
+  std::shared_ptr<FrameBuffer> buffer = request_pool_.Acquire();
+  RETURN_IF_ERROR(EncodeWeightRequest(job_, next_request_, range, buffer.get()));
+  ++next_request_;
+  --unsent_;
+  return std::shared_ptr<const FrameBuffer>(std::move(buffer));
+}
+
+absl::Status WeightStream::Deliver(ReceivedFrame frame) {
+  std::shared_ptr<Chunk> chunk;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (unanswered_.size() == unsent_) return absl::InvalidArgumentError("an answer, and nothing was asked for");
+    chunk = unanswered_.front();
+  }
+  // The checksum takes a while; only this thread takes requests out again.
+  ASSIGN_OR_RETURN(auto answer, DecodeWeightAnswer(job_, frame.bytes(), next_answer_, chunk->range));
+  if (const auto* refusal = std::get_if<absl::Status>(&answer)) {
+    Stop(*refusal);
+    return absl::OkStatus();
+  }
+  const auto& [payload, crc32c] = std::get<WeightChunk>(answer);
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    ++next_answer_;
+    unanswered_.pop_front();
+    streamed_.Add(chunk->range, crc32c);
+    const Chunk* planned = FindChunk(chunk->range.shard, chunk->range.offset);
+    if (planned == chunk.get()) {  // not of an earlier plan
+      chunk->state = Chunk::State::kHere;
+      chunk->frame = std::move(frame);
+      chunk->bytes = payload;
+      ++here_;
+    }
+    bytes_streamed_.fetch_add(chunk->range.bytes, std::memory_order_relaxed);
+    RequestMore();
+  }
+  arrived_.notify_all();
+  return absl::OkStatus();
+}
+
+bool WeightStream::waiting() const {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return !unanswered_.empty();
+}
+
+// --- any thread ------------------------------------------------------------------------------------------------------
+
+void WeightStream::Stop(const absl::Status& status) {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (stopped_.ok()) stopped_ = status;
+  }
+  arrived_.notify_all();
+}
+
+StreamedRanges WeightStream::streamed() const {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return streamed_;
+}
+
+}  // namespace stagecoach

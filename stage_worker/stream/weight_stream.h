@@ -1,0 +1,116 @@
+#ifndef STAGECOACH_STAGE_WORKER_STREAM_WEIGHT_STREAM_H_
+#define STAGECOACH_STAGE_WORKER_STREAM_WEIGHT_STREAM_H_
+
+// The model's files on a stage that has none: what a loader reads is asked of the coordinator, ahead of the reader as
+// far as the credit goes. Knows no endpoint: the communication thread carries requests and answers.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/gguf/byte_source.h"
+#include "common/gguf/gguf_file.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/weight_frame.h"
+
+namespace stagecoach {
+
+// Thread-safe: any number of loader threads read, one communication thread carries.
+//
+// What will be read is planned beforehand and cut into chunks. Requests go out in the order of the plan; a chunk that a
+// reader waits for goes first. At most kWeightCredit chunks are on their way or lie here unread, so that memory does
+// not grow; a chunk that nobody waits for gives way to one that somebody does. A chunk's memory is free again when as
+// many bytes as it has were read.
+class WeightStream {
+ public:
+  // `wake`: called on a reader's thread when there is a request to send.
+  WeightStream(const JobEpoch& job, std::function<void()> wake);
+
+  // --- loader threads ---
+
+  // Replaces the plan: nothing else can be read from now on. Nobody may be reading.
+  void Plan(absl::Span<const WeightRange> ranges);
+  // Plans whole tensors: single rows, which are read one by one, in the order given, then all others in that of the
+  // files.
+  void PlanTensors(absl::Span<const GgufTensor* const> tensors);
+  // Waits for the bytes. kInternal for bytes that were not planned; the status of Stop, or why the coordinator refused.
+  absl::Status Read(int shard, uint64_t offset, absl::Span<uint8_t> out);
+
+  // --- communication thread ---
+
+  // The next request to send, if there is one now.
+  absl::StatusOr<std::shared_ptr<const FrameBuffer>> NextRequest();
+  // A frame of the weights channel. kInvalidArgument: it is not the answer that is due, or was damaged.
+  absl::Status Deliver(ReceivedFrame frame);
+  // Whether requests are without their answers.
+  bool waiting() const;
+
+  // --- any thread ---
+
+  // Every Read, now and later, returns this error. The first one counts.
+  void Stop(const absl::Status& status);
+  uint64_t bytes_streamed() const { return bytes_streamed_.load(std::memory_order_relaxed); }
+  StreamedRanges streamed() const;
+
+ private:
+  struct Chunk {
+    enum class State { kWanted, kRequested, kHere, kRead };
+    WeightRange range;
+    State state = State::kWanted;
+    std::optional<ReceivedFrame> frame;  // kHere
+    absl::Span<const uint8_t> bytes;     // kHere
+    uint64_t read = 0;                   // bytes that were read of it
+    int readers = 0;                     // threads that wait for it, or copy
+  };
+
+  absl::StatusOr<Chunk*> Acquire(std::unique_lock<std::mutex>* lock, int shard, uint64_t offset);
+  void Release(Chunk* chunk, uint64_t read);
+  Chunk* FindChunk(int shard, uint64_t offset);  // nullptr when not planned
+  Chunk* MostUrgent();                           // to request next; nullptr when there is none
+  bool MakeRoom();                               // drops a chunk that nobody waits for
+  void RequestMore();
+
+  const JobEpoch job_;
+  const std::function<void()> wake_;
+  FramePool request_pool_;
+  std::atomic<uint64_t> bytes_streamed_{0};
+
+  mutable std::mutex mu_;  // guards all below
+  std::condition_variable arrived_;
+  absl::Status stopped_;
+  std::vector<std::shared_ptr<Chunk>> plan_;       // in the order of requests
+  std::vector<Chunk*> by_place_;                   // by shard and offset
+  size_t next_ = 0;                                // chunks of the plan before it were requested
+  std::vector<Chunk*> wanted_;                     // that readers wait for and that may not be requested
+  size_t here_ = 0;                                // chunks that are kHere
+  std::deque<std::shared_ptr<Chunk>> unanswered_;  // in the order of requests
+  size_t unsent_ = 0;                              // of these the last ones
+  uint64_t next_request_ = 0, next_answer_ = 0;    // numbers
+  StreamedRanges streamed_;
+};
+
+// One of the files.
+class StreamedBytes : public ByteSource {
+ public:
+  StreamedBytes(WeightStream* stream, int shard) : stream_(stream), shard_(shard) {}
+  absl::Status Read(uint64_t offset, absl::Span<uint8_t> out) const override {
+    return stream_->Read(shard_, offset, out);
+  }
+
+ private:
+  WeightStream* const stream_;
+  const int shard_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_STREAM_WEIGHT_STREAM_H_

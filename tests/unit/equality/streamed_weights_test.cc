@@ -1,0 +1,111 @@
+// Where the weights come from changes nothing of the answer, and each stage gets its own tensors once and no more.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/model_description.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/cluster/loopback_cluster.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::ClusterRequest;
+using ::testing::HasSubstr;
+
+std::vector<ClusterRequest> Requests() {
+  std::vector<ClusterRequest> requests(3);
+  for (int i = 0; i < 3; ++i) {
+    for (int t = 0; t < 5 + 20 * i; ++t) requests[i].prompt.push_back((t * 7919 + i * 104729 + 17) % 319);
+    requests[i].sampling = testing::GreedyParams();
+    requests[i].max_new_tokens = 6;
+  }
+  return requests;
+}
+
+// Files of several chunks, split ones too; qkv in one matrix, biases, and a head of its own.
+testing::TinyModelOptions Model(int shards) {
+  testing::TinyModelOptions options = {.layers = 6, .ffn = 9600, .tied = false, .fused_qkv = true, .biases = true};
+  options.architecture = "llama";
+  options.head_dim = 16;
+  options.shards = shards;
+  return options;
+}
+
+pb::ConfigureJob Job(const std::string& path, pb::WeightSource weights, int threads = 1) {
+  pb::ConfigureJob job = testing::DefaultJob(path);
+  job.set_weights(weights);
+  job.set_threads(threads);
+  return job;
+}
+
+TEST(StreamedWeights, GiveTheSameBitsAsFilesForAnyNumberOfStagesAndShards) {
+  const testing::TempDir directory;
+  for (const int shards : {1, 3}) {
+    const std::string path = testing::WriteTinyModel(directory.File(absl::StrCat("m", shards, ".gguf")), Model(shards));
+    for (const int stages : {1, 2, 3}) {
+      SCOPED_TRACE(absl::StrCat(stages, " stages, ", shards, " shards"));
+      const auto file = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_FILE), Requests());
+      const auto stream = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_STREAM, stages), Requests());
+      ASSERT_TRUE(file.ok()) << file.status();
+      ASSERT_TRUE(stream.ok()) << stream.status();
+      for (size_t i = 0; i < file->answers.size(); ++i) {
+        EXPECT_EQ(stream->answers[i].tokens.size(), 6u);
+        EXPECT_EQ(stream->answers[i].Bits(), file->answers[i].Bits()) << i;
+      }
+      for (int stage = 0; stage < stages; ++stage) {
+        EXPECT_EQ(stream->ready.stages(stage).tensor_bytes_read(), file->ready.stages(stage).tensor_bytes_read());
+      }
+    }
+  }
+}
+
+TEST(StreamedWeights, ADamagedFrameLosesTheJobAndTellsWhy) {
+  const testing::TempDir directory;
+  const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(1));
+  const auto damage = [](Channel channel, int source, int, uint64_t index) {
+    const bool it = channel == Channel::kWeights && source == 0 && index == 5;
+    return it ? Fault{.kind = Fault::Kind::kCorrupt, .offset = 200} : Fault{};
+  };
+  const auto run = testing::RunCluster(1, Job(path, pb::WEIGHT_SOURCE_STREAM), Requests(), damage);
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);  // so that the front launches it again
+  EXPECT_THAT(run.status().message(), HasSubstr("received bad weights: frame field"));
+}
+
+TEST(StreamedWeights, ADamagedRequestLosesTheStage) {
+  const testing::TempDir directory;
+  const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(1));
+  const auto damage = [](Channel channel, int source, int, uint64_t index) {
+    const bool it = channel == Channel::kWeights && source != 0 && index == 2;
+    return it ? Fault{.kind = Fault::Kind::kTruncate, .offset = 20} : Fault{};
+  };
+  const auto run = testing::RunCluster(2, Job(path, pb::WEIGHT_SOURCE_STREAM), Requests(), damage);
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(run.status().message(), HasSubstr("it sent a bad frame"));
+}
+
+TEST(StreamedWeights, AnAnswerThatNeverComesEndsTheStageAndItsLoaders) {
+  const testing::TempDir directory;
+  const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(1));
+  const auto drop = [](Channel channel, int source, int, uint64_t index) {
+    const bool it = channel == Channel::kWeights && source == 0 && index >= 3;
+    return it ? Fault{.kind = Fault::Kind::kDrop} : Fault{};
+  };
+  pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM, /*threads=*/2);
+  job.set_stage_timeout_s(1.5);
+  const auto run = testing::RunCluster(1, job, Requests(), drop);
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(StreamedWeights, AModelWithoutAFileIsRefusedInOneSentence) {
+  const auto run = testing::RunCluster(1, Job("dummy://tiny/f32", pb::WEIGHT_SOURCE_STREAM), Requests());
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(run.status().message(), HasSubstr("`weights` is stream, but 'dummy://tiny/f32' has no file to send"));
+}
+
+}  // namespace
+}  // namespace stagecoach
