@@ -73,6 +73,9 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   AddChoice(app, "--cpu-bind", &o->cpu_bind, kCpuBinds,
             "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere")
       ->group(group);
+  AddChoice(app, "--weights", &o->weights, kWeightSources,
+            "file: every host has the model at the same path; stream: only this one, which sends each stage its part")
+      ->group(group);
   AddNumber(app, "--stage-timeout", &o->stage_timeout_s, JobLimits::kStageTimeoutS,
             "seconds without progress after which a stage is lost", "60")
       ->group(group);
@@ -171,6 +174,7 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_wire_type(ToProto(o.wire_type));
   if (o.isa.has_value()) job->set_isa(ToProto(*o.isa));
   job->set_cpu_bind(ToProto(o.cpu_bind));
+  job->set_weights(ToProto(o.weights));
   job->set_stage_timeout_s(o.stage_timeout_s);
   job->set_stage_delay_us(static_cast<uint32_t>(o.stage_delay_us));
 }
@@ -222,6 +226,10 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
     return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));
   }
   if (absl::Status status = CheckBlockTokens(o.block_tokens); !status.ok()) return UsageError(status.message());
+  if (o.weights == WeightSource::kStream && IsDummyModelPath(o.model)) {
+    return UsageError(absl::StrCat("--weights: stream sends a model's file, but ", o.model,
+                                   " has none: every stage makes it itself; leave --weights out"));
+  }
   LaunchOptions launch;
   FillJob(o, &launch.job);
   launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));

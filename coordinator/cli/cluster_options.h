@@ -39,6 +39,7 @@ struct ClusterOptions {
   WireType wire_type = WireType::kF32;
   std::optional<InstructionSet> isa;  // absent: of each stage its best
   CpuBind cpu_bind = CpuBind::kAuto;
+  WeightSource weights = WeightSource::kFile;
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
   double relaunch_timeout_s = 600;

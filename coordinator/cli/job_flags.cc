@@ -34,6 +34,7 @@ constexpr FieldFlag kFlags[] = {
     {"stages", "--pp"},
     {"step_log", "--step-log"},
     {"threads", "--threads"},
+    {"weights", "--weights"},
     {"wire_type", "--wire-dtype"},
 };
 

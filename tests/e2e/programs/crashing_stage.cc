@@ -1,7 +1,9 @@
 // A stage that is a real one in all but this: it aborts when a micro-batch brings it the request with this seed.
 //
 // It stands for a request that crashes the computation each time. Found on the way in, before the stage reads the
-// frame.
+// frame. With an argument it is instead killed while it loads: when the third part of its streamed weights comes.
+
+#include <signal.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -40,7 +42,8 @@ bool Crashes(const ReceivedFrame& received) {
 
 class CrashingEndpoint : public Endpoint {
  public:
-  explicit CrashingEndpoint(std::unique_ptr<Endpoint> endpoint) : endpoint_(std::move(endpoint)) {}
+  CrashingEndpoint(std::unique_ptr<Endpoint> endpoint, bool while_loading)
+      : endpoint_(std::move(endpoint)), while_loading_(while_loading) {}
   int rank() const override { return endpoint_->rank(); }
   int size() const override { return endpoint_->size(); }
   absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) override {
@@ -51,7 +54,9 @@ class CrashingEndpoint : public Endpoint {
   }
   absl::StatusOr<std::optional<ReceivedFrame>> Poll() override {
     absl::StatusOr<std::optional<ReceivedFrame>> received = endpoint_->Poll();
-    if (received.ok() && received->has_value() && Crashes(**received)) std::abort();
+    if (!received.ok() || !received->has_value()) return received;
+    if (!while_loading_ && Crashes(**received)) std::abort();
+    if (while_loading_ && (*received)->channel() == Channel::kWeights && ++parts_ == 3) raise(SIGKILL);
     return received;
   }
   bool SendsPending() const override { return endpoint_->SendsPending(); }
@@ -59,15 +64,18 @@ class CrashingEndpoint : public Endpoint {
 
  private:
   const std::unique_ptr<Endpoint> endpoint_;
+  const bool while_loading_;
+  int parts_ = 0;
 };
 
 int Main(int argc, char** argv) {
   SetLogName("crashing_stage");
+  const bool while_loading = argc > 1;
   absl::StatusOr<std::unique_ptr<MpiWorld>> world = MpiWorld::Init(&argc, &argv);
   CHECK(world.ok());
   const std::string hello = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets()).SerializeAsString();
   CHECK((*world)->AllGather(hello, absl::Seconds(60)).ok());
-  CrashingEndpoint endpoint((*world)->MakeEndpoint());
+  CrashingEndpoint endpoint((*world)->MakeEndpoint(), while_loading);
   const absl::Status status = ServeStage(&endpoint);
   if (status.ok()) return 0;
   std::this_thread::sleep_for(std::chrono::seconds(5));  // the coordinator ends the job

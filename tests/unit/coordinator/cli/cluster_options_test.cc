@@ -54,6 +54,16 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
   EXPECT_EQ(launch->job.fingerprints_size(), 0);
 }
 
+TEST(ClusterOptions, StreamedWeightsNeedAFileToSend) {
+  ClusterOptions options;
+  options.model = "model.gguf";
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights(), pb::WEIGHT_SOURCE_FILE);
+  options.weights = WeightSource::kStream;
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights(), pb::WEIGHT_SOURCE_STREAM);
+  options.model = "dummy://qwen3-0.6b/q8_0";
+  EXPECT_THAT(UsageMessage(options), HasSubstr("--weights: stream sends a model's file, but dummy://qwen3-0.6b/q8_0"));
+}
+
 TEST(ClusterOptions, LeaveAModelWithoutWeightsItsName) {
   ClusterOptions options;
   options.model = "dummy://qwen3-0.6b/q8_0";
