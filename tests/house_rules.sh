@@ -76,7 +76,7 @@ allow coordinator/pipeline 'common/(base|gguf|model|step|wire|transport)|proto|c
 allow coordinator/channel 'common/(base|step|wire)|proto'
 allow coordinator/engine 'common/(base|obs|step|transport)|coordinator/(pipeline|request|schedule)'
 allow coordinator/job 'common/(base|job|model|obs|step|wire|transport)|proto|coordinator/(channel|engine|pipeline|plan|schedule)'
-allow coordinator/launch 'common/(base|job)|proto|coordinator/channel'
+allow coordinator/launch 'common/(base|job|wire)|proto|coordinator/channel'
 allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|request|text)'
 allow coordinator/bench 'common/(base|gguf|job|model|quant|step)|proto|coordinator/(front|launch)'
 allow coordinator/cli 'common/.*|proto|coordinator/.*'
