@@ -1,0 +1,184 @@
+#include "coordinator/launch/host_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/wire/handshake.h"
+#include "common/wire/host_report.h"
+#include "coordinator/launch/open_mpi.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+HostSlots Slots(const std::string& name, int slots, bool spare = false) {
+  return {.name = name, .slots = slots, .spare = spare};
+}
+
+TEST(Placement, FillsSlotsInOrderAndSpareHostsLast) {
+  const std::vector<LaunchHost> hosts = {
+      {Slots("s", 2, true)}, {Slots("a", 2)}, {Slots("here", 1), true}, {Slots("a", 1)}, {Slots("b", 4)}};
+  EXPECT_EQ(SlotsOf(hosts), 8);
+  const Placement all = PlaceStages(hosts, 5, {});
+  EXPECT_THAT(all.hosts, ElementsAre(PlacedStages{"a", 2}, PlacedStages{"here", 1, true}, PlacedStages{"a", 1},
+                                     PlacedStages{"b", 1}));
+  EXPECT_FALSE(all.AllHere());
+  EXPECT_EQ(all.Describe(), "2 on a, 1 on here, 1 on a, 1 on b");
+  const Placement without = PlaceStages(hosts, 5, {"b"});
+  EXPECT_THAT(without.hosts, ElementsAre(PlacedStages{"a", 2}, PlacedStages{"here", 1, true}, PlacedStages{"a", 1},
+                                         PlacedStages{"s", 1}));
+  EXPECT_EQ(PlaceStages(hosts, 5, {"a", "b"}).stages(), 3);
+  EXPECT_EQ(PlaceStages(hosts, 5, {"a", "b", "s", "here"}).stages(), 0);
+}
+
+// Hosts whose remote shell is a script: what it does for host NAME is in the file NAME, a shell's commands, or absent
+// for a host that cannot be reached.
+class HostPoolTest : public testing::Test {
+ protected:
+  HostPoolTest() {
+    std::string name = testing::TempDir() + "host_pool.XXXXXX";
+    directory_ = mkdtemp(name.data());
+    const std::string agent = directory_ + "/agent";
+    std::ofstream(agent) << "#!/bin/sh\necho \"$2\" >>'" << directory_ << "/asked'\ncd '" << directory_
+                         << "'\n[ -e \"$1\" ] || { echo 'ssh: no route to host'; exit 255; }\n. \"./$1\"\n";
+    chmod(agent.c_str(), 0755);
+    plan_.backend = MakeOpenMpi({.mpirun = "/bin/true", .arguments = {}, .rsh_agent = agent, .networks = ""});
+    plan_.programs = {"/bin/coordinator", "/bin/stage_worker"};
+    plan_.stages = 2;
+    plan_.hosts = {{Slots("a", 1)}, {Slots("b", 1)}, {Slots("s", 1, true)}};
+  }
+  ~HostPoolTest() override { std::filesystem::remove_all(directory_); }
+
+  void Answers(const std::string& host, std::vector<InstructionSet> isas = {InstructionSet::kAvx2},
+               const std::string& left = "", const std::string& version = kProgramVersion) {
+    pb::HostReport report;
+    *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, isas);
+    report.mutable_hello()->set_program_version(version);
+    if (!left.empty()) report.add_left()->set_name(left);
+    Does(host, absl::StrCat("echo 'Welcome!'\necho ", EncodeHostReport(report), "\necho bye\n"));
+  }
+  void Does(const std::string& host, const std::string& commands) {
+    std::ofstream(absl::StrCat(directory_, "/", host)) << commands;
+  }
+  void Ask(HostPool* pool, bool again = false, const WantedIsa& wanted = {}) {
+    pool->Ask(again, wanted);
+    for (int64_t since = absl::ToUnixMicros(absl::Now()); pool->asking();) {
+      absl::SleepFor(absl::Milliseconds(5));
+      const int64_t now = absl::ToUnixMicros(absl::Now());
+      pool->Advance(absl::Microseconds(now - std::exchange(since, now)));
+    }
+  }
+  std::string Asked() const {
+    std::ostringstream text;
+    text << std::ifstream(directory_ + "/asked").rdbuf();
+    return text.str();
+  }
+
+  std::string directory_;
+  LaunchPlan plan_;
+};
+
+TEST_F(HostPoolTest, PlacesStagesOnTheHostsThatAnswer) {
+  for (const char* host : {"a", "b", "s"}) Answers(host);
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool);
+  EXPECT_THAT(pool.News(), IsEmpty());
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
+  EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report\n"));
+}
+
+TEST_F(HostPoolTest, NamesTheHostsItLeavesOutAndWhy) {
+  Answers("a", {InstructionSet::kAvx2}, "", "9.9");
+  Does("b", "echo 'sh: 1: /bin/stage_worker: not found'; exit 127");
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool);
+  EXPECT_THAT(pool.News(), SizeIs(3));
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("a: its stage_worker runs version 9.9"));
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("ended with exit code 127: sh: 1: /bin/stage_worker: not found"));
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("ended with exit code 255: ssh: no route to host"));
+  EXPECT_EQ(pool.Place().stages(), 0);
+}
+
+TEST_F(HostPoolTest, ASpareHostTakesThePlaceOfOneThatIsLostAndALostOneThatAnswersIsUsedAgain) {
+  for (const char* host : {"a", "b", "s"}) Answers(host);
+  HostPool pool(&plan_, absl::Milliseconds(300));
+  Ask(&pool);
+  pool.Launched(pool.Place(), "stagecoach.AbC123");
+  Does("b", "sleep 60");
+  Ask(&pool, /*again=*/true);
+  EXPECT_THAT(pool.News(), ElementsAre(HasSubstr("host b is left out: it did not answer within 300ms")));
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on s");
+  EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report --clear stagecoach.AbC123\n"));
+  pool.Launched(pool.Place(), "stagecoach.DeF456");
+
+  std::filesystem::remove(directory_ + "/asked");
+  Answers("b");
+  Ask(&pool, /*again=*/true);
+  EXPECT_THAT(pool.News(), ElementsAre("host b is back and used again"));
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
+  // Each is cleared of what it took part in and was not yet cleared of.
+  EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.AbC123\n"));
+  EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.DeF456\n"));
+  EXPECT_THAT(Asked(), testing::Not(HasSubstr("AbC123 --clear")));
+}
+
+TEST_F(HostPoolTest, AsksAHostThatFailsAgainWhilePatienceLasts) {
+  Answers("a");
+  Answers("s");
+  Answers("later");
+  Does("b", "if [ -e tried ]; then . ./later; else : >tried; echo 'connection refused'; exit 255; fi");
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool, /*again=*/true);
+  EXPECT_THAT(pool.News(), IsEmpty());
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
+}
+
+TEST_F(HostPoolTest, AHostThatCannotGiveTheBitsOrHoldsALostJobIsLeftOut) {
+  Answers("a", {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
+  Answers("b", {InstructionSet::kAvx2});
+  Answers("s", {InstructionSet::kAvx512Bf16}, "stage_worker");
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool, /*again=*/false, {.isa = std::nullopt, .bf16_dot = true});
+  EXPECT_EQ(pool.Place().Describe(), "1 on a");
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("b: it has avx2 and not the BF16 dot that this job began with"));
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("s: what a lost job left there does not end: stage_worker"));
+}
+
+TEST_F(HostPoolTest, ASpareHostWithoutTheDotKeepsTheJobFromIt) {
+  for (const char* host : {"a", "b"}) Answers(host, {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
+  Answers("s", {InstructionSet::kAvx2});
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool);
+  EXPECT_TRUE(pool.SpareLacksBf16Dot());
+  Answers("s", {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
+  HostPool other(&plan_, absl::Seconds(20));
+  Ask(&other);
+  EXPECT_FALSE(other.SpareLacksBf16Dot());
+}
+
+TEST_F(HostPoolTest, ClearsItsHostsAtTheEnd) {
+  for (const char* host : {"a", "b", "s"}) Answers(host);
+  {
+    HostPool pool(&plan_, absl::Seconds(20));
+    Ask(&pool);
+    pool.Launched(pool.Place(), "stagecoach.AbC123");
+    std::filesystem::remove(directory_ + "/asked");
+  }
+  EXPECT_EQ(Asked(),
+            "/bin/stage_worker --host-report --clear stagecoach.AbC123\n/bin/stage_worker --host-report --clear "
+            "stagecoach.AbC123\n");
+}
+
+}  // namespace
+}  // namespace stagecoach

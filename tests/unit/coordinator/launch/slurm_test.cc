@@ -1,0 +1,116 @@
+#include "coordinator/launch/slurm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "coordinator/launch/launch_plan.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(SlurmTasks, AreReadInSlurmsForm) {
+  EXPECT_THAT(ParseTasksPerNode("2(x3),1").value(), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(ParseTasksPerNode("16").value(), ElementsAre(16));
+  for (const char* text :
+       {"", "x", "2(x3", "2(3)", "0", "-1", "2(x0)", "2(x99999999)", "1,,1", "65536(x65536),1(x2)"}) {
+    EXPECT_EQ(ParseTasksPerNode(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+// An allocation of two nodes, the first of which is this host, with programs in the place of Slurm's.
+class SlurmTest : public testing::Test {
+ protected:
+  SlurmTest() {
+    std::string name = testing::TempDir() + "slurm.XXXXXX";
+    directory_ = mkdtemp(name.data());
+    Program("srun", "echo 'MPI plugin types are...'\nprintf '\\tnone\\n\\tpmix\\n'");
+    Program("scontrol", "[ \"$*\" = 'show hostnames n[1-2]' ] && printf 'n1\\nn2.invalid\\n'");
+    Program("mpirun", ":");
+    path_ = std::getenv("PATH");
+    Set("PATH", directory_ + ":" + path_);
+    Set("SLURM_JOB_ID", "7");
+    Set("SLURM_JOB_NODELIST", "n[1-2]");
+    Set("SLURMD_NODENAME", "n1");
+    Set("SLURM_TASKS_PER_NODE", "2(x2)");
+    options_.coordinator_path = options_.stage_worker_path = directory_ + "/mpirun";
+  }
+  ~SlurmTest() override {
+    for (const std::string& name : set_) unsetenv(name.c_str());
+    setenv("PATH", path_.c_str(), 1);
+    std::filesystem::remove_all(directory_);
+  }
+  void Program(const std::string& name, const std::string& script) {
+    std::ofstream(directory_ + "/" + name) << "#!/bin/sh\n" << script << "\n";
+    chmod((directory_ + "/" + name).c_str(), 0755);
+  }
+  void Set(const std::string& name, const std::string& value) {
+    setenv(name.c_str(), value.c_str(), 1);
+    set_.push_back(name);
+  }
+
+  std::string directory_, path_;
+  std::vector<std::string> set_;
+  LaunchOptions options_;
+};
+
+TEST_F(SlurmTest, AnAllocationsNodesAreTheHostsAndSrunStartsTheRanks) {
+  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_STREQ(plan->backend->name(), "srun");
+  EXPECT_EQ(plan->stages, 2);  // no tasks were asked for: one stage a node
+  const Placement placement = PlaceStages(plan->hosts, plan->stages, {});
+  const LaunchPlaces places = {directory_, "/dev/shm/stagecoach.aaaaaa"};
+  const std::vector<std::string> line = plan->backend->Arguments(plan->programs, placement, places);
+  EXPECT_THAT(line, Contains("--mpi=pmix"));
+  EXPECT_THAT(line, Contains("--ntasks=3"));
+  EXPECT_THAT(line.back(), HasSubstr("case $SLURM_PROCID in 0) exec "));
+  EXPECT_THAT(line.back(), HasSubstr(";; 1) exec "));
+  EXPECT_THAT(line.back(), HasSubstr(";; 2) exec "));
+  ASSERT_TRUE(plan->backend->WriteFiles(placement, places).ok());
+  std::ostringstream hosts;
+  hosts << std::ifstream(directory_ + "/hosts").rdbuf();
+  EXPECT_EQ(hosts.str(), "n1\nn1\nn2.invalid\n");
+  std::vector<std::string> environment;
+  plan->backend->SetEnvironment(placement, places, &environment);
+  EXPECT_THAT(environment, Contains("SLURM_HOSTFILE=" + directory_ + "/hosts"));
+  EXPECT_THAT(environment, Contains("OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.aaaaaa"));
+}
+
+TEST_F(SlurmTest, TasksThatWereAskedForAreTheSlots) {
+  Set("SLURM_NTASKS_PER_NODE", "2");
+  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->stages, 4);
+}
+
+TEST_F(SlurmTest, MpirunIsTakenWhereSrunHasNoPmixOrTheUserSaysSo) {
+  options_.launcher = LauncherKind::kMpirun;
+  EXPECT_STREQ(ResolveLaunch(options_)->backend->name(), "mpirun");
+  options_.launcher = LauncherKind::kAuto;
+  Program("srun", "echo none");
+  EXPECT_STREQ(ResolveLaunch(options_)->backend->name(), "mpirun");
+}
+
+TEST_F(SlurmTest, SaysWhereToStartTheCoordinatorWhenThisHostIsNotInTheAllocation) {
+  Set("SLURMD_NODENAME", "login");
+  Program("scontrol", "printf 'n1.invalid\\nn2.invalid\\n'");
+  const absl::Status status = ResolveLaunch(options_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("this host is none of the Slurm allocation's (n[1-2])"));
+  unsetenv("SLURM_JOB_ID");
+  options_.launcher = LauncherKind::kSrun;
+  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()), HasSubstr("this is no Slurm allocation"));
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,83 @@
+#include "stage_worker/host_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/private_dir.h"
+#include "common/wire/host_report.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A child with this word on its command line, which ends by nothing but SIGKILL.
+pid_t StartChild(const std::string& argument) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  execl("/bin/sh", "sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1; done", argument.c_str(), nullptr);
+  _exit(127);
+}
+
+bool Ended(pid_t child) {
+  int status = 0;
+  return waitpid(child, &status, WNOHANG) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+TEST(ClearHost, EndsWhatHasTheNameRemovesItsDirectoriesAndSparesTheRest) {
+  const absl::StatusOr<std::string> directory = MakePrivateDirectory("/tmp");
+  const absl::StatusOr<std::string> other_directory = MakePrivateDirectory("/tmp");
+  ASSERT_TRUE(directory.ok() && other_directory.ok());
+  const std::string name = directory->substr(5), other = other_directory->substr(5);
+  ASSERT_TRUE(MakePrivateDirectoryAt(absl::StrCat("/dev/shm/", name)).ok());
+  std::ofstream(*directory + "/file") << "x";
+  const pid_t on_line = StartChild(absl::StrCat("--cleanup=/tmp/", name));
+  const pid_t stranger = StartChild(absl::StrCat("--cleanup=/tmp/", other));
+  setenv("OMPI_MCA_btl_vader_backing_directory", absl::StrCat("/dev/shm/", name).c_str(), 1);
+  const pid_t in_environment = StartChild("x");
+  unsetenv("OMPI_MCA_btl_vader_backing_directory");
+  usleep(100000);  // until each has become its program; before, it would be found by its parent's words
+
+  const std::vector<pb::LeftProcess> left = ClearHost({name}, absl::Seconds(20));
+  EXPECT_THAT(left, IsEmpty());
+  EXPECT_TRUE(Ended(on_line));
+  EXPECT_TRUE(Ended(in_environment));
+  EXPECT_EQ(kill(stranger, 0), 0);
+  EXPECT_FALSE(std::filesystem::exists(*directory));
+  EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + name));
+  EXPECT_TRUE(std::filesystem::exists(*other_directory));
+  kill(stranger, SIGKILL);
+  waitpid(stranger, nullptr, 0);
+  RemovePrivateDirectories({*other_directory});
+}
+
+TEST(ReportHost, SaysWhatTheHostIs) {
+  const absl::StatusOr<std::string> line = ReportHost({});
+  ASSERT_TRUE(line.ok()) << line.status();
+  const absl::StatusOr<pb::HostReport> report = FindHostReport(*line);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GE(report->hello().isas_size(), 1);
+  EXPECT_GT(report->hello().available_memory_bytes(), 0u);
+  EXPECT_EQ(report->left_size(), 0);
+}
+
+TEST(ReportHost, RefusesOtherNamesThanThoseOfLaunches) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--clear"}, {"--clear", "x"}, {"--clear", "stagecoach.abc/.."}, {"--wipe", "y"}}) {
+    const absl::Status status = ReportHost(arguments).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("expected --clear stagecoach.AbC123"));
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
