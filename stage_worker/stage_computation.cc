@@ -19,17 +19,10 @@
 namespace stagecoach {
 namespace {
 
-// Copies of a file on several hosts have times of their own.
-bool SameContent(const std::vector<FileFingerprint>& a, const std::vector<FileFingerprint>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](FileFingerprint x, const FileFingerprint& y) {
-    x.modified_ns = y.modified_ns;
-    return x == y;
-  });
-}
-
 absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& assignment) {
   const std::vector<FileFingerprint>& found = file.fingerprints();
-  if (SameContent(FromProto(assignment.fingerprints()), found)) return absl::OkStatus();
+  const std::vector<FileFingerprint> expected = FromProto(assignment.fingerprints());
+  if (std::equal(found.begin(), found.end(), expected.begin(), expected.end(), SameContent)) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes,
                    " bytes here, ", assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,

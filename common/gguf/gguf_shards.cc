@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/file_io.h"
+#include "common/gguf/header_reader.h"
 
 namespace stagecoach {
 namespace {
@@ -58,6 +60,23 @@ std::string GgufShardPath(const std::string& prefix, int index, int count) {
   return absl::StrCat(prefix, absl::StrFormat("-%05d-of-%05d.gguf", index + 1, count));
 }
 
+// A few pages, the first and the last of the tensor data among them: enough to tell a file from another with the same
+// header, such as one trained further, and few enough for a slow disk.
+absl::StatusOr<uint64_t> HashSamples(const GgufShard& shard) {
+  constexpr uint64_t kSamples = 8, kSampleBytes = 4096;
+  const uint64_t begin = shard.header.header_bytes, end = shard.fingerprint.size_bytes;
+  const uint64_t bytes = std::min(kSampleBytes, end - begin);
+  const uint64_t last = end - bytes;  // where the last sample begins
+  std::vector<uint8_t> sample(bytes);
+  uint64_t hash = kHashStart;
+  for (uint64_t i = 0; i < kSamples; ++i) {
+    const uint64_t offset = begin + (last - begin) / (kSamples - 1) * i;
+    RETURN_IF_ERROR(shard.bytes->Read(i + 1 == kSamples ? last : offset, absl::MakeSpan(sample)));
+    hash = HashBytes(hash, sample);
+  }
+  return hash;
+}
+
 absl::StatusOr<GgufShard> OpenGgufShard(const std::string& path) {
   // O_NONBLOCK so that a named pipe cannot hold us; regular files do not heed it.
   GgufShard shard;
@@ -81,6 +100,7 @@ absl::StatusOr<GgufShard> OpenGgufShard(const std::string& path) {
   shard.bytes = std::make_unique<FileBytes>(std::move(descriptor), path);
   ASSIGN_OR_RETURN(shard.header, GgufParser::Parse(*shard.bytes, path, shard.fingerprint.size_bytes));
   shard.fingerprint.header_hash = shard.header.header_hash;
+  ASSIGN_OR_RETURN(shard.fingerprint.sample_hash, HashSamples(shard));
   return shard;
 }
 

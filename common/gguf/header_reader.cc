@@ -6,14 +6,11 @@
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
-namespace {
 
-uint64_t Fnv1a(uint64_t hash, const uint8_t* data, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) hash = (hash ^ data[i]) * 0x100000001b3ull;
+uint64_t HashBytes(uint64_t hash, absl::Span<const uint8_t> bytes) {
+  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3ull;
   return hash;
 }
-
-}  // namespace
 
 HeaderReader::HeaderReader(const ByteSource& bytes, std::string path, uint64_t file_bytes)
     : bytes_(bytes), path_(std::move(path)), file_bytes_(file_bytes) {}
@@ -45,7 +42,7 @@ absl::Status HeaderReader::ReadBytes(absl::string_view field, void* out, uint64_
     RETURN_IF_ERROR(Fill());
     const size_t part = std::min<uint64_t>(bytes, buffer_.size() - buffer_used_);
     std::memcpy(to, buffer_.data() + buffer_used_, part);
-    hash_ = Fnv1a(hash_, to, part);
+    hash_ = HashBytes(hash_, {to, part});
     to += part;
     bytes -= part;
     buffer_used_ += part;

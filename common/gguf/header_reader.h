@@ -10,9 +10,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/gguf/byte_source.h"
 
 namespace stagecoach {
+
+// FNV-1a, continued over more bytes.
+inline constexpr uint64_t kHashStart = 0xcbf29ce484222325ull;
+uint64_t HashBytes(uint64_t hash, absl::Span<const uint8_t> bytes);
 
 // Reads a file from its start in bounded chunks, never past its end and never more than kMaxHeaderBytes, and hashes
 // what it hands out (FNV-1a, 64 bits). Every read names the field it is for, and the field is in the error. Not
@@ -62,7 +67,7 @@ class HeaderReader {
   const std::string path_;
   const uint64_t file_bytes_;
   uint64_t position_ = 0;  // of the next byte to hand out
-  uint64_t hash_ = 0xcbf29ce484222325ull;
+  uint64_t hash_ = kHashStart;
   std::vector<uint8_t> buffer_;
   size_t buffer_used_ = 0;
 };

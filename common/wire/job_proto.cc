@@ -85,6 +85,7 @@ FingerprintsProto ToProto(const std::vector<FileFingerprint>& fingerprints) {
     entry->set_size_bytes(fingerprint.size_bytes);
     entry->set_modified_ns(fingerprint.modified_ns);
     entry->set_header_hash(fingerprint.header_hash);
+    entry->set_sample_hash(fingerprint.sample_hash);
   }
   return out;
 }
@@ -92,7 +93,7 @@ FingerprintsProto ToProto(const std::vector<FileFingerprint>& fingerprints) {
 std::vector<FileFingerprint> FromProto(const FingerprintsProto& fingerprints) {
   std::vector<FileFingerprint> out;
   for (const pb::FileFingerprint& entry : fingerprints) {
-    out.push_back({entry.size_bytes(), entry.modified_ns(), entry.header_hash()});
+    out.push_back({entry.size_bytes(), entry.modified_ns(), entry.header_hash(), entry.sample_hash()});
   }
   return out;
 }

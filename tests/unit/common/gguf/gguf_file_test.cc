@@ -231,7 +231,7 @@ TEST(GgufFile, MissingFilesDirectoriesAndPipesAreRefused) {
   EXPECT_THAT(Message(GgufFile::Open(dir.File("pipe"))), HasSubstr("not a regular file"));
 }
 
-TEST(FileFingerprint, ChangesWithTheHeaderTheLengthAndTheTimeButNotWithTensorBytes) {
+TEST(FileFingerprint, ChangesWithTheHeaderTheLengthTheTimeAndSamplesOfTheTensors) {
   GgufWriter writer;
   writer.Set("general.name", "one");
   writer.SetTensor("w", {64}, TensorType::kF32, std::vector<float>(64, 1));
@@ -241,7 +241,10 @@ TEST(FileFingerprint, ChangesWithTheHeaderTheLengthAndTheTimeButNotWithTensorByt
   EXPECT_EQ(OpenOrDie(dir.File("m.gguf"))->fingerprints().at(0), first);
 
   writer.SetTensor("w", {64}, TensorType::kF32, std::vector<float>(64, 2));
-  EXPECT_EQ(WriteAndOpen(dir, writer)->fingerprints().at(0).header_hash, first.header_hash);
+  const FileFingerprint trained_further = WriteAndOpen(dir, writer)->fingerprints().at(0);
+  EXPECT_EQ(trained_further.header_hash, first.header_hash);
+  EXPECT_NE(trained_further.sample_hash, first.sample_hash);
+  EXPECT_FALSE(SameContent(trained_further, first));
   writer.Set("general.name", "two");
   const FileFingerprint other = WriteAndOpen(dir, writer)->fingerprints().at(0);
   EXPECT_NE(other.header_hash, first.header_hash);
@@ -249,8 +252,10 @@ TEST(FileFingerprint, ChangesWithTheHeaderTheLengthAndTheTimeButNotWithTensorByt
 
   const auto an_hour_ago = std::filesystem::last_write_time(dir.File("m.gguf")) - std::chrono::hours(1);
   std::filesystem::last_write_time(dir.File("m.gguf"), an_hour_ago);
-  EXPECT_EQ(OpenOrDie(dir.File("m.gguf"))->fingerprints().at(0).modified_ns,
-            other.modified_ns - 3600 * int64_t{1000000000});
+  const FileFingerprint older = OpenOrDie(dir.File("m.gguf"))->fingerprints().at(0);
+  EXPECT_EQ(older.modified_ns, other.modified_ns - 3600 * int64_t{1000000000});
+  EXPECT_NE(older, other);
+  EXPECT_TRUE(SameContent(older, other));
 }
 
 TEST(GgufFile, OpensTheVocabularyFilesWithoutTensors) {
