@@ -76,6 +76,9 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   AddChoice(app, "--weights", &o->weights, kWeightSources,
             "file: every host has the model at the same path; stream: only this one, which sends each stage its part")
       ->group(group);
+  AddText(app, "--weights-cache", &o->weights_cache, "DIR",
+          "where the stages' hosts keep what was streamed, so that the next job asks only for what is missing")
+      ->group(group);
   AddNumber(app, "--stage-timeout", &o->stage_timeout_s, JobLimits::kStageTimeoutS,
             "seconds without progress after which a stage is lost", "60")
       ->group(group);
@@ -175,6 +178,7 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   if (o.isa.has_value()) job->set_isa(ToProto(*o.isa));
   job->set_cpu_bind(ToProto(o.cpu_bind));
   job->set_weights(ToProto(o.weights));
+  if (!o.weights_cache.empty()) job->set_weights_cache(Absolute(o.weights_cache));
   job->set_stage_timeout_s(o.stage_timeout_s);
   job->set_stage_delay_us(static_cast<uint32_t>(o.stage_delay_us));
 }
@@ -229,6 +233,9 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
   if (o.weights == WeightSource::kStream && IsDummyModelPath(o.model)) {
     return UsageError(absl::StrCat("--weights: stream sends a model's file, but ", o.model,
                                    " has none: every stage makes it itself; leave --weights out"));
+  }
+  if (o.weights == WeightSource::kFile && !o.weights_cache.empty()) {
+    return UsageError("--weights-cache is for streamed weights; give --weights stream too");
   }
   LaunchOptions launch;
   FillJob(o, &launch.job);

@@ -40,6 +40,7 @@ struct ClusterOptions {
   std::optional<InstructionSet> isa;  // absent: of each stage its best
   CpuBind cpu_bind = CpuBind::kAuto;
   WeightSource weights = WeightSource::kFile;
+  std::string weights_cache;
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
   double relaunch_timeout_s = 600;

@@ -35,6 +35,7 @@ constexpr FieldFlag kFlags[] = {
     {"step_log", "--step-log"},
     {"threads", "--threads"},
     {"weights", "--weights"},
+    {"weights_cache", "--weights-cache"},
     {"wire_type", "--wire-dtype"},
 };
 

@@ -79,6 +79,7 @@ void JobReport::Describe(int stage, pb::StageSummary* out) const {
   out->set_kv_bytes(record.ready.kv_bytes());
   out->set_scratch_bytes(record.ready.scratch_bytes());
   out->set_tensor_bytes_read(record.ready.tensor_bytes_read());
+  out->set_streamed_bytes(record.ready.streamed_bytes());
   out->set_resident_bytes(std::max(record.ready.resident_bytes(), record.heartbeat.resident_bytes()));
 }
 

@@ -59,7 +59,12 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenStreamedModel(const 
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> model, DescribeModel(*std::move(file)));
   const int64_t first = assignment.first_layer(), last = assignment.last_layer();
   if (first < 0 || first >= last || last > model->hyper.layer_count()) return model;  // loading will refuse it
-  stream->PlanTensors(model->StageTensors(first, last, assignment.owns_embedding(), assignment.owns_head()));
+  std::unique_ptr<WeightCache> cache;
+  if (!assignment.weights_cache().empty()) {
+    cache = std::make_unique<WeightCache>(assignment.weights_cache(), model->file->fingerprints());
+  }
+  stream->PlanTensors(model->StageTensors(first, last, assignment.owns_embedding(), assignment.owns_head()),
+                      std::move(cache));
   return model;
 }
 

@@ -18,27 +18,38 @@ WeightStream::WeightStream(const JobEpoch& job, std::function<void()> wake)
 // --- loader threads --------------------------------------------------------------------------------------------------
 
 void WeightStream::Plan(absl::Span<const WeightRange> ranges) {
+  // Looking into the cache takes a while, and the communication thread must not wait for it.
+  std::vector<std::shared_ptr<Chunk>> plan;
+  for (const WeightRange& range : ranges) AddChunks(range, &plan);
+  std::vector<Chunk*> by_place;
+  for (const std::shared_ptr<Chunk>& chunk : plan) by_place.push_back(chunk.get());
+  std::sort(by_place.begin(), by_place.end(), [](const Chunk* a, const Chunk* b) { return a->range < b->range; });
   {
     const std::lock_guard<std::mutex> lock(mu_);
     CHECK(wanted_.empty());
-    plan_.clear();
-    by_place_.clear();
+    plan_ = std::move(plan);
+    by_place_ = std::move(by_place);
     next_ = here_ = 0;
-    for (const WeightRange& range : ranges) {
-      for (uint64_t done = 0; done < range.bytes; done += kMaxWeightChunkBytes) {
-        auto chunk = std::make_shared<Chunk>();
-        chunk->range = {range.shard, range.offset + done, std::min(range.bytes - done, kMaxWeightChunkBytes)};
-        by_place_.push_back(chunk.get());
-        plan_.push_back(std::move(chunk));
-      }
-    }
-    std::sort(by_place_.begin(), by_place_.end(), [](const Chunk* a, const Chunk* b) { return a->range < b->range; });
     RequestMore();
   }
   wake_();
 }
 
-void WeightStream::PlanTensors(absl::Span<const GgufTensor* const> tensors) {
+void WeightStream::AddChunks(const WeightRange& range, std::vector<std::shared_ptr<Chunk>>* plan) const {
+  const std::shared_ptr<const CachedTensor> cached = cache_ == nullptr ? nullptr : cache_->Find(range);
+  const std::shared_ptr<CachingTensor> caching = cache_ == nullptr || cached != nullptr ? nullptr : cache_->Add(range);
+  for (uint64_t done = 0; done < range.bytes; done += kMaxWeightChunkBytes) {
+    auto chunk = std::make_shared<Chunk>();
+    chunk->range = {range.shard, range.offset + done, std::min(range.bytes - done, kMaxWeightChunkBytes)};
+    chunk->number = done / kMaxWeightChunkBytes;
+    chunk->cached = cached;
+    chunk->caching = caching;
+    plan->push_back(std::move(chunk));
+  }
+}
+
+void WeightStream::PlanTensors(absl::Span<const GgufTensor* const> tensors, std::unique_ptr<WeightCache> cache) {
+  cache_ = std::move(cache);
   std::vector<const GgufTensor*> ordered(tensors.begin(), tensors.end());
   const auto matrices = std::stable_partition(ordered.begin(), ordered.end(),
                                               [](const GgufTensor* tensor) { return tensor->rows() == 1; });
@@ -54,7 +65,9 @@ absl::Status WeightStream::Read(int shard, uint64_t offset, absl::Span<uint8_t> 
   while (!out.empty()) {
     std::unique_lock<std::mutex> lock(mu_);
     ASSIGN_OR_RETURN(Chunk* const chunk, Acquire(&lock, shard, offset));
+    const std::shared_ptr<CachingTensor> caching = std::move(chunk->caching);
     lock.unlock();  // a chunk that has a reader stays
+    if (caching != nullptr) caching->Write(chunk->number, chunk->bytes, chunk->crc32c);
     const uint64_t begin = offset - chunk->range.offset;
     const size_t bytes = std::min<uint64_t>(out.size(), chunk->range.bytes - begin);
     std::memcpy(out.data(), chunk->bytes.data() + begin, bytes);
@@ -82,6 +95,7 @@ absl::StatusOr<WeightStream::Chunk*> WeightStream::Acquire(std::unique_lock<std:
     chunk->read = 0;
   }
   ++chunk->readers;
+  if (chunk->state == Chunk::State::kWanted && chunk->cached != nullptr) FetchFromCache(lock, chunk);
   if (chunk->state != Chunk::State::kHere) {
     wanted_.push_back(chunk);
     RequestMore();
@@ -96,13 +110,31 @@ absl::StatusOr<WeightStream::Chunk*> WeightStream::Acquire(std::unique_lock<std:
   return stopped_;
 }
 
+void WeightStream::FetchFromCache(std::unique_lock<std::mutex>* lock, Chunk* chunk) {
+  chunk->state = Chunk::State::kFetched;
+  lock->unlock();
+  std::vector<uint8_t> copy(chunk->range.bytes);
+  const bool good = chunk->cached->Read(chunk->number, absl::MakeSpan(copy));
+  lock->lock();
+  if (good) {
+    chunk->copy = std::move(copy);
+    chunk->bytes = chunk->copy;
+    chunk->state = Chunk::State::kHere;
+    arrived_.notify_all();
+  } else {  // to be sent, also to those who wait for it already
+    chunk->cached = nullptr;
+    chunk->state = Chunk::State::kWanted;
+  }
+}
+
 void WeightStream::Release(Chunk* chunk, uint64_t read) {
   --chunk->readers;
   chunk->read += read;
   if (chunk->read >= chunk->range.bytes && chunk->readers == 0) {
+    if (chunk->frame.has_value()) --here_;
     chunk->state = Chunk::State::kRead;
     chunk->frame.reset();
-    --here_;
+    chunk->copy = {};
   }
   RequestMore();
 }
@@ -120,14 +152,17 @@ WeightStream::Chunk* WeightStream::MostUrgent() {
   for (Chunk* chunk : wanted_) {
     if (chunk->state == Chunk::State::kWanted) return chunk;
   }
-  while (next_ < plan_.size() && plan_[next_]->state != Chunk::State::kWanted) ++next_;
+  const auto is_to_be_sent = [](const Chunk& chunk) {
+    return chunk.state == Chunk::State::kWanted && chunk.cached == nullptr;
+  };
+  while (next_ < plan_.size() && !is_to_be_sent(*plan_[next_])) ++next_;
   return next_ < plan_.size() ? plan_[next_].get() : nullptr;
 }
 
 bool WeightStream::MakeRoom() {
   for (size_t i = plan_.size(); i-- > 0;) {
     Chunk& chunk = *plan_[i];
-    if (chunk.state != Chunk::State::kHere || chunk.readers > 0) continue;
+    if (chunk.state != Chunk::State::kHere || !chunk.frame.has_value() || chunk.readers > 0) continue;
     chunk.state = Chunk::State::kWanted;
     chunk.frame.reset();
     --here_;
@@ -186,6 +221,7 @@ absl::Status WeightStream::Deliver(ReceivedFrame frame) {
       chunk->state = Chunk::State::kHere;
       chunk->frame = std::move(frame);
       chunk->bytes = payload;
+      chunk->crc32c = crc32c;
       ++here_;
     }
     bytes_streamed_.fetch_add(chunk->range.bytes, std::memory_order_relaxed);

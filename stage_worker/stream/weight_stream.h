@@ -21,6 +21,7 @@
 #include "common/gguf/gguf_file.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/weight_frame.h"
+#include "stage_worker/stream/weight_cache.h"
 
 namespace stagecoach {
 
@@ -29,7 +30,8 @@ namespace stagecoach {
 // What will be read is planned beforehand and cut into chunks. Requests go out in the order of the plan; a chunk that a
 // reader waits for goes first. At most kWeightCredit chunks are on their way or lie here unread, so that memory does
 // not grow; a chunk that nobody waits for gives way to one that somebody does. A chunk's memory is free again when as
-// many bytes as it has were read.
+// many bytes as it has were read. With a cache, a chunk that lies there is read from it when a reader wants it, and one
+// that was sent is written to it by its first reader.
 class WeightStream {
  public:
   // `wake`: called on a reader's thread when there is a request to send.
@@ -40,8 +42,8 @@ class WeightStream {
   // Replaces the plan: nothing else can be read from now on. Nobody may be reading.
   void Plan(absl::Span<const WeightRange> ranges);
   // Plans whole tensors: single rows, which are read one by one, in the order given, then all others in that of the
-  // files.
-  void PlanTensors(absl::Span<const GgufTensor* const> tensors);
+  // files. `cache`: where to look for them first, and to keep them; nullptr: nowhere.
+  void PlanTensors(absl::Span<const GgufTensor* const> tensors, std::unique_ptr<WeightCache> cache = nullptr);
   // Waits for the bytes. kInternal for bytes that were not planned; the status of Stop, or why the coordinator refused.
   absl::Status Read(int shard, uint64_t offset, absl::Span<uint8_t> out);
 
@@ -63,15 +65,22 @@ class WeightStream {
 
  private:
   struct Chunk {
-    enum class State { kWanted, kRequested, kHere, kRead };
+    enum class State { kWanted, kFetched, kRequested, kHere, kRead };  // kFetched: a reader gets it from the cache
     WeightRange range;
+    size_t number = 0;  // in its tensor
     State state = State::kWanted;
-    std::optional<ReceivedFrame> frame;  // kHere
-    absl::Span<const uint8_t> bytes;     // kHere
-    uint64_t read = 0;                   // bytes that were read of it
-    int readers = 0;                     // threads that wait for it, or copy
+    std::optional<ReceivedFrame> frame;          // kHere, when it was sent
+    std::vector<uint8_t> copy;                   // kHere, when it comes from the cache
+    absl::Span<const uint8_t> bytes;             // kHere: of one of the two
+    uint32_t crc32c = 0;                         // of what was sent
+    uint64_t read = 0;                           // bytes that were read of it
+    int readers = 0;                             // threads that wait for it, or copy
+    std::shared_ptr<const CachedTensor> cached;  // where it lies; nullptr: it has to be sent
+    std::shared_ptr<CachingTensor> caching;      // where it is to be kept, until a reader takes this on
   };
 
+  void AddChunks(const WeightRange& range, std::vector<std::shared_ptr<Chunk>>* plan) const;
+  void FetchFromCache(std::unique_lock<std::mutex>* lock, Chunk* chunk);
   absl::StatusOr<Chunk*> Acquire(std::unique_lock<std::mutex>* lock, int shard, uint64_t offset);
   void Release(Chunk* chunk, uint64_t read);
   Chunk* FindChunk(int shard, uint64_t offset);  // nullptr when not planned
@@ -82,6 +91,7 @@ class WeightStream {
   const JobEpoch job_;
   const std::function<void()> wake_;
   FramePool request_pool_;
+  std::unique_ptr<WeightCache> cache_;  // of the thread that plans; outlives the chunks, which point to it
   std::atomic<uint64_t> bytes_streamed_{0};
 
   mutable std::mutex mu_;  // guards all below
@@ -91,7 +101,7 @@ class WeightStream {
   std::vector<Chunk*> by_place_;                   // by shard and offset
   size_t next_ = 0;                                // chunks of the plan before it were requested
   std::vector<Chunk*> wanted_;                     // that readers wait for and that may not be requested
-  size_t here_ = 0;                                // chunks that are kHere
+  size_t here_ = 0;                                // chunks that are kHere and were sent
   std::deque<std::shared_ptr<Chunk>> unanswered_;  // in the order of requests
   size_t unsent_ = 0;                              // of these the last ones
   uint64_t next_request_ = 0, next_answer_ = 0;    // numbers

@@ -1,8 +1,10 @@
 // Where the weights come from changes nothing of the answer, and each stage gets its own tensors once and no more.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/model_description.h"
 #include "gmock/gmock.h"
@@ -62,6 +64,77 @@ TEST(StreamedWeights, GiveTheSameBitsAsFilesForAnyNumberOfStagesAndShards) {
       }
     }
   }
+}
+
+// What the stages got from the coordinator beside the headers.
+uint64_t Streamed(const testing::ClusterRun& run, const std::string& path) {
+  const auto model = OpenModel(path);
+  uint64_t bytes = 0, headers = 0;
+  for (const uint64_t header : (*model)->file->opened_bytes()) headers += header;
+  for (const pb::StageSummary& stage : run.ready.stages()) bytes += stage.streamed_bytes() - headers;
+  return bytes;
+}
+
+uint64_t TensorBytes(const testing::ClusterRun& run) {
+  uint64_t bytes = 0;
+  for (const pb::StageSummary& stage : run.ready.stages()) bytes += stage.tensor_bytes_read();
+  return bytes;
+}
+
+TEST(StreamedWeights, ACacheIsAskedFirstAndWhatItLacksOrHasDamagedIsStreamed) {
+  const testing::TempDir directory;
+  const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(2));
+  pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM, /*threads=*/2);
+  const auto plain = testing::RunCluster(2, job, Requests());
+  job.set_weights_cache(directory.File("cache"));
+  const auto first = testing::RunCluster(2, job, Requests());
+  const auto second = testing::RunCluster(2, job, Requests());
+  ASSERT_TRUE(plain.ok() && first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_EQ(Streamed(*plain, path), TensorBytes(*plain));
+  EXPECT_EQ(Streamed(*first, path), TensorBytes(*plain));
+  EXPECT_EQ(Streamed(*second, path), 0u);
+  EXPECT_EQ(TensorBytes(*second), TensorBytes(*plain));
+
+  // One tensor is gone, one damaged, and the layers are split otherwise: the rest still comes from the cache.
+  const GgufTensor gone = *(*OpenModel(path))->file->FindTensor("blk.1.ffn_up.weight");
+  const GgufTensor damaged = *(*OpenModel(path))->file->FindTensor("blk.4.ffn_up.weight");
+  int touched = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.File("cache"))) {
+    const std::string name = entry.path().string();
+    const auto is = [&name](const GgufTensor& tensor) {
+      return absl::StrContains(name, absl::StrCat("-", tensor.shard, "-", tensor.file_offset, "-", tensor.bytes, "."));
+    };
+    if (!is(gone) && !is(damaged)) continue;
+    ++touched;
+    std::string contents = testing::ReadFileOrDie(name);
+    contents[100] ^= 1;
+    is(gone) ? static_cast<void>(std::filesystem::remove(name)) : testing::WriteFileOrDie(name, contents);
+  }
+  EXPECT_EQ(touched, 2);
+  job.mutable_layer_split()->Add(4);
+  job.mutable_layer_split()->Add(2);
+  const auto third = testing::RunCluster(2, job, Requests());
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_EQ(Streamed(*third, path), gone.bytes + damaged.bytes);
+  const auto fourth = testing::RunCluster(2, job, Requests());
+  ASSERT_TRUE(fourth.ok()) << fourth.status();
+  EXPECT_EQ(Streamed(*fourth, path), damaged.bytes) << "its file was removed when the damage was found";
+  for (const auto* run : {&first, &second, &third, &fourth}) {
+    for (size_t i = 0; i < plain->answers.size(); ++i) {
+      EXPECT_EQ((*run)->answers[i].Bits(), plain->answers[i].Bits()) << i;
+    }
+  }
+}
+
+TEST(StreamedWeights, ACacheThatCannotBeWrittenCostsNoMoreThanItsUse) {
+  const testing::TempDir directory;
+  const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(1));
+  testing::WriteFileOrDie(directory.File("file"), "no directory");
+  pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM);
+  job.set_weights_cache(directory.File("file/below"));
+  const auto run = testing::RunCluster(1, job, Requests());
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(Streamed(*run, path), TensorBytes(*run));
 }
 
 TEST(StreamedWeights, ADamagedFrameLosesTheJobAndTellsWhy) {

@@ -60,6 +60,11 @@ TEST(ClusterOptions, StreamedWeightsNeedAFileToSend) {
   EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights(), pb::WEIGHT_SOURCE_FILE);
   options.weights = WeightSource::kStream;
   EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights(), pb::WEIGHT_SOURCE_STREAM);
+  options.weights_cache = "kept";
+  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights_cache().front(), '/');
+  options.weights = WeightSource::kFile;
+  EXPECT_THAT(UsageMessage(options), HasSubstr("--weights-cache is for streamed weights"));
+  options.weights = WeightSource::kStream;
   options.model = "dummy://qwen3-0.6b/q8_0";
   EXPECT_THAT(UsageMessage(options), HasSubstr("--weights: stream sends a model's file, but dummy://qwen3-0.6b/q8_0"));
 }
