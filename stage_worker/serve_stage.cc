@@ -9,6 +9,7 @@
 #include "common/transport/wait_ladder.h"
 #include "common/wire/frame.h"
 #include "common/wire/handshake.h"
+#include "stage_worker/serve_probe.h"
 #include "stage_worker/stage_loop.h"
 
 namespace stagecoach {
@@ -16,7 +17,7 @@ namespace {
 
 // The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the
 // coordinator's end is the end of the whole job.
-absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
+absl::StatusOr<ControlBody> AwaitFirstWord(Endpoint* endpoint) {
   RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, kCoordinatorRank, kMaxSetupFrameBytes, 1));
   WaitLadder ladder;
   while (true) {
@@ -25,17 +26,17 @@ absl::StatusOr<pb::StageAssignment> AwaitAssignment(Endpoint* endpoint) {
       ladder.Wait();
       continue;
     }
-    ASSIGN_OR_RETURN(ControlBody body, DecodeControl({}, frame->bytes()));
-    if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) return *assignment;
-    return absl::InternalError("the coordinator's first frame is not a stage assignment");
+    return DecodeControl({}, frame->bytes());
   }
 }
 
 }  // namespace
 
 absl::Status ServeStage(Endpoint* endpoint) {
-  ASSIGN_OR_RETURN(const pb::StageAssignment assignment, AwaitAssignment(endpoint));
-  return StageLoop(endpoint, assignment).Run();
+  ASSIGN_OR_RETURN(const ControlBody first, AwaitFirstWord(endpoint));
+  if (const auto* assignment = std::get_if<pb::StageAssignment>(&first)) return StageLoop(endpoint, *assignment).Run();
+  if (const auto* order = std::get_if<pb::ProbeOrder>(&first)) return ServeProbe(endpoint, *order);
+  return absl::InternalError("the coordinator's first frame is neither a stage assignment nor the order of a probe");
 }
 
 }  // namespace stagecoach

@@ -66,7 +66,8 @@ allow stage_worker/weights 'common/(base|quant|gguf|model)|stage_worker/(exec|ke
 allow stage_worker/model 'common/(base|job|quant|gguf|model|step)|stage_worker/(exec|kernels|kv|sample|weights)'
 allow stage_worker/check 'common/(base|job|quant)|stage_worker/(exec|kernels)'
 allow stage_worker/stream 'common/(base|gguf|model|wire|transport)|proto'
-allow stage_worker 'common/(base|job|model|step|wire|transport|transport/mpi)|proto|stage_worker/(check|exec|kernels|model|stream)'
+allow stage_worker/probe 'common/(base|job|model|step)|stage_worker/(exec|model)'
+allow stage_worker 'common/(base|job|model|step|wire|transport|transport/mpi)|proto|stage_worker/(check|exec|kernels|model|probe|stream)'
 
 allow coordinator/text 'common/(base|gguf)'
 allow coordinator/request 'common/(base|step)'

@@ -1,6 +1,7 @@
 #include "common/base/host_info.h"
 
 #include <sched.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <system_error>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -156,6 +159,47 @@ uint64_t AvailableMemoryBytes() {
   uint64_t available = ReadKeyed("/proc/meminfo", "MemAvailable:") * 1024;
   if (available == 0) available = ReadKeyed("/proc/meminfo", "MemFree:") * 1024;  // kernels before 3.14
   return std::min(available, CgroupAvailableMemoryBytes(""));
+}
+
+uint64_t TotalMemoryBytes() { return ReadKeyed("/proc/meminfo", "MemTotal:") * 1024; }
+
+std::string HugePageSetting() { return BracketedChoice(FirstLine("/sys/kernel/mm/transparent_hugepage/enabled")); }
+
+uint64_t FreeSharedMemoryBytes() {
+  struct statvfs info;
+  return statvfs("/dev/shm", &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
+}
+
+bool CanBindThreads() {
+  const int cpu = AllowedCpus().front();
+  bool bound = false;
+  try {
+    std::thread([cpu, &bound] {
+      const size_t bytes = CPU_ALLOC_SIZE(cpu + 1);
+      cpu_set_t* set = CPU_ALLOC(cpu + 1);
+      if (set == nullptr) return;
+      CPU_ZERO_S(bytes, set);
+      CPU_SET_S(cpu, bytes, set);
+      bound = sched_setaffinity(0, bytes, set) == 0;
+      CPU_FREE(set);
+    }).join();
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return bound;
+}
+
+double LoadAverage() {
+  double load = 0;
+  const std::vector<std::string> words = absl::StrSplit(FirstLine("/proc/loadavg"), ' ');
+  return absl::SimpleAtod(words[0], &load) ? load : -1;
+}
+
+std::string BracketedChoice(const std::string& line) {
+  const size_t open = line.find('[');
+  const size_t close = line.find(']', open == std::string::npos ? 0 : open);
+  if (open == std::string::npos || close == std::string::npos) return "";
+  return line.substr(open + 1, close - open - 1);
 }
 
 uint64_t ResidentBytes() {

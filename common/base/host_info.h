@@ -21,6 +21,22 @@ int AllowedCores();
 // less. File pages of the group count as available, for the kernel gives them back under pressure.
 uint64_t AvailableMemoryBytes();
 
+// Memory of the host, whatever limits there are.
+uint64_t TotalMemoryBytes();
+
+// Which of its choices the kernel made for huge pages of anonymous memory: "always", "madvise" or "never"; empty where
+// it does not say.
+std::string HugePageSetting();
+
+// Free space in /dev/shm; 0 where there is none.
+uint64_t FreeSharedMemoryBytes();
+
+// Whether a thread of this process may be bound to one of its CPUs: tries it, with a thread made for that.
+bool CanBindThreads();
+
+// Runnable threads of the host, averaged over the last minute; negative where it is not known.
+double LoadAverage();
+
 // Resident memory of this process.
 uint64_t ResidentBytes();
 
@@ -30,6 +46,9 @@ std::string HostName();
 // The quota is in cores, infinity when there is none; the memory UINT64_MAX.
 double CgroupCpuQuota(const std::string& root);
 uint64_t CgroupAvailableMemoryBytes(const std::string& root);
+
+// The choice in brackets of a kernel setting such as "always [madvise] never"; empty where none is. For tests.
+std::string BracketedChoice(const std::string& line);
 
 }  // namespace stagecoach
 

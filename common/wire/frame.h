@@ -19,6 +19,7 @@
 #include "common/step/step.h"
 #include "common/wire/frame_buffer.h"
 #include "proto/control.pb.h"
+#include "proto/probe.pb.h"
 #include "proto/telemetry.pb.h"
 
 namespace stagecoach {
@@ -91,12 +92,25 @@ absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, F
 absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                         uint64_t expected_number);
 
-// Set-up and telemetry frames; their sequence number is 0. `job` is what FrameLimits say, and {} while there is none
-// (Hello, StageAssignment). An assignment's choices are known ones; the values of other fields are left to the
-// receiver.
-using ControlBody = std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat>;
+// Set-up and telemetry frames, and those of a probe; their sequence number is 0. `job` is what FrameLimits say, and {}
+// while there is none (Hello, StageAssignment). An assignment's choices are known ones; the values of other fields are
+// left to the receiver.
+using ControlBody = std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat,
+                                 pb::ProbeOrder, pb::ProbeAnswer>;
 absl::Status EncodeControl(const JobEpoch& job, const ControlBody& body, FrameBuffer* buffer);
 absl::StatusOr<ControlBody> DecodeControl(const JobEpoch& job, absl::Span<const uint8_t> bytes);
+
+// A ping of a probe, without a payload or with kPingPayloadBytes of any content, which are then at buffer->payload().
+// Decoding tells which of the two it is.
+inline constexpr size_t kPingPayloadBytes = size_t{1} << 20;
+inline constexpr size_t kMaxPingHeaderBytes = 256;
+inline constexpr size_t kMaxPingFrameBytes = kPingPayloadBytes + kMaxPingHeaderBytes;
+absl::Status EncodePing(const pb::ProbePing& ping, bool with_payload, FrameBuffer* buffer);
+struct PingFrame {
+  pb::ProbePing ping;
+  bool has_payload = false;
+};
+absl::StatusOr<PingFrame> DecodePing(absl::Span<const uint8_t> bytes);
 
 // Hidden-state codecs. f32 is a plain copy; bf16 rounds to nearest even. `count` elements.
 void EncodeHidden(WireType type, const float* in, size_t count, uint8_t* out);

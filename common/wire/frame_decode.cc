@@ -148,10 +148,26 @@ absl::StatusOr<ControlBody> DecodeControl(const JobEpoch& job, absl::Span<const 
     case pb::FrameHeader::kReady: return opened.header.ready();
     case pb::FrameHeader::kFailure: return opened.header.failure();
     case pb::FrameHeader::kHeartbeat: return opened.header.heartbeat();
+    case pb::FrameHeader::kProbeOrder: return opened.header.probe_order();
+    case pb::FrameHeader::kProbeAnswer: return opened.header.probe_answer();
     default:
       return FieldError("body", absl::StrCat("field ", static_cast<int>(opened.header.body_case())),
-                        "hello, assignment, ready, failure or heartbeat");
+                        "hello, assignment, ready, failure, heartbeat or what a probe sends");
   }
+}
+
+absl::StatusOr<PingFrame> DecodePing(absl::Span<const uint8_t> bytes) {
+  ASSIGN_OR_RETURN(const OpenedFrame opened, OpenFrame({}, 0, bytes, kMaxPingHeaderBytes));
+  RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kProbePing, "ping"));
+  if (opened.header.has_tensor() != opened.parts.has_payload) {
+    return FieldError("payload", opened.parts.has_payload ? "present" : "absent",
+                      "present where a tensor is described");
+  }
+  if (opened.parts.has_payload && opened.parts.payload.size() != kPingPayloadBytes) {
+    return FieldError("payload", absl::StrCat(opened.parts.payload.size(), " bytes long"),
+                      absl::StrCat(kPingPayloadBytes, " bytes"));
+  }
+  return PingFrame{opened.header.probe_ping(), opened.parts.has_payload};
 }
 
 }  // namespace stagecoach

@@ -96,10 +96,28 @@ absl::Status EncodeControl(const JobEpoch& job, const ControlBody& body, FrameBu
     *header.mutable_ready() = *ready;
   } else if (const auto* failure = std::get_if<pb::StageFailure>(&body)) {
     *header.mutable_failure() = *failure;
+  } else if (const auto* order = std::get_if<pb::ProbeOrder>(&body)) {
+    *header.mutable_probe_order() = *order;
+    max_bytes = kMaxSetupFrameBytes;
+  } else if (const auto* answer = std::get_if<pb::ProbeAnswer>(&body)) {
+    *header.mutable_probe_answer() = *answer;
   } else {
     *header.mutable_heartbeat() = std::get<pb::Heartbeat>(body);
   }
   return internal::WriteFrame(header, max_bytes, false, 0, buffer);
+}
+
+absl::Status EncodePing(const pb::ProbePing& ping, bool with_payload, FrameBuffer* buffer) {
+  pb::FrameHeader header = StartHeader({}, 0);
+  *header.mutable_probe_ping() = ping;
+  const size_t payload_bytes = with_payload ? kPingPayloadBytes : 0;
+  if (with_payload) {
+    pb::TensorDescription* tensor = header.mutable_tensor();
+    tensor->set_data_type(pb::DATA_TYPE_F32);
+    tensor->add_shape(payload_bytes / sizeof(float));
+    tensor->set_payload_bytes(payload_bytes);
+  }
+  return internal::WriteFrame(header, kMaxPingHeaderBytes, with_payload, payload_bytes, buffer);
 }
 
 }  // namespace stagecoach

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/cpu_topology.h"
 #include "common/base/host_info.h"
@@ -27,6 +29,18 @@ pb::Hello MakeHello(pb::Hello::Role role, const std::vector<InstructionSet>& isa
     out->set_node(place.node);
   }
   return hello;
+}
+
+pb::ProbeHost DescribeHost() {
+  pb::ProbeHost host;
+  host.set_memory_bytes(TotalMemoryBytes());
+  host.set_huge_pages(HugePageSetting());
+  const double quota = CgroupCpuQuota("");
+  host.set_cpu_quota(std::isfinite(quota) ? quota : 0);
+  host.set_load(LoadAverage());
+  host.set_shared_memory_bytes(FreeSharedMemoryBytes());
+  host.set_binds(CanBindThreads());
+  return host;
 }
 
 absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string>& bytes) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
+#include "proto/probe.pb.h"
 
 namespace stagecoach {
 
@@ -19,6 +20,9 @@ inline constexpr int kCoordinatorRank = 0;  // which rank is which stage, the co
 // This process as a rank: host, process id, cores and memory it may use, a stage's CPUs. `isas`: the instruction sets
 // of its kernels, the best last; none for the coordinator, which computes nothing.
 pb::Hello MakeHello(pb::Hello::Role role, const std::vector<InstructionSet>& isas);
+
+// What else there is to say of this host, in a probe.
+pb::ProbeHost DescribeHost();
 
 // One Hello per rank, by rank, each with its rank set. kInvalidArgument for bytes that are no Hello.
 absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string>& bytes);

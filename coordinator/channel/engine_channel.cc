@@ -1,16 +1,19 @@
 #include "coordinator/channel/engine_channel.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
@@ -84,6 +87,17 @@ absl::Status EngineChannel::Flush() {
       return absl::UnavailableError(absl::StrCat("the other end of the engine's socket is gone: ", reason));
     }
     outgoing_.Take(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineChannel::FlushWithin(absl::Duration most) {
+  const int64_t deadline_us =
+      most == absl::InfiniteDuration() ? INT64_MAX : MonotonicUs() + absl::ToInt64Microseconds(most);
+  while (WritePending() && MonotonicUs() < deadline_us) {
+    RETURN_IF_ERROR(Flush());
+    pollfd descriptor{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+    if (WritePending()) poll(&descriptor, 1, 100);
   }
   return absl::OkStatus();
 }

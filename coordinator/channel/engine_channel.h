@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "coordinator/channel/byte_queue.h"
 #include "proto/engine.pb.h"
 
@@ -29,6 +30,9 @@ class EngineChannel {
   absl::Status Send(const pb::EngineMessage& message);
   absl::Status Queue(const pb::EngineMessage& message);  // the same without writing: several go out with one Flush
   absl::Status Flush();
+
+  // Writes what is queued, waiting for the peer to read it for up to `most`. kUnavailable when the peer is gone.
+  absl::Status FlushWithin(absl::Duration most);
 
   // What waits for the peer to read. It is for the sender to stop in time (water_mark.h).
   size_t pending_bytes() const { return outgoing_.size(); }

@@ -28,20 +28,28 @@ constexpr NumberRange kStartupTimeoutS = {0.1, 86400};
 constexpr char kClusterGroup[] = "Model and cluster";
 constexpr char kBatchingGroup[] = "Batching and KV cache";
 
+void AddStages(CLI::App* app, ClusterOptions* o) {
+  AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, JobLimits::kStages.range,
+             "pipeline stages, each a process", "the slots of the hosts, else 1")
+      ->group(kClusterGroup);
+}
+
+void AddThreads(CLI::App* app, ClusterOptions* o) {
+  AddInteger(app, "-t,--threads", &o->threads, JobLimits::kThreads.range, "compute threads per stage",
+             "allowed cores / stages of the host")
+      ->group(kClusterGroup);
+}
+
 void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help) {
   const char* group = kClusterGroup;
   AddInteger(app, "-c,--ctx-size", &o->context, JobLimits::kContext.range, context_help,
              o->context > 0 ? absl::StrCat(o->context) : "min(the model's context, what the pool holds)")
       ->group(group);
-  AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, JobLimits::kStages.range,
-             "pipeline stages, each a process", "the slots of the hosts, else 1")
-      ->group(group);
+  AddStages(app, o);
   AddIntegerList(app, "--layer-split", &o->layer_split, {1, kMaxLayers},
                  "layers of each stage, such as 10,9,9 (otherwise split evenly by cost)")
       ->group(group);
-  AddInteger(app, "-t,--threads", &o->threads, JobLimits::kThreads.range, "compute threads per stage",
-             "allowed cores / stages of the host")
-      ->group(group);
+  AddThreads(app, o);
 }
 
 void AddPlaces(CLI::App* app, ClusterOptions* o) {
@@ -213,8 +221,22 @@ void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
   AddScheduling(app, options);
 }
 
+void AddPlaceOptions(CLI::App* app, ClusterOptions* options) {
+  AddStages(app, options);
+  AddThreads(app, options);
+  AddPlaces(app, options);
+}
+
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const HyperParameters& model,
                                                 const RunContext& context) {
+  if (absl::Status status = CheckSplit(o, model); !status.ok()) return status;
+  if (o.context > model.context) {
+    return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));
+  }
+  return MakeLaunchOptions(o, context);
+}
+
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const RunContext& context) {
   if (context.joined && !(o.hostfile.empty() && o.hosts.empty() && o.launcher_args.empty() && o.rsh_agent.empty() &&
                           o.stage_worker.empty() && o.launcher == LauncherKind::kAuto)) {
     return UsageError(
@@ -224,10 +246,6 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const H
   if (!o.hosts.empty()) {
     if (!o.hostfile.empty()) return UsageError("--hostfile and --host name the hosts twice; give one of them");
     if (absl::Status status = ParseHostList(o.hosts).status(); !status.ok()) return UsageError(status.message());
-  }
-  if (absl::Status status = CheckSplit(o, model); !status.ok()) return status;
-  if (o.context > model.context) {
-    return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));
   }
   if (absl::Status status = CheckBlockTokens(o.block_tokens); !status.ok()) return UsageError(status.message());
   if (o.weights == WeightSource::kStream && IsDummyModelPath(o.model)) {

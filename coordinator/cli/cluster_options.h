@@ -69,10 +69,15 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string
 // --layer-split, -t and --max-num-seqs.
 void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options);
 
+// Those of them that say where stages run, and with what: --pp, -t and what is about hosts, mpirun and CPUs.
+void AddPlaceOptions(CLI::App* app, ClusterOptions* options);
+
 // The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
 // absolute. The job's fingerprints stay empty.
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
                                                 const RunContext& context);
+// The same for a job that may have no model: what depends on one is not checked.
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const RunContext& context);
 
 }  // namespace stagecoach
 

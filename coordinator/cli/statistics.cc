@@ -9,38 +9,13 @@
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
 #include "common/wire/job_proto.h"
+#include "coordinator/cli/text_table.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
-
-// A small table: a header, rows, columns as wide as their widest cell, the first two flush left.
-class Table {
- public:
-  explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
-  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-
-  std::string Text() const {
-    std::vector<size_t> widths(rows_.front().size());
-    for (const auto& row : rows_) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    }
-    std::string text;
-    for (const auto& row : rows_) {
-      for (size_t i = 0; i < row.size(); ++i) {
-        const std::string padding(widths[i] - row[i].size(), ' ');
-        absl::StrAppend(&text, i == 0 ? "" : "  ", i < 2 ? row[i] : padding, i < 2 ? padding : row[i]);
-      }
-      text += '\n';
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
 
 // The stages with their times when the job ended in order, else as they were when it was ready.
 const google::protobuf::RepeatedPtrField<pb::StageSummary>* Stages(const RunSummary& summary) {
@@ -57,8 +32,8 @@ std::string StageTable(const RunSummary& summary) {
   const auto* stages = Stages(summary);
   if (stages == nullptr || stages->empty()) return "";
   const bool timed = summary.job.has_value() && summary.job->stages_size() > 0;
-  Table table({"stage", "host", "layers", "threads", "CPUs", "compute s", "send s", "wait s", "utilisation",
-               "KV blocks", "resident MiB"});
+  TextTable table({"stage", "host", "layers", "threads", "CPUs", "compute s", "send s", "wait s", "utilisation",
+                   "KV blocks", "resident MiB"});
   for (const pb::StageSummary& stage : *stages) {
     const auto seconds = [timed](double value) { return timed ? absl::StrFormat("%.3f", value) : std::string("-"); };
     table.Add({absl::StrCat(stage.stage()), stage.host(),

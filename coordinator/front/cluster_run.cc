@@ -20,23 +20,6 @@ constexpr int64_t kCancelWhenTerminatedUs = 200000;
 
 double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
 
-absl::Status LaunchError(const absl::Status& status) {
-  return WithExitCode(status,
-                      status.code() == absl::StatusCode::kInvalidArgument ? ExitCode::kUsage : ExitCode::kLaunch);
-}
-
-// The model file was read before the job was launched, so what the job finds invalid or too large is an option.
-absl::Status JobError(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kResourceExhausted: return WithExitCode(status, ExitCode::kUsage);
-    case absl::StatusCode::kUnavailable: return WithExitCode(status, ExitCode::kLostStages);
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kInternal: return WithExitCode(status, ExitCode::kLaunch);
-    default: return WithExitCode(status, ExitCode::kInputFile);
-  }
-}
-
 std::string LoadText(const pb::LoadProgress& load) {
   const double total = static_cast<double>(load.bytes_to_load());
   const double loaded = static_cast<double>(load.bytes_loaded());
@@ -57,7 +40,7 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
     session = Session::Join(engine_descriptor, std::move(options.job));
   } else {
     absl::StatusOr<std::unique_ptr<Session>> launched = Session::Launch(options);
-    if (!launched.ok()) return LaunchError(launched.status());
+    if (!launched.ok()) return LaunchFailure(launched.status());
     session = *std::move(launched);
   }
   session->WatchDescriptor(signals.descriptor());
@@ -100,7 +83,7 @@ absl::StatusOr<std::optional<SessionEvent>> ClusterRun::Next() {
   if (!event.ok()) {
     failed_ = true;
     progress_.Clear();
-    return JobError(event.status());
+    return JobFailure(event.status());
   }
   NoteReady();
   if (event->has_value()) Count(**event);

@@ -38,6 +38,22 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
+absl::Status LaunchFailure(absl::Status status) {
+  const ExitCode code = absl::IsInvalidArgument(status) ? ExitCode::kUsage : ExitCode::kLaunch;
+  return WithExitCode(std::move(status), code);
+}
+
+absl::Status JobFailure(absl::Status status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kResourceExhausted: return WithExitCode(std::move(status), ExitCode::kUsage);
+    case absl::StatusCode::kUnavailable: return WithExitCode(std::move(status), ExitCode::kLostStages);
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInternal: return WithExitCode(std::move(status), ExitCode::kLaunch);
+    default: return WithExitCode(std::move(status), ExitCode::kInputFile);
+  }
+}
+
 absl::Status UsageError(absl::string_view message) {
   return WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage);
 }

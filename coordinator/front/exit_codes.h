@@ -24,6 +24,11 @@ absl::Status WithExitCode(absl::Status status, ExitCode code);
 // kCancelled and kInputFile for the rest.
 ExitCode ExitCodeOf(const absl::Status& status);
 
+// The exit codes of what keeps a job from being launched, and of what a job reports. The model file is read before a
+// job is launched, so what the job finds invalid or too large is an option.
+absl::Status LaunchFailure(absl::Status status);
+absl::Status JobFailure(absl::Status status);
+
 // Shorthands for the usual failures.
 absl::Status UsageError(absl::string_view message);
 absl::Status InputFileError(absl::string_view message);

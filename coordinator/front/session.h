@@ -78,6 +78,9 @@ class Session {
   virtual const pb::LoadProgress& load_progress() const = 0;
   virtual bool job_ready() const = 0;  // the present job; false between its loss and the next one's being ready
   virtual int relaunches() const = 0;
+  // Of a job that measures (ConfigureJob.probe): the latest it said; complete once it has measured everything. Next
+  // returns when it changed. Such a job takes no requests.
+  virtual const pb::ProbeReport& probe_report() const = 0;
   // The latest of the present job; empty before its first.
   virtual const pb::EngineStatus& engine_status() const = 0;
 

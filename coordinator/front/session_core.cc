@@ -146,6 +146,10 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
       progress_ = message.progress();
       changed_ = true;
       return absl::OkStatus();
+    case pb::EngineMessage::kProbeReport:
+      probe_report_ = message.probe_report();
+      changed_ = true;
+      return absl::OkStatus();
     case pb::EngineMessage::kReady: return HandleReady(message.ready());
     case pb::EngineMessage::kEvents: return HandleEvents(message.events());
     case pb::EngineMessage::kStatus:

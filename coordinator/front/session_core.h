@@ -35,6 +35,7 @@ class SessionCore : public Session {
   const pb::JobReady* ready() const override { return first_ready_.has_value() ? &ready_ : nullptr; }
   const pb::LoadProgress& load_progress() const override { return progress_; }
   bool job_ready() const override { return job_ready_; }
+  const pb::ProbeReport& probe_report() const override { return probe_report_; }
   const pb::EngineStatus& engine_status() const override { return status_; }
   void ReadEngine(bool on) override { reads_ = on; }
   pb::JobStatistics statistics() const override;
@@ -128,6 +129,7 @@ class SessionCore : public Session {
   int64_t most_pool_tokens_ = 0;  // of any job so far
   pb::JobReady ready_;
   pb::LoadProgress progress_;
+  pb::ProbeReport probe_report_;
   pb::JobStatistics sum_;  // of the jobs before the present one
 };
 

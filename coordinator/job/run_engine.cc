@@ -20,6 +20,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/job/channel_front.h"
 #include "coordinator/job/job_report.h"
+#include "coordinator/job/run_probe.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/job_plan.h"
 
@@ -38,18 +39,6 @@ absl::StatusOr<pb::ConfigureJob> AwaitConfiguration(EngineChannel* front) {
     pollfd descriptor{.fd = front->descriptor(), .events = POLLIN, .revents = 0};
     poll(&descriptor, 1, 1000);
   }
-}
-
-// Writes what is queued for the front. It may be slow, or stopped by its user, for long; its end is an error.
-absl::Status FlushTo(EngineChannel* front, absl::Duration most) {
-  const int64_t deadline_us =
-      most == absl::InfiniteDuration() ? INT64_MAX : MonotonicUs() + absl::ToInt64Microseconds(most);
-  while (front->WritePending() && MonotonicUs() < deadline_us) {
-    RETURN_IF_ERROR(front->Flush());
-    pollfd descriptor{.fd = front->descriptor(), .events = POLLOUT, .revents = 0};
-    if (front->WritePending()) poll(&descriptor, 1, 100);
-  }
-  return absl::OkStatus();
 }
 
 // After a relaunch the file must still be what the answers so far came from.
@@ -79,10 +68,15 @@ SchedulerOptions SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& 
 class Job {
  public:
   Job(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel, const PipelineWrapper& wrap)
-      : endpoint_(endpoint), stages_(hellos.begin() + 1, hellos.end()), channel_(channel), wrap_(wrap) {}
+      : endpoint_(endpoint),
+        hellos_(hellos),
+        stages_(hellos.begin() + 1, hellos.end()),
+        channel_(channel),
+        wrap_(wrap) {}
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(job_, AwaitConfiguration(channel_));
+    if (job_.has_probe()) return RunProbe(endpoint_, hellos_, channel_, job_);
     RETURN_IF_ERROR(SetUp());
     RETURN_IF_ERROR(AwaitStages());
     pb::EngineMessage message;
@@ -94,7 +88,8 @@ class Job {
     *message.mutable_status() = report_->Status(engine_->Status());
     message.mutable_status()->set_ended(true);
     RETURN_IF_ERROR(channel_->Send(message));
-    return FlushTo(channel_, absl::InfiniteDuration());
+    // The front may be slow, or stopped by its user, for long; its end is an error.
+    return channel_->FlushWithin(absl::InfiniteDuration());
   }
 
   // What the job had done when it failed; absent when it never was ready.
@@ -174,6 +169,7 @@ class Job {
   }
 
   Endpoint* const endpoint_;
+  const std::vector<pb::Hello>& hellos_;
   const std::vector<pb::Hello> stages_;
   EngineChannel* const channel_;
   const PipelineWrapper& wrap_;
@@ -203,7 +199,7 @@ absl::Status SendFailure(const absl::Status& status, const std::optional<pb::Eng
   failed->set_code(static_cast<int>(status.code()));
   failed->set_message(std::string(status.message()));
   RETURN_IF_ERROR(channel->Send(message));
-  return FlushTo(channel, absl::Seconds(1));
+  return channel->FlushWithin(absl::Seconds(1));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 // The ceilings of this machine, measured: what bounds a stage, and what its speed is a share of.
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "stage_worker/kernels/kernels.h"
 
@@ -16,10 +18,18 @@ struct MachinePeaks {
   double f32_gops = 0;
 };
 
-// The peaks of the instruction set of these kernels with `threads` threads; the best of several short runs: reading by
-// the clock (one thread by CPU time), multiply-adds by CPU time. About half a second in all. kResourceExhausted when
-// memory or threads are not to be had.
-absl::StatusOr<MachinePeaks> MeasurePeaks(const Kernels& kernels, int threads);
+// Where and beside whom a measurement runs.
+struct PeakSetting {
+  std::vector<int> cpus;   // as of a Gang
+  bool contended = false;  // as of a Gang
+  int processes = 1;       // that measure at the same moment: they share the memory that is read
+};
+
+// The peaks of the instruction set of these kernels with `threads` threads, from several short runs: reading by the
+// clock (one thread by CPU time), multiply-adds by CPU time. The best run of a process alone; beside others the median
+// one of reading, because its first and last may have memory for themselves. About half a second in all.
+// kResourceExhausted when memory or threads are not to be had.
+absl::StatusOr<MachinePeaks> MeasurePeaks(const Kernels& kernels, int threads, const PeakSetting& setting = {});
 
 // Which of the peaks bounds a matrix of this type, by its name in the struct: "int8", "bf16" or "f32".
 const char* PeakNameOf(const Kernels& kernels, TensorType type);

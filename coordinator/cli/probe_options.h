@@ -1,0 +1,34 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_PROBE_OPTIONS_H_
+#define STAGECOACH_COORDINATOR_CLI_PROBE_OPTIONS_H_
+
+// The options of verbs that look at a cluster, with a model or without one.
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/model/model_description.h"
+#include "coordinator/cli/cluster_options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stagecoach {
+
+struct ProbeOptions {
+  ClusterOptions cluster;
+  std::string load_format = "gguf";
+  std::string shape;
+  std::string type;
+};
+
+// -m or --load-format dummy with --shape and --type, and the options of places.
+void AddProbeOptions(CLI::App* app, ProbeOptions* options);
+
+// Sets options->cluster.model and opens the model; nullptr without one. Failures carry their exit code.
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenProbeModel(ProbeOptions* options);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_PROBE_OPTIONS_H_

@@ -1,0 +1,189 @@
+#include "coordinator/plan/host_profile.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kGib = uint64_t{1} << 30;
+
+HostProfile Measured() {
+  HostProfile profile;
+  profile.measured_at = "2026-11-22T16:00:00Z";
+  profile.coordinator = 1;
+  HostFacts first;
+  first.name = "node1";
+  first.slots = 2;
+  first.cores = 4;
+  first.hardware_threads = 8;
+  first.numa_nodes = 2;
+  first.memory_bytes = 16 * kGib + 12345;
+  first.available_bytes = 7 * kGib + 1;
+  first.huge_pages = "madvise";
+  first.isas = {"avx512-vnni", "avx2", "scalar"};
+  first.speeds = {{1, 2, 11.3, 512.7, 0, 99.1}, {1, 4, 20.1, 1000.9, 0, 200.3}, {2, 2, 19.7, 1001, 0, 201}};
+  first.steps = {{1, 1, 513, 2, 512.3, 8000.1}, {8, 8, 518, 2, 610.25, 8100.5}, {64, 1, 64, 2, 2000, 0}};
+  HostFacts second;
+  second.name = "front";
+  second.slots = 0;
+  second.memory_bytes = second.available_bytes = kGib;
+  profile.hosts = {first, second};
+  profile.stages = {{0, 2, 2, -12.5, 3.25}, {0, 1, 2, 0.1, 1.5}};
+  profile.links = {{1, 0, 31.1, 9.41, LinkFacts::kCoordinator, 0},
+                   {1, 0, 30.9, 9.39, LinkFacts::kCoordinator, 1},
+                   {0, 0, 0.7, 61.2, 0, 1}};
+  profile.model = ProbedModel{"/models/a \"b\".gguf", 123456789012, 0xfedcba9876543210, 3, 16000000, 165000000, "f16"};
+  return profile;
+}
+
+TEST(HostProfile, IsTheSameAfterWritingAndReading) {
+  HostProfile profile = Measured();
+  absl::StatusOr<HostProfile> read = ParseHostProfile("p.json", HostProfileJson(profile));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, profile);
+
+  profile.model.reset();
+  profile.default_link = LinkFacts{0, 0, 30, 10};
+  read = ParseHostProfile("p.json", HostProfileJson(profile));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, profile);
+}
+
+TEST(HostProfile, OfAHandWrittenClusterHasTheDefaultsThatItsDescriptionStates) {
+  const absl::StatusOr<HostProfile> profile = ParseHostProfile("cluster.json", R"(
+      {"hosts": [{"name": "node1", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
+                 {"name": "node2", "cores": 8, "memory_gib": 32.5, "read_gb_s": 40, "int8_gops": 1000,
+                  "bf16_gops": 500, "f32_gops": 300, "slots": 2, "available_gib": 30}],
+       "link": {"latency_us": 30, "bandwidth_gbit_s": 10}})");
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  ASSERT_EQ(profile->hosts.size(), 2u);
+  const HostFacts& first = profile->hosts[0];
+  EXPECT_EQ(first.slots, 1);
+  EXPECT_EQ(first.hardware_threads, 16);
+  EXPECT_EQ(first.numa_nodes, 1);
+  EXPECT_EQ(first.memory_bytes, 64 * kGib);
+  EXPECT_EQ(first.available_bytes, 64 * kGib);
+  EXPECT_EQ(first.speeds, (std::vector<HostSpeed>{{1, 16, 80, 3000, 0, 750}}));
+  const HostFacts& second = profile->hosts[1];
+  EXPECT_EQ(second.slots, 2);
+  EXPECT_EQ(second.memory_bytes, 65 * kGib / 2);
+  EXPECT_EQ(second.available_bytes, 30 * kGib);
+  EXPECT_EQ(second.speeds, (std::vector<HostSpeed>{{1, 8, 40, 1000, 500, 300}}));
+  EXPECT_EQ(profile->coordinator, 0);
+  EXPECT_TRUE(profile->stages.empty());
+  ASSERT_TRUE(profile->default_link.has_value());
+  EXPECT_EQ(profile->default_link->bytes_per_s(), 1.25e9);
+}
+
+TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
+  const std::string host = R"({"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 10, "int8_gops": 100)";
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  const std::pair<std::string, std::vector<std::string>> cases[] = {
+      {"", {"a JSON document"}},
+      {"{\"hosts\": [", {"a JSON document"}},
+      {"[]", {"the document", "an object", "array"}},
+      {"{}", {"hosts", "found none"}},
+      {R"({"hosts": 7})", {"hosts", "a list", "found 7"}},
+      {R"({"hosts": [7]})", {"hosts[0]", "an object", "found 7"}},
+      {R"({"hosts": []})", {"hosts", "at least one host"}},
+      {R"({"version": 2, "hosts": [)" + host + "}]}", {"version", "found 2"}},
+      {R"({"hosts": [{"cores": 2, "memory_gib": 4}]})", {"hosts[0].name", "a value", "none"}},
+      {R"({"hosts": [)" + host + R"(, "core": 3}]})", {"hosts[0].core", "cores", "a field of another name"}},
+      {R"({"hosts": [)" + host + R"(, "slots": -1}]})", {"hosts[0].slots", "an integer", "found -1"}},
+      {R"({"hosts": [)" + host + R"(, "slots": 18446744073709551615}]})", {"hosts[0].slots", "18446744073709551615"}},
+      {R"({"hosts": [)" + host + R"(, "numa_nodes": "two"}]})", {"hosts[0].numa_nodes", "\"two\""}},
+      {R"({"hosts": [)" + host + R"(, "isas": ["sse9"]}]})", {"hosts[0].isas", "sse9"}},
+      {R"({"hosts": [)" + host + R"(, "huge_pages": "maybe"}]})", {"hosts[0].huge_pages", "maybe"}},
+      {R"({"hosts": [)" + host + "}, " + host + "}]}", {"hosts[1].name", "\"a\" again"}},
+      {R"({"hosts": [)" + host + R"(, "cores": 3}]})", {"once in an object", "\"cores\" twice"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 0, "int8_gops": 1}]})",
+       {"hosts[0].read_gb_s", "found 0"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 1e300, "read_gb_s": 1, "int8_gops": 1}]})",
+       {"hosts[0].memory_gib", "1e+300"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 1e999}]})", {"a JSON document"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 10}]})",
+       {"hosts[0].int8_gops", "a value", "none"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "speeds": []}]})", {"hosts[0].speeds", "at least one"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "speeds": [{"stages": 1}]}]})",
+       {"hosts[0].speeds[0].threads", "none"}},
+      {R"({"hosts": [)" + host + R"(, "steps": [{"rows": 1, "sequences": 2}]}]})",
+       {"hosts[0].steps[0].sequences", "found 2"}},
+      {R"({"hosts": [)" + host + R"(}], "coordinator": "b"})", {"coordinator", "the name of a host", "\"b\""}},
+      {R"({"hosts": [)" + host + R"(}], "link": {"latency_us": 1}})", {"link.bandwidth_gbit_s", "none"}},
+      {R"({"hosts": [)" + host + R"(}], "links": [{"from": "a", "to": "c", "latency_us": 1, "bandwidth_gbit_s": 1}]})",
+       {"links[0].to", "\"c\""}},
+      {R"({"hosts": [)" + host +
+           R"(}], "links": [{"from": "a", "to": "a", "latency_us": 1, "bandwidth_gbit_s": 1, "to_stage": 5}]})",
+       {"links[0].to_stage", "found 5"}},
+      {R"({"hosts": [)" + host + R"(}], "stages": [{"host": "a"}]})", {"stages[0].rank", "none"}},
+      {R"({"hosts": [)" + host + R"(}], "model": {"name": "m", "file_bytes": 1, "header_hash": "xyz"}})",
+       {"model.header_hash", "16 hexadecimal digits", "xyz"}},
+      {deep, {"levels of lists"}},
+  };
+  for (const auto& [text, parts] : cases) {
+    const absl::StatusOr<HostProfile> profile = ParseHostProfile("bad.json", text);
+    ASSERT_EQ(profile.status().code(), absl::StatusCode::kInvalidArgument) << text.substr(0, 200);
+    EXPECT_THAT(std::string(profile.status().message()), HasSubstr("'bad.json'"));
+    for (const std::string& part : parts) EXPECT_THAT(std::string(profile.status().message()), HasSubstr(part));
+    EXPECT_LT(profile.status().message().size(), 1000u);
+  }
+}
+
+TEST(HostProfile, CutAnywhereIsRefusedOrTheSame) {
+  const HostProfile profile = Measured();
+  const std::string text = HostProfileJson(profile);
+  for (size_t length = 0; length < text.size(); length += 7) {
+    const absl::StatusOr<HostProfile> read = ParseHostProfile("p.json", text.substr(0, length));
+    if (read.ok()) {
+      EXPECT_EQ(*read, profile) << length;
+    }
+  }
+}
+
+TEST(HostProfile, ThatCannotBeReadIsNotFound) {
+  EXPECT_EQ(ReadHostProfile("/nonexistent/profile.json").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadHostProfile("/").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadHostProfile("/dev/zero").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(HostProfile, KnowsTheSlowestLinkBetweenTwoHosts) {
+  HostProfile profile = Measured();
+  profile.hosts.push_back(profile.hosts[0]);
+  profile.hosts[2].name = "node3";
+  const std::optional<LinkFacts> there = LinkBetween(profile, 1, 0);
+  ASSERT_TRUE(there.has_value());
+  EXPECT_EQ(there->latency_us, 31.1);
+  EXPECT_EQ(there->bandwidth_gbit_s, 9.39);
+  const std::optional<LinkFacts> back = LinkBetween(profile, 0, 1);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->from, 0);
+  EXPECT_EQ(back->to, 1);
+  EXPECT_EQ(back->latency_us, 31.1);
+  EXPECT_EQ(LinkBetween(profile, 0, 0)->latency_us, 0.7);
+  EXPECT_EQ(LinkBetween(profile, 2, 2)->latency_us, kLocalLatencyUs);
+  EXPECT_FALSE(LinkBetween(profile, 0, 2).has_value());
+  profile.default_link = LinkFacts{0, 0, 55, 1};
+  EXPECT_EQ(LinkBetween(profile, 0, 2)->latency_us, 55);
+  EXPECT_EQ(LinkBetween(profile, 0, 2)->to, 2);
+}
+
+TEST(HostProfile, FindsTheSpeedThatFitsBest) {
+  const HostProfile profile = Measured();
+  const HostFacts& host = profile.hosts[0];
+  EXPECT_EQ(SpeedOf(host, 1, 2), &host.speeds[0]);
+  EXPECT_EQ(SpeedOf(host, 1, 3), &host.speeds[0]);
+  EXPECT_EQ(SpeedOf(host, 1, 64), &host.speeds[1]);
+  EXPECT_EQ(SpeedOf(host, 1, 1), &host.speeds[0]);
+  EXPECT_EQ(SpeedOf(host, 5, 1), &host.speeds[2]);
+  EXPECT_EQ(SpeedOf(profile.hosts[1], 1, 1), nullptr);
+}
+
+}  // namespace
+}  // namespace stagecoach
