@@ -2,9 +2,10 @@
 #define STAGECOACH_COORDINATOR_PLAN_PARTITIONER_H_
 
 // Which layers each stage gets. A pipeline is as fast as its slowest stage, so the split minimises the largest stage
-// time. Pure functions.
+// time, within what the hosts have of memory. Pure functions.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,31 @@ struct LayerRange {
   friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
+// What the parts of a model cost on one stage.
+struct PartCosts {
+  std::vector<double> layers;  // [layers]
+  double embedding = 0;        // paid by the first stage
+  double head = 0;             // paid by the last stage
+};
+
+// Memory that the stages [first_stage, last_stage) take from one host together.
+struct HostMemory {
+  std::string host;  // for messages
+  int first_stage = 0;
+  int last_stage = 0;
+  uint64_t available_bytes = 0;
+};
+
+// What a split takes of the hosts' memory.
+struct PartitionMemory {
+  std::vector<uint64_t> layer_bytes;  // [layers] weights and KV cache
+  uint64_t embedding_bytes = 0;       // of the first stage
+  uint64_t head_bytes = 0;            // of the last stage
+  uint64_t tied_bytes = 0;            // the part of both that a stage which owns both ends holds only once
+  std::vector<uint64_t> stage_bytes;  // [stages] whatever its layers: buffers, tensors that every stage has
+  std::vector<HostMemory> hosts;      // in the order of the stages, each stage in exactly one
+};
+
 // Costs in any one unit (seconds, bytes read per token); finite and >= 0.
 struct PartitionInput {
   std::vector<double> layer_cost;  // [layers]
@@ -26,12 +52,23 @@ struct PartitionInput {
   double head_cost = 0;            // paid by the last stage
   int stages = 1;
   std::vector<double> stage_speed;  // [stages], > 0: a stage's time is its cost divided by this; empty: all alike
+  // [stages] costs in place of those above, where stages differ by more than a factor; empty: they do not.
+  std::vector<PartCosts> stage_costs;
+  std::vector<double> hop_cost;  // [stages] of a stage whatever its layers, not divided by its speed; empty: 0
+  PartitionMemory memory;        // without hosts: there is always enough
 };
 
 // The exact optimum by dynamic programming, O(stages * layers^2). Among the splits with the smallest maximum (equal
 // within 1e-12 of it, so that rounding does not decide) the one with the smallest sum of squared stage times, the most
-// even one; among equals of that the one that gives more layers to earlier stages. kInvalidArgument: stages < 1, more
-// stages than layers, a cost or speed out of range, speeds that are not one per stage.
+// even one; among equals of that the one that gives more layers to earlier stages.
+//
+// Only splits that fit into the hosts' memory count. Where the best of all splits fits it is the answer; otherwise a
+// second search keeps account of what the stages of one host hold together, O(stages * layers^3) where a host has
+// several.
+//
+// kInvalidArgument: stages < 1, more stages than layers, a cost or speed out of range, lists of the wrong length, hosts
+// that are not the stages in order. kResourceExhausted: no split fits; names the hosts that lack memory in the split
+// where the largest lack is least, with what is needed and what is there.
 absl::StatusOr<std::vector<LayerRange>> PartitionLayers(const PartitionInput& input);
 
 // A split by hand: layers of each stage in stage order, "10,9,9". kInvalidArgument, with all numbers involved, when it
