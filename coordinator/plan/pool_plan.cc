@@ -10,10 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "common/model/footprint.h"
-#include "common/wire/frame.h"
 #include "common/wire/handshake.h"
-#include "common/wire/job_proto.h"
+#include "coordinator/plan/stage_memory.h"
 
 namespace stagecoach {
 namespace {
@@ -34,26 +32,6 @@ struct HostNeeds {
 
   uint64_t fixed() const { return weights + buffers; }
 };
-
-// What a stage's computation and its frames take at most, when the pools have `blocks` blocks at most: the sizes by
-// which the stage makes its buffers.
-absl::StatusOr<uint64_t> BufferBytes(const ModelDescription& model, pb::StageAssignment stage, uint64_t blocks) {
-  ASSIGN_OR_RETURN(const InstructionSet isa, FromProto(stage.isa()));
-  StepLimits limits;
-  limits.max_rows = stage.max_rows();
-  limits.max_slices = stage.max_slices();
-  limits.context = stage.context();
-  limits.threads = stage.threads();
-  limits.bf16_dot = HasBf16Dot(isa);
-  const uint64_t scratch =
-      ScratchSizesOf(model, stage.first_layer(), stage.last_layer(), stage.owns_head(), limits).bytes();
-  stage.clear_group_blocks();
-  for (int32_t group = 0; group < model.hyper.block_groups(); ++group) {
-    stage.add_group_blocks(static_cast<int32_t>(blocks));
-  }
-  const FrameLimits frames = LimitsOf(stage, model.hyper.hidden, model.hyper.vocab);
-  return scratch + frames.StageFrameBytes(stage.owns_head(), stage.in_flight());
-}
 
 std::string NameOf(const std::string& host, const HostNeeds& needs) {
   if (needs.stages.size() == 1) return StageName(needs.stages[0], host);
@@ -105,8 +83,6 @@ absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& sta
 absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context) {
-  ASSIGN_OR_RETURN(const KvType kv_type, FromProto(job.kv_type()));
-  ASSIGN_OR_RETURN(const int64_t token_layer_bytes, KvBytesPerTokenLayer(model.hyper.layers[0].attention, kv_type));
   const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.
   uint64_t blocks = kMaxBlocks;
@@ -119,10 +95,7 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
     HostNeeds& needs = hosts[hellos[i].host()];
     needs.stages.push_back(stage.stage());
     needs.available = std::min<uint64_t>(needs.available, hellos[i].available_memory_bytes());
-    needs.weights +=
-        StageWeightMemory(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
-    const auto block =
-        static_cast<uint64_t>((stage.last_layer() - stage.first_layer()) * job.block_tokens() * token_layer_bytes);
+    ASSIGN_OR_RETURN(const uint64_t block, KvBlockBytes(model, stage));
     needs.block += block;
     RETURN_IF_ERROR(CheckGivenBlock(job, StageName(stage.stage(), hellos[i].host()), block));
     if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, job.kv_cache_bytes() / block);
@@ -130,8 +103,9 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
   for (size_t i = 0; i < stages.size(); ++i) {
     HostNeeds& needs = hosts[hellos[i].host()];
     const uint64_t most = std::min(blocks, needs.available / needs.block);  // frames grow with the number of blocks
-    ASSIGN_OR_RETURN(const uint64_t bytes, BufferBytes(model, stages[i], most));
-    needs.buffers += bytes;
+    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(model, stages[i], most));
+    needs.weights += memory.weights;
+    needs.buffers += memory.buffers();
   }
   for (const auto& [host, needs] : hosts) {
     ASSIGN_OR_RETURN(const uint64_t fitting, BlocksOn(host, needs, job));
