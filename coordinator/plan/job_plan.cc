@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "common/model/footprint.h"
 #include "common/wire/bit_class.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/plan/cpu_plan.h"
-#include "coordinator/plan/partitioner.h"
+#include "coordinator/plan/layer_split.h"
 #include "coordinator/plan/pool_plan.h"
 
 namespace stagecoach {
@@ -52,19 +50,6 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
   return FromProto(job.wire_type()).status();
 }
 
-absl::StatusOr<std::vector<LayerRange>> SplitLayers(const pb::ConfigureJob& job, const ModelDescription& model,
-                                                    int stages) {
-  if (job.layer_split_size() > 0) {
-    return ParseLayerSplit(absl::StrJoin(job.layer_split(), ","), model.hyper.layer_count(), stages);
-  }
-  const ModelCosts costs = CostsOf(model);
-  PartitionInput input;
-  input.layer_cost = costs.layer_bytes;
-  input.head_cost = costs.head_bytes;
-  input.stages = stages;
-  return PartitionLayers(input);
-}
-
 void SetContext(int64_t context, JobPlan* plan) {
   plan->context = context;
   plan->max_open_tokens = std::max(context, kMinOpenTokens);
@@ -74,11 +59,10 @@ void SetContext(int64_t context, JobPlan* plan) {
   }
 }
 
-// Sizes the pools of the stages, whose assignments are complete but for them and the context, and sets both.
+// Sizes the pools of the stages, whose assignments are complete but for them, with the largest context; sets both.
 absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos, const ModelDescription& model,
                       JobPlan* plan) {
-  const int64_t wanted_context = job.context() > 0 ? job.context() : model.hyper.context;
-  SetContext(wanted_context, plan);
+  const int64_t wanted_context = plan->context;
   ASSIGN_OR_RETURN(const int32_t blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
   plan->group_blocks.assign(static_cast<size_t>(model.hyper.block_groups()), blocks);
   const int64_t pool_tokens = int64_t{blocks} * job.block_tokens();
@@ -128,7 +112,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
 }  // namespace
 
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
-                                const ModelDescription& model, const JobEpoch& epoch) {
+                                const ModelDescription& model, const JobEpoch& epoch, const PartitionInput* costs) {
   RETURN_IF_ERROR(CheckOptions(job, model));
   const int stages = static_cast<int>(hellos.size());
   RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, stages));
@@ -137,7 +121,6 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
                                                    stages,
                                                    "; start as many stage_workers as `stages` says, or leave it out"));
   }
-  ASSIGN_OR_RETURN(const std::vector<LayerRange> split, SplitLayers(job, model, stages));
   ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(job)));
   const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != pb::CPU_BIND_NONE);
   JobPlan plan;
@@ -150,8 +133,6 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     stage.set_rank(hellos[i].rank());
     stage.set_previous_rank(i == 0 ? kCoordinatorRank : hellos[i - 1].rank());
     stage.set_next_rank(i + 1 == stages ? kCoordinatorRank : hellos[i + 1].rank());
-    stage.set_first_layer(split[i].begin);
-    stage.set_last_layer(split[i].end);
     stage.set_owns_embedding(i == 0);
     stage.set_owns_head(i + 1 == stages);
     stage.set_threads(cpus[i].threads);
@@ -162,7 +143,16 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     FillCommon(job, model, epoch, plan.micro_batches, &stage);
     plan.stages.push_back(std::move(stage));
   }
-  RETURN_IF_ERROR(SizePool(job, hellos, model, &plan));
+  SetContext(job.context() > 0 ? job.context() : model.hyper.context, &plan);
+  ASSIGN_OR_RETURN(const LayerSplit split, SplitLayers(job, hellos, model, plan.stages, costs));
+  for (int i = 0; i < stages; ++i) {
+    plan.stages[i].set_first_layer(split.layers[i].begin);
+    plan.stages[i].set_last_layer(split.layers[i].end);
+  }
+  const absl::Status sized = SizePool(job, hellos, model, &plan);
+  // Which of the splits that do not fit was tried says less than that none does.
+  if (absl::IsResourceExhausted(sized) && !split.lack.ok()) return split.lack;
+  RETURN_IF_ERROR(sized);
   return plan;
 }
 

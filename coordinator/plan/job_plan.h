@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/model/model_description.h"
 #include "common/wire/frame.h"
+#include "coordinator/plan/partitioner.h"
 #include "proto/control.pb.h"
 #include "proto/engine.pb.h"
 
@@ -24,7 +25,8 @@ struct JobPlan {
 };
 
 // The defaults of a zero field:
-//   layer split     even by the bytes a decode step reads (layers and head; of the embedding it reads a row a token)
+//   layer split     even by the bytes a decode step reads (layers and head; of the embedding it reads a row a token),
+//                   as far as the hosts' memory allows (layer_split.h)
 //   threads         the host's allowed cores / its stages, at least 1; with the CPUs they run on (cpu_plan.h)
 //   context         min(the model's, what the pool holds)
 //   kv_cache_bytes  half of what weights and buffers leave of each host's memory (pool_plan.h)
@@ -32,11 +34,13 @@ struct JobPlan {
 //   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (bit_class.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages.
 // kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one
-// block fit; says how much is there and needed. kFailedPrecondition: a host without the instruction set. Messages name
-// the fields of the job in backquotes: `kv_cache_bytes`. `stages`: who they are, in the order in which the layers pass
-// through them, which may be any order of ranks.
+// block fit; says how much is there and needed. kFailedPrecondition: a host without the instruction set. Messages name the
+// fields of the job in backquotes: `kv_cache_bytes`.
+// `stages`: who they are, in the order in which the layers pass through them, which may be any order of ranks.
+// `costs`: by which the layers are split in place of those bytes; its memory is not looked at. nullptr: none.
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
-                                const ModelDescription& model, const JobEpoch& epoch);
+                                const ModelDescription& model, const JobEpoch& epoch,
+                                const PartitionInput* costs = nullptr);
 
 }  // namespace stagecoach
 

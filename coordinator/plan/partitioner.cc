@@ -148,7 +148,7 @@ class Partitioner {
     if (stage == 0) cost += own ? input_.stage_costs[stage].embedding : input_.embedding_cost;
     if (stage == input_.stages - 1) cost += own ? input_.stage_costs[stage].head : input_.head_cost;
     if (!input_.stage_speed.empty()) cost /= input_.stage_speed[stage];
-    return input_.hop_cost.empty() ? cost : cost + input_.hop_cost[stage];
+    return input_.hop_cost.empty() ? cost : std::max(cost, input_.hop_cost[stage]);
   }
 
   // The latest layer that `stage` may end at, when every later one needs a layer.

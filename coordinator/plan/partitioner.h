@@ -54,8 +54,10 @@ struct PartitionInput {
   std::vector<double> stage_speed;  // [stages], > 0: a stage's time is its cost divided by this; empty: all alike
   // [stages] costs in place of those above, where stages differ by more than a factor; empty: they do not.
   std::vector<PartCosts> stage_costs;
-  std::vector<double> hop_cost;  // [stages] of a stage whatever its layers, not divided by its speed; empty: 0
-  PartitionMemory memory;        // without hosts: there is always enough
+  // [stages] how long the link behind a stage is busy with what it sends; empty: 0. That goes on beside the computing,
+  // so a stage's time is at least this.
+  std::vector<double> hop_cost;
+  PartitionMemory memory;  // without hosts: there is always enough
 };
 
 // The exact optimum by dynamic programming, O(stages * layers^2). Among the splits with the smallest maximum (equal

@@ -22,6 +22,13 @@ constexpr uint64_t kPoolDivisor = 2;
 constexpr uint64_t kSpareDivisor = 8;
 constexpr uint64_t kMaxBlocks = JobLimits::kGroupBlocks.range.max;
 
+// Of the tokens that a relaunch must have room for.
+uint64_t NeededBlocks(const pb::ConfigureJob& job) {
+  const auto block_tokens = static_cast<uint64_t>(job.block_tokens());
+  const auto tokens = static_cast<uint64_t>(job.min_kv_tokens());
+  return std::min(tokens / block_tokens + (tokens % block_tokens == 0 ? 0 : 1), kMaxBlocks);
+}
+
 // What the stages of one host need of its memory, in bytes.
 struct HostNeeds {
   std::vector<int32_t> stages;
@@ -57,8 +64,7 @@ absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& need
         rest, " of the ", needs.available, " bytes of memory available there; give at most ", rest / stages));
   }
   if (given > 0) return kMaxBlocks;  // each stage has its own
-  const auto block_tokens = static_cast<uint64_t>(job.block_tokens());
-  const uint64_t needed = std::min((job.min_kv_tokens() + block_tokens - 1) / block_tokens, kMaxBlocks) * needs.block;
+  const uint64_t needed = NeededBlocks(job) * needs.block;
   const uint64_t pools = std::max(rest / kPoolDivisor, std::min(needed, rest - rest / kSpareDivisor));
   if (pools < needs.block) {
     return absl::ResourceExhaustedError(
@@ -80,15 +86,26 @@ absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& sta
 
 }  // namespace
 
+uint64_t LeastPoolBytes(const pb::ConfigureJob& job, uint64_t block_bytes) {
+  constexpr uint64_t kMost = uint64_t{1} << 50;
+  const uint64_t one = kPoolDivisor * block_bytes, blocks = NeededBlocks(job);
+  if (blocks == 0) return std::min(one, kMost);
+  if (block_bytes > kMost / 4 / blocks) return kMost;
+  const uint64_t needed = blocks * block_bytes;
+  return std::min(std::max(one, needed + needed / (kSpareDivisor - 1) + 1), kMost);
+}
+
+uint64_t MostBlocks(const pb::ConfigureJob& job, int64_t context) {
+  const int64_t blocks_a_sequence = (context + job.block_tokens() - 1) / job.block_tokens();
+  return std::min(kMaxBlocks, static_cast<uint64_t>(job.max_num_seqs()) * static_cast<uint64_t>(blocks_a_sequence));
+}
+
 absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context) {
-  const int64_t blocks_a_sequence = (wanted_context + job.block_tokens() - 1) / job.block_tokens();
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.
   uint64_t blocks = kMaxBlocks;
-  if (job.kv_cache_bytes() == 0) {
-    blocks = std::min(blocks, static_cast<uint64_t>(job.max_num_seqs()) * static_cast<uint64_t>(blocks_a_sequence));
-  }
+  if (job.kv_cache_bytes() == 0) blocks = MostBlocks(job, wanted_context);
   std::map<std::string, HostNeeds> hosts;
   for (size_t i = 0; i < stages.size(); ++i) {
     const pb::StageAssignment& stage = stages[i];

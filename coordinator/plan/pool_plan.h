@@ -28,6 +28,13 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context);
 
+// What PlanBlocks must find left of a host's memory for the pools, where one block of its stages takes `block_bytes`:
+// enough for one block, and on a relaunch for job.min_kv_tokens(). At most 2^50. Only where job.kv_cache_bytes() is 0.
+uint64_t LeastPoolBytes(const pb::ConfigureJob& job, uint64_t block_bytes);
+
+// Blocks that max_num_seqs sequences of `context` tokens can use, as far as a pool can have them.
+uint64_t MostBlocks(const pb::ConfigureJob& job, int64_t context);
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COORDINATOR_PLAN_POOL_PLAN_H_

@@ -281,6 +281,64 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
   EXPECT_THAT(threads, ElementsAre(4, 4, 6));
 }
 
+std::vector<int64_t> LayersOf(const JobPlan& plan) {
+  std::vector<int64_t> layers;
+  for (const pb::StageAssignment& stage : plan.stages) layers.push_back(stage.last_layer() - stage.first_layer());
+  return layers;
+}
+
+TEST(JobPlan, ASmallHostGetsTheLayersItHasRoomFor) {
+  // A layer has 16.7 MB; the buffers of a stage with 512 rows take some 40.
+  const auto model = Model();
+  const auto even = PlanJob(Job(), {StageOn("a", 8 * kGiB), StageOn("b", 8 * kGiB)}, *model, kEpoch);
+  ASSERT_TRUE(even.ok()) << even.status();
+  EXPECT_THAT(LayersOf(*even), ElementsAre(19, 9));
+  const auto small = PlanJob(Job(), {StageOn("a", 400 * kMiB), StageOn("b", 8 * kGiB)}, *model, kEpoch);
+  ASSERT_TRUE(small.ok()) << small.status();
+  const int64_t held = LayersOf(*small)[0];
+  EXPECT_LT(held, 19);
+  EXPECT_GT(held, 5);
+  // One more layer does not fit.
+  pb::ConfigureJob job = Job();
+  job.add_layer_split(held + 1);
+  job.add_layer_split(27 - held);
+  EXPECT_FALSE(PlanJob(job, {StageOn("a", 400 * kMiB), StageOn("b", 8 * kGiB)}, *model, kEpoch).ok());
+}
+
+TEST(JobPlan, EqualHostsShareTheLayersAsIfThereWereNoLimits) {
+  const auto model = Model();
+  for (int stages = 1; stages <= 28; ++stages) {
+    const ModelCosts costs = CostsOf(*model);
+    const auto split =
+        PartitionLayers({.layer_cost = costs.layer_bytes, .head_cost = costs.head_bytes, .stages = stages});
+    ASSERT_TRUE(split.ok());
+    std::vector<pb::Hello> hosts;
+    for (int i = 0; i < stages; ++i) hosts.push_back(StageOn("n" + std::to_string(i), 2 * kGiB));
+    const auto plan = PlanJob(Job(), hosts, *model, kEpoch);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    for (int i = 0; i < stages; ++i) {
+      EXPECT_EQ(plan->stages[i].first_layer(), (*split)[i].begin);
+      EXPECT_EQ(plan->stages[i].last_layer(), (*split)[i].end);
+    }
+  }
+}
+
+TEST(JobPlan, WhereNoSplitFitsEveryHostThatLacksMemoryIsNamed) {
+  const absl::Status status =
+      PlanJob(Job(), {StageOn("a", 200 * kMiB), StageOn("b", 300 * kMiB)}, *Model(), kEpoch).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("fit in no split"), HasSubstr("stage 0 on a with layers 0 to "),
+                    HasSubstr("stage 1 on b"), HasSubstr("209715200 are available"), HasSubstr("too few")));
+}
+
+TEST(JobPlan, CostsOfTheCallerDecideTheSplit) {
+  const PartitionInput costs = {.layer_cost = std::vector<double>(28, 1.0), .stage_speed = {1, 3}};
+  const auto plan = PlanJob(Job(), {StageOn("a", 8 * kGiB), StageOn("b", 8 * kGiB)}, *Model(), kEpoch, &costs);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(LayersOf(*plan), ElementsAre(7, 21));
+}
+
 TEST(JobPlan, EveryStageComputesWithTheBestOfItsHostWithinOneBitClass) {
   std::vector<pb::Hello> stages = {StageOn("old", 8 * kGiB), StageOn("new", 8 * kGiB)};
   stages[1].add_isas(pb::INSTRUCTION_SET_AVX512_VNNI);
