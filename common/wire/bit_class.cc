@@ -10,6 +10,13 @@
 
 namespace stagecoach {
 
+WantedIsa WantedIsaOf(const pb::ConfigureJob& job) {
+  WantedIsa wanted;
+  if (const absl::StatusOr<InstructionSet> isa = FromProto(job.isa()); isa.ok()) wanted.isa = *isa;
+  if (job.has_bf16_dot()) wanted.bf16_dot = job.bf16_dot();
+  return wanted;
+}
+
 std::optional<InstructionSet> BestIsa(const pb::Hello& hello, const WantedIsa& wanted) {
   std::optional<InstructionSet> best;
   for (const int number : hello.isas()) {

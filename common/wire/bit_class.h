@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/job/job_choices.h"
 #include "proto/control.pb.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
 
@@ -19,6 +20,9 @@ struct WantedIsa {
   std::optional<InstructionSet> isa;  // of every stage
   std::optional<bool> bf16_dot;       // the bit class
 };
+
+// What a job was told; its choices are known ones.
+WantedIsa WantedIsaOf(const pb::ConfigureJob& job);
 
 // The best set of this rank that suits; absent when it has none.
 std::optional<InstructionSet> BestIsa(const pb::Hello& hello, const WantedIsa& wanted);

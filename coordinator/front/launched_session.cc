@@ -16,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/wire/job_proto.h"
+#include "common/wire/bit_class.h"
 
 namespace stagecoach {
 namespace {
@@ -65,11 +65,7 @@ absl::Status LaunchedSession::Start() { return Begin(); }
 
 absl::Status LaunchedSession::Begin() {
   if (plan_.AllHere()) return StartRanks(PlaceStages(plan_.hosts, plan_.stages, /*left_out=*/{}));
-  WantedIsa wanted;
-  const absl::StatusOr<InstructionSet> isa = FromProto(job().isa());
-  if (isa.ok()) wanted.isa = *isa;
-  if (job().has_bf16_dot()) wanted.bf16_dot = job().bf16_dot();
-  hosts_.Ask(/*again=*/launches_ > 0, wanted);
+  hosts_.Ask(/*again=*/launches_ > 0, WantedIsaOf(job()));
   return absl::OkStatus();
 }
 

@@ -85,11 +85,7 @@ class ProbeJob {
   // Tells every stage who it is; what it says of its host goes into the report.
   absl::Status Introduce() {
     const std::vector<StageCpus> cpus = PlanCpus(stages_, job_.threads(), job_.cpu_bind() != pb::CPU_BIND_NONE);
-    WantedIsa wanted;  // as a job would choose them
-    if (job_.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) {
-      ASSIGN_OR_RETURN(wanted.isa, FromProto(job_.isa()));
-    }
-    ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(stages_, wanted));
+    ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(stages_, WantedIsaOf(job_)));  // as a job would choose them
     isas_ = isas.isas;
     for (const pb::Hello& hello : hellos_) *report_.add_hellos() = hello;
     *report_.mutable_coordinator() = DescribeHost();

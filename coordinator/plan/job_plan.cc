@@ -79,13 +79,6 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
   return absl::OkStatus();
 }
 
-WantedIsa WantedIsaOf(const pb::ConfigureJob& job) {
-  WantedIsa wanted;
-  if (job.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) wanted.isa = *FromProto(job.isa());
-  if (job.has_bf16_dot()) wanted.bf16_dot = job.bf16_dot();
-  return wanted;
-}
-
 void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch,
                 int32_t micro_batches, pb::StageAssignment* stage) {
   stage->set_run_id(epoch.run_id);

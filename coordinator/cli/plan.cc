@@ -1,0 +1,247 @@
+// plan: how a model would run on a cluster, and how fast, without running it. Reads the model's header alone.
+
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/host_info.h"
+#include "common/base/status_macros.h"
+#include "common/gguf/dummy_model.h"
+#include "common/job/job_limits.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/plan_report.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/launch/placement.h"
+#include "coordinator/plan/assumed_facts.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr IntegerRange kPlanTokensRange = {1, 1 << 24};
+constexpr double kBytesOfGib = 1073741824.0;
+
+class PlanVerb : public Verb {
+ public:
+  const char* name() const override { return "plan"; }
+  const char* summary() const override { return "say how a model would run on a cluster, and how fast"; }
+  const char* example() const override {
+    return "coordinator plan --load-format dummy --shape qwen3-8b --type q8_0 --host node1,node2 --max-num-seqs 32";
+  }
+  void AddOptions(CLI::App* app) override;
+  absl::Status Run(const RunContext& context) override;
+
+ private:
+  absl::Status ChooseModel();
+  absl::StatusOr<PlanPlaces> Places(const LaunchOptions& launch) const;
+  absl::StatusOr<PlanPlaces> DescribedPlaces() const;
+  absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) const;
+  absl::Status Print(const PlanReport& report) const;
+
+  ClusterOptions options_;
+  std::string load_format_ = "gguf", shape_, type_;
+  std::string cluster_, profile_, output_;
+  std::optional<int64_t> chunk_;
+  PlanLoad load_;
+  bool json_ = false;
+};
+
+void PlanVerb::AddOptions(CLI::App* app) {
+  AddText(app, "-m,--model", &options_.model, "FILE", "the model, a GGUF file (any shard of a split one)");
+  AddChoice(app, "--load-format", &load_format_, {"gguf", "dummy"}, "dummy: a model of --shape and --type, without -m");
+  AddText(app, "--shape", &shape_, "NAME", absl::StrCat("with dummy: ", DummyModelShapes()));
+  AddText(app, "--type", &type_, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()));
+  AddQ2LayoutOption(app, &options_.q2_layout);
+  AddText(app, "--hostfile", &options_.hostfile, "FILE", "hosts and their slots in Open MPI's form");
+  AddText(app, "--host", &options_.hosts, "LIST", "the same as a list, such as node1:2,node2:2");
+  AddText(app, "--cluster", &cluster_, "FILE", "hosts and links in your own words, as JSON");
+  AddText(app, "--profile", &profile_, "FILE", "the same as it was measured");
+  AddInteger(app, "--pp,--pipeline-parallel-size", &options_.stages, JobLimits::kStages.range, "pipeline stages",
+             "the slots of the hosts, else 1");
+  AddIntegerList(app, "--layer-split", &options_.layer_split, {1, kMaxLayers},
+                 "layers of each stage, such as 10,9,9 (otherwise split by cost)");
+  AddInteger(app, "-t,--threads", &options_.threads, JobLimits::kThreads.range, "compute threads per stage",
+             "the host's cores / its stages");
+  AddInteger(app, "-c,--ctx-size", &options_.context, JobLimits::kContext.range, "most tokens of a sequence",
+             "min(the model's context, what the pool holds)");
+  AddInteger(app, "--max-num-seqs", &options_.max_num_seqs, JobLimits::kMaxNumSeqs.range, "sequences that run at once",
+             absl::StrCat(options_.max_num_seqs));
+  AddInteger(app, "--prompt-tokens", &load_.prompt_tokens, kPlanTokensRange, "tokens of a request's prompt",
+             absl::StrCat(load_.prompt_tokens));
+  AddInteger(app, "--output-tokens", &load_.output_tokens, kPlanTokensRange, "tokens of its answer",
+             absl::StrCat(load_.output_tokens));
+  AddInteger(app, "--max-num-batched-tokens", &options_.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range,
+             "token rows of a micro-batch", absl::StrCat(options_.max_num_batched_tokens));
+  AddInteger(app, "--prefill-chunk", &chunk_, JobLimits::kPrefillChunk.range, "rows of one prompt in a micro-batch",
+             "the best");
+  AddInteger(app, "--micro-batches", &options_.micro_batches, JobLimits::kMicroBatches.range, "micro-batches in flight",
+             "the best number");
+  AddInteger(app, "--block-size", &options_.block_tokens, JobLimits::kBlockTokens.range, "tokens of a KV block",
+             absl::StrCat(options_.block_tokens));
+  AddBytes(app, "--kv-cache-memory", &options_.kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
+           "min(what --max-num-seqs x -c needs, half of what weights and buffers leave of the free memory)");
+  AddChoice(app, "--kv-type", &options_.kv_type, kKvTypes, "type of the stored keys and values");
+  AddChoice(app, "--wire-dtype", &options_.wire_type, kWireTypes, "type of hidden states between stages");
+  AddOptionalChoice(app, "--isa", &options_.isa, kInstructionSets, "auto", "instruction set of the kernels");
+  AddFlag(app, "--json", &json_, "one JSON object");
+  AddText(app, "-o,--output", &output_, "FILE", "also write that object, a plan for --plan, to a file");
+}
+
+absl::Status PlanVerb::ChooseModel() {
+  if (load_format_ == "gguf") {
+    if (!shape_.empty() || !type_.empty()) return UsageError("--shape and --type need --load-format dummy");
+    if (options_.model.empty()) {
+      return UsageError("--model is required, or --load-format dummy with --shape and --type");
+    }
+    return absl::OkStatus();
+  }
+  if (!options_.model.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
+  if (shape_.empty())
+    return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
+  if (type_.empty())
+    return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
+  options_.model = DummyModelPath(shape_, type_);
+  return absl::OkStatus();
+}
+
+// As many of the slots as there are to be stages, in order.
+absl::StatusOr<std::vector<int>> FillSlots(const HostProfile& profile, int64_t stages, const std::string& source) {
+  std::vector<int> slots;
+  for (size_t host = 0; host < profile.hosts.size(); ++host) {
+    slots.insert(slots.end(), static_cast<size_t>(profile.hosts[host].slots), static_cast<int>(host));
+  }
+  const int64_t wanted = stages > 0 ? stages : static_cast<int64_t>(slots.size());
+  if (wanted > static_cast<int64_t>(slots.size())) {
+    return UsageError(absl::StrCat("--pp: ", wanted, " stages, but the hosts of '", source, "' have ", slots.size(),
+                                   " slots; lower --pp or give them more"));
+  }
+  if (wanted == 0) return UsageError(absl::StrCat("the hosts of '", source, "' have no slots for stages"));
+  slots.resize(static_cast<size_t>(wanted));
+  return slots;
+}
+
+absl::StatusOr<PlanPlaces> PlanVerb::DescribedPlaces() const {
+  const std::string& file = cluster_.empty() ? profile_ : cluster_;
+  PlanPlaces places;
+  absl::StatusOr<HostProfile> profile = ReadHostProfile(file);
+  if (!profile.ok()) return WithExitCode(profile.status(), ExitCode::kInputFile);
+  places.profile = *std::move(profile);
+  const int64_t split = static_cast<int64_t>(options_.layer_split.size());
+  ASSIGN_OR_RETURN(places.stage_hosts, FillSlots(places.profile, options_.stages > 0 ? options_.stages : split, file));
+  if (!places.profile.default_link.has_value()) {
+    for (size_t s = 1; s < places.stage_hosts.size(); ++s) {
+      if (LinkBetween(places.profile, places.stage_hosts[s - 1], places.stage_hosts[s]).has_value()) continue;
+      places.profile.default_link = AssumedLink();
+      places.assumptions.push_back(absl::StrFormat("links that '%s' does not name: %g Gbit/s, %g us", file,
+                                                   kAssumedLinkGbitS, kAssumedLinkLatencyUs));
+      break;
+    }
+  }
+  return places;
+}
+
+absl::StatusOr<PlanPlaces> PlanVerb::NamedPlaces(const LaunchOptions& launch) const {
+  absl::StatusOr<Placement> placement = PlaceStages(launch);
+  if (!placement.ok()) return UsageError(WithFlags(placement.status().message()));
+  PlanPlaces places;
+  const int cores = AllowedCores();
+  const uint64_t memory = AvailableMemoryBytes();
+  places.here = placement->hosts.empty();
+  places.profile.hosts.push_back(AssumedHost(HostName(), cores, memory));
+  places.profile.default_link = AssumedLink();
+  std::vector<std::string> unseen;
+  if (places.here) places.stage_hosts.assign(static_cast<size_t>(placement->stages), 0);
+  for (const PlacedStages& placed : placement->hosts) {
+    int host = 0;
+    while (host < static_cast<int>(places.profile.hosts.size()) && !(placed.here && host == 0) &&
+           places.profile.hosts[host].name != placed.host) {
+      ++host;
+    }
+    if (host == static_cast<int>(places.profile.hosts.size())) {
+      places.profile.hosts.push_back(AssumedHost(placed.host, cores, memory));
+      places.unseen.push_back(host);
+      unseen.push_back(placed.host);
+    }
+    places.stage_hosts.insert(places.stage_hosts.end(), static_cast<size_t>(placed.stages), host);
+  }
+  const HostSpeed& speed = places.profile.hosts[0].speeds[0];
+  if (!unseen.empty()) {
+    places.assumptions.push_back(absl::StrFormat("%s: %d cores and %.1f GiB of free memory, as this host has",
+                                                 absl::StrJoin(unseen, ", "), cores,
+                                                 static_cast<double>(memory) / kBytesOfGib));
+    places.assumptions.push_back(
+        absl::StrFormat("links between hosts: %g Gbit/s, %g us", kAssumedLinkGbitS, kAssumedLinkLatencyUs));
+  }
+  places.assumptions.push_back(absl::StrFormat(
+      "speed of a host with %d cores: %g GB/s of reading, %g int8 and %g f32 GOP/s; a profile (--profile) "
+      "or a description (--cluster) of the hosts says better",
+      cores, speed.read_gbps, speed.int8_gops, speed.f32_gops));
+  return places;
+}
+
+absl::StatusOr<PlanPlaces> PlanVerb::Places(const LaunchOptions& launch) const {
+  const int ways = (cluster_.empty() ? 0 : 1) + (profile_.empty() ? 0 : 1) + (options_.hostfile.empty() ? 0 : 1) +
+                   (options_.hosts.empty() ? 0 : 1);
+  if (ways > 1) return UsageError("--hostfile, --host, --cluster and --profile name the hosts twice; give one of them");
+  return cluster_.empty() && profile_.empty() ? NamedPlaces(launch) : DescribedPlaces();
+}
+
+absl::Status PlanVerb::Print(const PlanReport& report) const {
+  const std::string json = PrettyJson(PlanJson(report));
+  if (!output_.empty()) {
+    std::ofstream out(output_, std::ios::binary | std::ios::trunc);
+    out << json;
+    out.close();
+    if (!out) return InputFileError(absl::StrCat("--output: cannot write '", output_, "'"));
+  }
+  return WriteStdout(json_ ? json : PlanText(report));
+}
+
+absl::Status PlanVerb::Run(const RunContext& context) {
+  RETURN_IF_ERROR(ChooseModel());
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(options_.model, options_.q2_layout));
+  const bool has_tokenizer = !IsDummyModelPath(options_.model);
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> model =
+      DescribeModel(std::shared_ptr<const GgufFile>(std::move(file)));
+  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
+  ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(options_, (*model)->hyper, context));
+  ASSIGN_OR_RETURN(const PlanPlaces places, Places(launch));
+  ClusterQuestion question;
+  question.model = *model;
+  question.profile = places.profile;
+  question.stage_hosts = places.stage_hosts;
+  question.job = launch.job;
+  question.job.set_prefill_chunk(static_cast<int32_t>(chunk_.value_or(0)));
+  question.load = load_;
+  absl::StatusOr<ClusterPlan> plan = PlanCluster(question);
+  if (!plan.ok()) {
+    const absl::Status status(plan.status().code(), WithFlags(plan.status().message()));
+    return WithExitCode(status, absl::IsResourceExhausted(status) ? ExitCode::kLaunch : ExitCodeOf(status));
+  }
+  const PlanAdvice advice = AdviceFor(question, *plan);
+  PlanReport report = {.question = &question, .places = &places, .plan = &*plan, .advice = &advice};
+  report.has_tokenizer = has_tokenizer;
+  report.model_words = has_tokenizer
+                           ? std::vector<std::string>{"-m", launch.job.model_path()}
+                           : std::vector<std::string>{"--load-format", "dummy", "--shape", shape_, "--type", type_};
+  if (!has_tokenizer && shape_.empty()) report.model_words = {"-m", options_.model};
+  return Print(report);
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> MakePlanVerb() { return std::make_unique<PlanVerb>(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,256 @@
+#include "coordinator/plan/cluster_plan.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
+#include "common/model/footprint.h"
+#include "common/wire/bit_class.h"
+#include "common/wire/job_proto.h"
+#include "coordinator/plan/cpu_plan.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kLargestChunk = 512;  // of those that are tried: larger ones gain nothing and delay decoding more
+constexpr double kGroupsMargin = 1e-3;
+
+// What the stages cost on their hosts, whatever layers they have.
+struct Costs {
+  ModelParts parts;
+  std::deque<StageCosts> of_stage;  // [stages]
+};
+
+absl::Status Validate(const ClusterQuestion& question) {
+  const auto hosts = static_cast<int>(question.profile.hosts.size());
+  for (const int host : question.stage_hosts) {
+    if (host < 0 || host >= hosts) {
+      return absl::InvalidArgumentError(absl::StrCat("a stage is on host ", host, " of ", hosts));
+    }
+    if (question.profile.hosts[host].speeds.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("nothing is known of the speed of host ", question.profile.hosts[host].name));
+    }
+  }
+  if (question.load.prompt_tokens < 1 || question.load.output_tokens < 1) {
+    return absl::InvalidArgumentError("a request has at least one prompt token and one output token");
+  }
+  const int64_t tokens = question.load.prompt_tokens + question.load.output_tokens;
+  const int64_t context = question.job.context() > 0 ? question.job.context() : question.model->hyper.context;
+  if (tokens > context) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt and output have ", tokens, " tokens, but the context is ",
+                                                   context, "; plan for shorter ones"));
+  }
+  return absl::OkStatus();
+}
+
+// The layer that the profile's steps are of, when they are of this model.
+const PartWork* MeasuredLayer(const HostProfile& profile, const ModelDescription& model, const ModelParts& parts) {
+  if (!profile.model.has_value()) return nullptr;
+  uint64_t bytes = 0;
+  for (const FileFingerprint& shard : model.file->fingerprints()) bytes += shard.size_bytes;
+  const ProbedModel& probed = *profile.model;
+  const bool same = probed.file_bytes == bytes &&
+                    probed.header_hash == model.file->fingerprints().front().header_hash && probed.layer >= 0 &&
+                    probed.layer < model.hyper.layer_count();
+  return same ? &parts.layers[static_cast<size_t>(probed.layer)] : nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<Costs>> CostsOn(const ClusterQuestion& question, const std::vector<StageCpus>& cpus,
+                                               const std::vector<pb::Hello>& hellos) {
+  auto costs = std::make_unique<Costs>();
+  ASSIGN_OR_RETURN(const KvType kv_type, FromProto(question.job.kv_type()));
+  ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(question.job)));
+  ASSIGN_OR_RETURN(costs->parts, PartsOf(*question.model, kv_type, isas.bf16_dot));
+  const PartWork* measured = MeasuredLayer(question.profile, *question.model, costs->parts);
+  for (size_t s = 0; s < question.stage_hosts.size(); ++s) {
+    costs->of_stage.emplace_back(&question.profile.hosts[question.stage_hosts[s]], cpus[s].threads, &costs->parts,
+                                 measured);
+  }
+  return costs;
+}
+
+// The pipeline with no layers given yet.
+absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const Costs& costs) {
+  const HostProfile& profile = question.profile;
+  const auto link = [&](int from, int to) -> absl::StatusOr<StageLink> {
+    const std::optional<LinkFacts> facts = LinkBetween(profile, from, to);
+    if (!facts.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("nothing is known of the link from ", profile.hosts[from].name,
+                                                     " to ", profile.hosts[to].name,
+                                                     "; give it, or one for all, in the description of the hosts"));
+    }
+    return StageLink{facts->latency_us * 1e-6, facts->bytes_per_s()};
+  };
+  PipelineModel pipeline;
+  ASSIGN_OR_RETURN(const WireType wire, FromProto(question.job.wire_type()));
+  pipeline.row_bytes = static_cast<double>(question.model->hyper.hidden) * static_cast<double>(WireTypeBytes(wire));
+  ASSIGN_OR_RETURN(const StageLink first, link(profile.coordinator, question.stage_hosts.front()));
+  pipeline.to_first_s = first.latency_s;
+  const size_t stages = question.stage_hosts.size();
+  for (size_t s = 0; s < stages; ++s) {
+    const int host = question.stage_hosts[s];
+    PipelineStage& stage = pipeline.stages.emplace_back();
+    stage.costs = &costs.of_stage[s];
+    stage.host = host;
+    stage.host_stages = static_cast<int>(std::count(question.stage_hosts.begin(), question.stage_hosts.end(), host));
+    ASSIGN_OR_RETURN(stage.link, link(host, s + 1 < stages ? question.stage_hosts[s + 1] : profile.coordinator));
+  }
+  return pipeline;
+}
+
+// What each stage would take for one request of each sequence if it had everything: the partitioner picks from it.
+// Every stage is taken to be busy, with as many groups as stages.
+PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineModel& pipeline, const Costs& costs) {
+  const int stages = pipeline.size();
+  const auto sequences = static_cast<double>(question.job.max_num_seqs());
+  const double groups = std::min<double>(sequences, stages);
+  const StepLoad decode = StepLoad::Decode(sequences / groups, question.load.decode_context());
+  const int64_t chunk =
+      std::min<int64_t>(question.job.prefill_chunk() > 0 ? question.job.prefill_chunk() : kLargestChunk,
+                        question.job.max_num_batched_tokens());
+  const double steps = groups * static_cast<double>(question.load.output_tokens);
+  PartitionInput input;
+  input.stages = stages;
+  input.layer_cost.assign(costs.parts.layers.size(), 0);
+  for (int s = 0; s < stages; ++s) {
+    const double active = ActiveStages(pipeline, s, stages);
+    const StageCosts& on = costs.of_stage[static_cast<size_t>(s)];
+    PartCosts& all = input.stage_costs.emplace_back();
+    all.layers.assign(costs.parts.layers.size(), 0);
+    for (size_t layer = 0; layer < all.layers.size(); ++layer) {
+      const auto number = static_cast<int64_t>(layer);
+      double prompt = 0;
+      for (int64_t done = 0; done < question.load.prompt_tokens; done += chunk) {
+        const int64_t rows = std::min(chunk, question.load.prompt_tokens - done);
+        prompt +=
+            on.Layer(number, StepLoad::Chunk(static_cast<double>(rows), static_cast<double>(done), false), active);
+      }
+      all.layers[layer] = steps * on.Layer(number, decode, active) + sequences * prompt;
+    }
+    all.head = steps * on.Head(decode, active) + sequences * on.Head(StepLoad::Decode(1, 1), active);
+    const double rows = steps * decode.rows + sequences * static_cast<double>(question.load.prompt_tokens);
+    input.hop_cost.push_back(LinkSeconds(pipeline, s, rows));
+  }
+  return input;
+}
+
+double LoadTokensPerS(const ClusterQuestion& question, double sequences, const DecodePrediction& decode,
+                      const PrefillPrediction& prefill) {
+  const auto prompt = static_cast<double>(question.load.prompt_tokens);
+  const auto output = static_cast<double>(question.load.output_tokens);
+  return sequences * output / (sequences * prompt / prefill.tokens_per_s + output * decode.itl_s);
+}
+
+void Predict(const ClusterQuestion& question, const PipelineModel& pipeline, ClusterPlan* plan) {
+  const auto sequences = static_cast<double>(plan->sequences);
+  const int64_t given = question.job.prefill_chunk(), most_rows = question.job.max_num_batched_tokens();
+  const int64_t largest = std::min(given > 0 ? given : kLargestChunk, most_rows);
+  const int64_t prompt = question.load.prompt_tokens;
+  int64_t chunk = largest;
+  if (given == 0) chunk = PredictBestPrefill(pipeline, prompt, largest).chunk;
+  const double context = question.load.decode_context();
+  std::vector<ClusterPlan> choices;
+  const int asked = question.job.micro_batches();
+  const int first = asked > 0 ? asked : 1, last = asked > 0 ? asked : 2 * pipeline.size();
+  double most = 0;
+  for (int in_flight = first; in_flight <= last; ++in_flight) {
+    ClusterPlan choice;
+    choice.decode = PredictDecode(pipeline, plan->sequences, context,
+                                  static_cast<int>(std::min<int64_t>(in_flight, plan->sequences)));
+    choice.prefill = PredictPrefill(pipeline, prompt, chunk, in_flight);
+    choice.job.micro_batches = in_flight;
+    choice.output_tokens_per_s = LoadTokensPerS(question, sequences, choice.decode, choice.prefill);
+    most = std::max(most, choice.output_tokens_per_s);
+    choices.push_back(std::move(choice));
+  }
+  const auto best = std::find_if(choices.begin(), choices.end(), [&](const ClusterPlan& choice) {
+    return choice.output_tokens_per_s >= most * (1 - kGroupsMargin);
+  });
+  plan->decode = best->decode;
+  plan->prefill = best->prefill;
+  plan->output_tokens_per_s = best->output_tokens_per_s;
+  plan->job.micro_batches = best->job.micro_batches;
+}
+
+// What each stage has to do of the whole load, relative to the one that has most.
+std::vector<double> Shares(const ClusterQuestion& question, const ClusterPlan& plan) {
+  std::vector<double> shares;
+  for (int s = 0; s < plan.stages(); ++s) {
+    shares.push_back(plan.decode.stage_s[s] * plan.decode.groups * static_cast<double>(question.load.output_tokens) +
+                     plan.prefill.stage_s[s] * static_cast<double>(plan.sequences));
+  }
+  const double most = *std::max_element(shares.begin(), shares.end());
+  for (double& share : shares) share = most > 0 ? share / most : 1;
+  return shares;
+}
+
+// How many of the sequences the pools hold at once, to their last token.
+int64_t SequencesHeld(const ClusterQuestion& question, const JobPlan& job) {
+  const int64_t block = question.job.block_tokens();
+  const int64_t blocks = (question.load.prompt_tokens + question.load.output_tokens + block - 1) / block;
+  return std::clamp<int64_t>(job.group_blocks.front() / blocks, 1, question.job.max_num_seqs());
+}
+
+}  // namespace
+
+std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts) {
+  std::vector<pb::Hello> hellos;
+  for (size_t s = 0; s < stage_hosts.size(); ++s) {
+    const HostFacts& host = profile.hosts[static_cast<size_t>(stage_hosts[s])];
+    pb::Hello& hello = hellos.emplace_back();
+    hello.set_role(pb::Hello::ROLE_STAGE);
+    hello.set_rank(static_cast<int32_t>(s) + 1);
+    hello.set_host(host.name);
+    hello.set_allowed_cores(host.cores);
+    hello.set_available_memory_bytes(host.available_bytes);
+    // Where it is not known: whether there is a dot instruction for bfloat16 is all that sizes and costs depend on.
+    const bool bf16_dot =
+        std::any_of(host.speeds.begin(), host.speeds.end(), [](const HostSpeed& speed) { return speed.bf16_gops > 0; });
+    hello.add_isas(pb::INSTRUCTION_SET_AVX2);
+    if (bf16_dot) hello.add_isas(pb::INSTRUCTION_SET_AVX512_BF16);
+    if (!host.isas.empty()) hello.clear_isas();
+    for (auto name = host.isas.rbegin(); name != host.isas.rend(); ++name) {
+      if (const auto isa = ParseInstructionSet(*name); isa.ok()) hello.add_isas(ToProto(*isa));
+    }
+  }
+  return hellos;
+}
+
+absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, static_cast<int64_t>(question.stage_hosts.size())));
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, question.job.max_num_seqs()));
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumBatchedTokens, question.job.max_num_batched_tokens()));
+  RETURN_IF_ERROR(CheckBlockTokens(question.job.block_tokens()));
+  RETURN_IF_ERROR(Validate(question));
+  const std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts);
+  const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), false);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Costs> costs, CostsOn(question, cpus, hellos));
+  ASSIGN_OR_RETURN(PipelineModel pipeline, PipelineOn(question, *costs));
+  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
+  pb::ConfigureJob job = question.job;
+  if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
+  ClusterPlan plan;
+  ASSIGN_OR_RETURN(plan.job, PlanJob(job, hellos, *question.model, JobEpoch{}, &split_by));
+  plan.measured = true;
+  for (int s = 0; s < plan.stages(); ++s) {
+    const pb::StageAssignment& stage = plan.job.stages[s];
+    pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
+    plan.measured = plan.measured && costs->of_stage[static_cast<size_t>(s)].measured();
+    ASSIGN_OR_RETURN(const StageMemory memory,
+                     StageMemoryOf(*question.model, stage, static_cast<uint64_t>(stage.group_blocks(0))));
+    plan.memory.push_back(memory);
+  }
+  plan.sequences = SequencesHeld(question, plan.job);
+  Predict(question, pipeline, &plan);
+  plan.stage_share = Shares(question, plan);
+  return plan;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,88 @@
+#ifndef STAGECOACH_COORDINATOR_PLAN_COST_MODEL_H_
+#define STAGECOACH_COORDINATOR_PLAN_COST_MODEL_H_
+
+// What a step costs a stage, from what is known of its host. Pure. Times in seconds, sizes in bytes.
+//
+// The roofline of a layer (Williams et al. 2009, with attention and barriers beside it), for b rows:
+//
+//   t(b) = max(weights touched by b rows / read bandwidth, b * operations of a row / peak)   the matrices
+//        + max(K and V read / read bandwidth, positions * operations of a position / f32 peak)   attention
+//        + kBarriersPerLayer * kBarrierSeconds   where a stage has several threads
+//
+// and of the head the first line, for the rows that are sampled; sampling itself is not counted. Decoding b sequences
+// is bound by the first term below b* = peak * bytes of a weight / (2 * read bandwidth), and costs no more for one row
+// than for b*.
+//
+// Where a host's profile has measured steps of this model, they are taken in place of the roofline: what was measured
+// for 1, 8, ... rows, times the roofline of the case in question over that of the case that was measured (another
+// context, number of threads, or stages beside it), and straight lines between these.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/model/part_work.h"
+#include "coordinator/plan/host_profile.h"
+
+namespace stagecoach {
+
+inline constexpr int kBarriersPerLayer = 5;
+inline constexpr double kBarrierSeconds = 0.3e-6;  // of threads that have their CPUs for themselves
+
+// The rows of one step.
+struct StepLoad {
+  double rows = 0;
+  double sequences = 0;  // == rows: decode; 1: a chunk of one prompt
+  double positions = 0;  // that the rows attend to, all together
+  double kv_tokens = 0;  // whose K and V are read, once each
+  double head_rows = 0;  // that are sampled
+
+  // One row each of `sequences`, which attend to `context` positions, themselves included.
+  static StepLoad Decode(double sequences, double context);
+  // `rows` rows of one prompt behind `history` others. `last`: its last row is sampled.
+  static StepLoad Chunk(double rows, double history, bool last);
+};
+
+// What one stage has of its host, per second.
+struct StageSpeed {
+  double read_bytes = 0;
+  double int8_ops = 0, bf16_ops = 0, f32_ops = 0;
+  double barriers_s = 0;  // of one layer
+};
+
+// The share of one of `active` stages (>= 1; the mean, so it need not be whole) that compute at the same moment, with
+// `threads` threads each: of the read bandwidth 1 / active of what the host gives so many stages; of the arithmetic
+// what so many threads do, but no more than their share of the cores. nullopt for a host without speeds.
+std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, double active);
+
+double LayerSeconds(const PartWork& layer, const StepLoad& load, const StageSpeed& speed);
+double HeadSeconds(const PartWork& head, const StepLoad& load, const StageSpeed& speed);
+
+// A stage's host as the costs see it.
+class StageCosts {
+ public:
+  // `measured_layer`: the layer that `host.steps` are of; nullptr: they are of another model, and not used. All
+  // pointers outlive this. CHECK: the host has speeds.
+  StageCosts(const HostFacts* host, int threads, const ModelParts* parts, const PartWork* measured_layer);
+
+  double Layer(int64_t layer, const StepLoad& load, double active) const;
+  double Head(const StepLoad& load, double active) const;
+  bool measured() const { return measured_layer_ != nullptr && !host_->steps.empty(); }
+
+ private:
+  struct Point {
+    double rows = 0, seconds = 0;
+  };
+  // The measured steps of the load's kind, as they would be for this load's context and `active` stages.
+  std::vector<Point> Points(const PartWork& part, const StepLoad& load, double active, bool head) const;
+  double Seconds(const PartWork& part, const StepLoad& load, double active, bool head) const;
+
+  const HostFacts* host_;
+  int threads_;
+  const ModelParts* parts_;
+  const PartWork* measured_layer_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_PLAN_COST_MODEL_H_

@@ -1,0 +1,49 @@
+#ifndef STAGECOACH_COORDINATOR_PLAN_PLAN_ADVICE_H_
+#define STAGECOACH_COORDINATOR_PLAN_PLAN_ADVICE_H_
+
+// What else one could do than a plan says: each alternative is planned as the plan was, with one thing changed. Pure.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "coordinator/plan/cluster_plan.h"
+
+namespace stagecoach {
+
+enum class PlanChange {
+  kMoreSequences,  // twice as many at once
+  kFasterLinks,    // between hosts, ten times the bandwidth
+  kMoreMemory,     // twice as much on every host
+  kAnotherHost,    // one more like the last one, with as many stages
+  kOneStageAHost,  // with all the host's cores
+  kBestChunk,      // in place of the one that was asked for
+  kBestGroups,     // in place of the micro-batches that were asked for
+};
+
+struct PlanAlternative {
+  PlanChange change = PlanChange::kMoreSequences;
+  double output_tokens_per_s = 0;
+  double itl_s = 0;
+  double ttft_s = 0;
+};
+
+// A job of one stage on each host, with its part of the sequences.
+struct IndependentJobs {
+  std::vector<int> hosts;          // indices into the profile's
+  int64_t sequences = 0;           // of each job
+  double output_tokens_per_s = 0;  // of all together
+};
+
+struct PlanAdvice {
+  std::vector<PlanAlternative> alternatives;  // those that can be planned and change anything, best first
+  std::optional<IndependentJobs>
+      independent;  // absent where the model does not fit every host, or the plan is such a job
+};
+
+// `plan`: what PlanCluster made of the question.
+PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_PLAN_PLAN_ADVICE_H_

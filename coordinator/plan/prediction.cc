@@ -1,0 +1,149 @@
+#include "coordinator/plan/prediction.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/base/check.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kEnough = 1 << 20;  // micro-batches in flight
+constexpr double kChunkMargin = 0.02;
+
+double Sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+// What a group of `rows` costs each stage when `groups` are under way.
+std::vector<double> DecodeSteps(const PipelineModel& pipeline, double rows, double context, int groups) {
+  std::vector<double> steps;
+  for (int s = 0; s < pipeline.size(); ++s) {
+    steps.push_back(StageSeconds(pipeline, s, StepLoad::Decode(rows, context), groups));
+  }
+  return steps;
+}
+
+std::vector<StepLoad> ChunksOf(int64_t prompt_tokens, int64_t chunk) {
+  std::vector<StepLoad> chunks;
+  for (int64_t done = 0; done < prompt_tokens; done += chunk) {
+    const int64_t rows = std::min(chunk, prompt_tokens - done);
+    chunks.push_back(
+        StepLoad::Chunk(static_cast<double>(rows), static_cast<double>(done), done + rows == prompt_tokens));
+  }
+  return chunks;
+}
+
+// When the last chunk of a prompt that is alone is back at the coordinator; `busy_s`: the stages' time, all together.
+double LonePromptSeconds(const PipelineModel& pipeline, const std::vector<StepLoad>& chunks, int in_flight,
+                         double* busy_s) {
+  const double at_once = std::min<double>(in_flight, static_cast<double>(chunks.size()));
+  std::vector<double> ends;  // of the chunks so far
+  std::vector<double> stage_free(static_cast<size_t>(pipeline.size()), 0), link_free(stage_free);
+  *busy_s = 0;
+  for (const StepLoad& chunk : chunks) {
+    const bool waits = static_cast<int>(ends.size()) >= in_flight;
+    double arrival = (waits ? ends[ends.size() - static_cast<size_t>(in_flight)] : 0) + pipeline.to_first_s;
+    for (int s = 0; s < pipeline.size(); ++s) {
+      const double seconds = StageSeconds(pipeline, s, chunk, at_once);
+      stage_free[s] = std::max(arrival, stage_free[s]) + seconds;
+      link_free[s] = std::max(stage_free[s], link_free[s]) + LinkSeconds(pipeline, s, chunk.rows);
+      arrival = link_free[s] + pipeline.stages[s].link.latency_s;
+      *busy_s += seconds;
+    }
+    ends.push_back(arrival);
+  }
+  return ends.back();
+}
+
+}  // namespace
+
+double ActiveStages(const PipelineModel& pipeline, int stage, double in_flight) {
+  const double on_host = pipeline.stages[stage].host_stages;
+  return std::clamp(on_host * std::min<double>(in_flight, pipeline.size()) / pipeline.size(), 1.0, on_host);
+}
+
+double StageSeconds(const PipelineModel& pipeline, int stage, const StepLoad& load, double in_flight) {
+  const PipelineStage& of = pipeline.stages[stage];
+  const double active = ActiveStages(pipeline, stage, in_flight);
+  double seconds = 0;
+  for (int64_t layer = of.layers.begin; layer < of.layers.end; ++layer) {
+    seconds += of.costs->Layer(layer, load, active);
+  }
+  return stage + 1 == pipeline.size() ? seconds + of.costs->Head(load, active) : seconds;
+}
+
+double LinkSeconds(const PipelineModel& pipeline, int stage, double rows) {
+  if (stage + 1 == pipeline.size()) return 0;
+  return rows * pipeline.row_bytes / pipeline.stages[stage].link.bytes_per_s;
+}
+
+DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups) {
+  CHECK(1 <= groups && groups <= sequences);
+  const int stages = pipeline.size();
+  DecodePrediction result;
+  result.groups = groups;
+  result.rows = static_cast<double>(sequences) / groups;
+  result.stage_s = DecodeSteps(pipeline, result.rows, context, groups);
+  double hops = pipeline.to_first_s, slowest = 0, slowest_link = 0;
+  for (int s = 0; s < stages; ++s) {
+    const double link = LinkSeconds(pipeline, s, result.rows);
+    hops += link + pipeline.stages[s].link.latency_s;
+    if (result.stage_s[s] > std::max(slowest, slowest_link)) result.bottleneck = s, result.link_is_bottleneck = false;
+    slowest = std::max(slowest, result.stage_s[s]);
+    if (link > std::max(slowest, slowest_link)) result.bottleneck = s, result.link_is_bottleneck = true;
+    slowest_link = std::max(slowest_link, link);
+  }
+  const double busy = Sum(result.stage_s), mean = busy / stages;
+  const double cycle = std::max(busy + hops, groups * std::max(slowest, slowest_link));
+  const double without_hops = std::max(busy, groups * slowest);
+  const double balanced = std::max(groups, stages) * mean;
+  result.itl_s = cycle;
+  result.tokens_per_s = static_cast<double>(sequences) / cycle;
+  result.bubble_few = (balanced - groups * mean) / cycle;
+  result.bubble_imbalance = (without_hops - balanced) / cycle;
+  result.bubble_hop = (cycle - without_hops) / cycle;
+  result.bubble = result.bubble_few + result.bubble_imbalance + result.bubble_hop;
+  return result;
+}
+
+PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight) {
+  CHECK(prompt_tokens >= 1 && chunk >= 1 && in_flight >= 1);
+  const int stages = pipeline.size();
+  const std::vector<StepLoad> chunks = ChunksOf(prompt_tokens, chunk);
+  PrefillPrediction result;
+  result.chunk = chunk;
+  double busiest = 0, busy = 0, rounds = static_cast<double>(chunks.size()) * pipeline.to_first_s;
+  for (int s = 0; s < stages; ++s) {
+    double seconds = 0, link = 0;
+    for (const StepLoad& load : chunks) {
+      seconds += StageSeconds(pipeline, s, load, in_flight);
+      link += LinkSeconds(pipeline, s, load.rows);
+    }
+    rounds += seconds + link + static_cast<double>(chunks.size()) * pipeline.stages[s].link.latency_s;
+    result.stage_s.push_back(seconds);
+    if (std::max(seconds, link) > busiest) {
+      busiest = std::max(seconds, link);
+      result.bottleneck = s;
+      result.link_is_bottleneck = link > seconds;
+    }
+  }
+  result.tokens_per_s = static_cast<double>(prompt_tokens) / std::max(busiest, rounds / in_flight);
+  result.ttft_s = LonePromptSeconds(pipeline, chunks, in_flight, &busy);
+  result.bubble = 1 - busy / (stages * result.ttft_s);
+  return result;
+}
+
+PrefillPrediction PredictBestPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t most_rows) {
+  std::vector<PrefillPrediction> all = {PredictPrefill(pipeline, prompt_tokens, most_rows, kEnough)};
+  double least = all[0].ttft_s;
+  for (int64_t chunk = kSmallestChunk; chunk < std::min(most_rows, 2 * prompt_tokens); chunk *= 2) {
+    all.push_back(PredictPrefill(pipeline, prompt_tokens, chunk, kEnough));
+    least = std::min(least, all.back().ttft_s);
+  }
+  PrefillPrediction best;
+  for (const PrefillPrediction& prediction : all) {
+    if (prediction.ttft_s <= least * (1 + kChunkMargin) && prediction.chunk > best.chunk) best = prediction;
+  }
+  return best;
+}
+
+}  // namespace stagecoach

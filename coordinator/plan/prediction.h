@@ -1,0 +1,96 @@
+#ifndef STAGECOACH_COORDINATOR_PLAN_PREDICTION_H_
+#define STAGECOACH_COORDINATOR_PLAN_PREDICTION_H_
+
+// How fast a pipeline of stages will be, from what steps cost them (cost_model.h) and from the links between them.
+// Pure. Times in seconds.
+//
+// Words: S stages; t_s what a step costs stage s; l_s how long its frame occupies the link behind it, which overlaps
+// with computing (a thread of its own sends); h_s = latency + l_s what the frame takes to arrive.
+//
+// Decode of n sequences in M groups of n/M rows (performance of pipelines: GPipe, Huang et al. 2019, section 2.3;
+// micro-batched decode: Pope et al. 2022):
+//   one round     R = sum(t_s + h_s) + latency to the first stage: a token comes back before its sequence goes on
+//   cycle         T = max(R, M * max_s(t_s, l_s)); every sequence gets one token a cycle: the gap between its tokens
+//   tokens/s      n / T
+//   bubble        1 - M * sum(t_s) / (S * T), which is the sum of
+//     too few sequences  (max(M, S) - M) * mean(t) / T0'    where fewer groups than stages are under way
+//     imbalance          what the slowest stage adds to that
+//     hop                what links add to both
+// Prefill of a prompt in chunks: chunk k leaves stage s at f(s, k) = max(f(s-1, k) + h, f(s, k-1)) + t_s(k), and the
+// first token comes when the last one is through; with equal steps that is (chunks + S - 1) * t (GPipe again: the share
+// (S - 1) / (chunks + S - 1) fills and drains). Prompts one behind the other keep the slowest stage or link busy, whose
+// time is the rate; with fewer micro-batches in flight than that takes, the rate is theirs over a round.
+//
+// Not counted: the coordinator's own turn between a result and the next micro-batch, and sampling.
+
+#include <cstdint>
+#include <vector>
+
+#include "coordinator/plan/cost_model.h"
+#include "coordinator/plan/partitioner.h"
+
+namespace stagecoach {
+
+// The link a stage's frames go out by.
+struct StageLink {
+  double latency_s = 0;
+  double bytes_per_s = 0;
+};
+
+struct PipelineStage {
+  const StageCosts* costs = nullptr;  // outlives this
+  LayerRange layers;
+  int host = 0;         // which; any number
+  int host_stages = 1;  // of the pipeline, on this host
+  StageLink link;       // to the next stage; of the last, to the coordinator
+};
+
+struct PipelineModel {
+  std::vector<PipelineStage> stages;
+  double to_first_s = 0;  // from the coordinator to the first stage, of a frame without hidden states
+  double row_bytes = 0;   // of a hidden state on the wire
+
+  int size() const { return static_cast<int>(stages.size()); }
+};
+
+// How many of a host's stages compute at the same moment, on average, when `in_flight` micro-batches are under way.
+double ActiveStages(const PipelineModel& pipeline, int stage, double in_flight);
+
+// A step of one stage: its layers, and the head for the last.
+double StageSeconds(const PipelineModel& pipeline, int stage, const StepLoad& load, double in_flight);
+// How long its frame occupies the link behind it; the last stage's result has no hidden states.
+double LinkSeconds(const PipelineModel& pipeline, int stage, double rows);
+
+struct DecodePrediction {
+  int groups = 1;
+  double rows = 0;  // of a group, on average
+  double tokens_per_s = 0;
+  double itl_s = 0;                 // between two tokens of one sequence
+  std::vector<double> stage_s;      // [stages] a step of one group
+  int bottleneck = 0;               // stage
+  bool link_is_bottleneck = false;  // the link behind it, rather than its computing
+  double bubble = 0;                // share of the stages' time; the sum of the three below
+  double bubble_few = 0, bubble_imbalance = 0, bubble_hop = 0;
+};
+// `groups`: 1 .. sequences. `context`: positions that a row attends to.
+DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups);
+
+struct PrefillPrediction {
+  int64_t chunk = 0;
+  double tokens_per_s = 0;      // many prompts, one behind the other
+  double ttft_s = 0;            // one prompt alone
+  std::vector<double> stage_s;  // [stages] a whole prompt, where all stages are busy
+  int bottleneck = 0;
+  bool link_is_bottleneck = false;
+  double bubble = 0;  // of one prompt alone: fill and drain, uneven stages and hops
+};
+// `in_flight`: most micro-batches between the coordinator's submitting one and its result.
+PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight);
+// With micro-batches enough, the chunk with the earliest first token among `most_rows` and the powers of two from
+// kSmallestChunk up to it that are smaller; of those within 2 % of it the largest, which keeps matrices the busiest.
+inline constexpr int64_t kSmallestChunk = 64;
+PrefillPrediction PredictBestPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t most_rows);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_PLAN_PREDICTION_H_

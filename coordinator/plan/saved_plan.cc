@@ -1,0 +1,195 @@
+#include "coordinator/plan/saved_plan.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
+#include "common/base/value_range.h"
+#include "common/job/job_limits.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+using PlanDocument = nlohmann::ordered_json;
+
+constexpr size_t kMaxHostNameBytes = 255;
+constexpr IntegerRange kPlanBytesRange = {0, std::numeric_limits<int64_t>::max()};
+
+// Reads fields of one object; every message names the file and the place.
+class PlanReader {
+ public:
+  PlanReader(absl::string_view file, std::string place, const PlanDocument* object)
+      : file_(file), place_(std::move(place)), object_(object) {}
+
+  absl::Status Refuse(absl::string_view field, absl::string_view expected) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", file_, "': ", place_, field, " is ", Found(field), ", expected ", expected));
+  }
+
+  absl::StatusOr<int64_t> Integer(const char* field, IntegerRange range) const {
+    const PlanDocument* value = Find(field);
+    const std::string expected = absl::StrCat("a whole number from ", range.min, " to ", range.max);
+    if (value == nullptr || !value->is_number_integer()) return Refuse(field, expected);
+    if (value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(range.max)) {
+      return Refuse(field, expected);
+    }
+    const int64_t number = value->get<int64_t>();
+    if (number < range.min || number > range.max) return Refuse(field, expected);
+    return number;
+  }
+
+  absl::StatusOr<std::string> Text(const char* field) const {
+    const PlanDocument* value = Find(field);
+    if (value == nullptr || !value->is_string() || value->get_ref<const std::string&>().empty() ||
+        value->get_ref<const std::string&>().size() > kMaxHostNameBytes) {
+      return Refuse(field, absl::StrCat("1 to ", kMaxHostNameBytes, " characters in quotes"));
+    }
+    return value->get<std::string>();
+  }
+
+  absl::StatusOr<bool> Truth(const char* field) const {
+    const PlanDocument* value = Find(field);
+    if (value == nullptr || !value->is_boolean()) return Refuse(field, "true or false");
+    return value->get<bool>();
+  }
+
+  const PlanDocument* Find(absl::string_view field) const {
+    if (!object_->is_object()) return nullptr;
+    const auto found = object_->find(std::string(field));
+    return found == object_->end() ? nullptr : &*found;
+  }
+
+ private:
+  std::string Found(absl::string_view field) const {
+    const PlanDocument* value = Find(field);
+    if (value == nullptr) return "not there";
+    if (value->is_object() || value->is_array()) return absl::StrCat("a ", value->type_name());
+    std::string text = value->dump(-1, ' ', true, PlanDocument::error_handler_t::replace);
+    if (text.size() > 60) text.erase(60);
+    return text;
+  }
+
+  absl::string_view file_;
+  std::string place_;
+  const PlanDocument* object_;
+};
+
+uint64_t ModelFileBytes(const ModelDescription& model) {
+  uint64_t bytes = 0;
+  for (const FileFingerprint& shard : model.file->fingerprints()) bytes += shard.size_bytes;
+  return bytes;
+}
+
+absl::StatusOr<std::vector<SavedStage>> ParsePlanStages(absl::string_view file, const PlanDocument* list) {
+  std::vector<SavedStage> stages;
+  for (const PlanDocument& entry : *list) {
+    const PlanReader stage(file, absl::StrCat("plan.stages[", stages.size(), "]."), &entry);
+    SavedStage& saved = stages.emplace_back();
+    ASSIGN_OR_RETURN(saved.host, stage.Text("host"));
+    ASSIGN_OR_RETURN(saved.layers, stage.Integer("layers", {1, kMaxLayers}));
+    ASSIGN_OR_RETURN(const int64_t cores, stage.Integer("cores", {0, 1 << 20}));
+    saved.cores = static_cast<int32_t>(cores);
+    ASSIGN_OR_RETURN(const int64_t bytes, stage.Integer("memory_bytes", kPlanBytesRange));
+    saved.memory_bytes = static_cast<uint64_t>(bytes);
+  }
+  return stages;
+}
+
+}  // namespace
+
+PlanDocument SavedPlanJson(const SavedPlan& plan) {
+  PlanDocument stages = PlanDocument::array();
+  for (const SavedStage& stage : plan.stages) {
+    stages.push_back(
+        {{"host", stage.host}, {"layers", stage.layers}, {"cores", stage.cores}, {"memory_bytes", stage.memory_bytes}});
+  }
+  return {{"version", kSavedPlanVersion},
+          {"file_bytes", plan.file_bytes},
+          {"header_hash", absl::StrFormat("%016x", plan.header_hash)},
+          {"layers", plan.layers},
+          {"here", plan.here},
+          {"stages", stages},
+          {"threads", plan.threads},
+          {"micro_batches", plan.micro_batches},
+          {"prefill_chunk", plan.prefill_chunk}};
+}
+
+absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_view text) {
+  const PlanDocument document = PlanDocument::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const PlanReader whole(file, "", &document);
+  const PlanDocument* object = document.is_discarded() ? nullptr : whole.Find("plan");
+  if (object == nullptr || !object->is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", file, "' is no saved plan: expected a JSON object with \"plan\", as the verb `plan` writes"));
+  }
+  const PlanReader reader(file, "plan.", object);
+  RETURN_IF_ERROR(reader.Integer("version", {kSavedPlanVersion, kSavedPlanVersion}).status());
+  SavedPlan plan;
+  ASSIGN_OR_RETURN(const int64_t bytes, reader.Integer("file_bytes", kPlanBytesRange));
+  plan.file_bytes = static_cast<uint64_t>(bytes);
+  ASSIGN_OR_RETURN(const std::string hash, reader.Text("header_hash"));
+  if (hash.size() != 16 || !absl::SimpleHexAtoi(hash, &plan.header_hash)) {
+    return reader.Refuse("header_hash", "16 hexadecimal digits");
+  }
+  ASSIGN_OR_RETURN(plan.layers, reader.Integer("layers", {1, kMaxLayers}));
+  ASSIGN_OR_RETURN(plan.here, reader.Truth("here"));
+  const PlanDocument* stages = reader.Find("stages");
+  if (stages == nullptr || !stages->is_array() || stages->empty() ||
+      stages->size() > static_cast<size_t>(JobLimits::kStages.range.max)) {
+    return reader.Refuse("stages", absl::StrCat("a list of 1 to ", JobLimits::kStages.range.max, " stages"));
+  }
+  ASSIGN_OR_RETURN(plan.stages, ParsePlanStages(file, stages));
+  int64_t layers = 0;
+  for (const SavedStage& stage : plan.stages) layers += stage.layers;
+  if (layers != plan.layers) {
+    return absl::InvalidArgumentError(absl::StrCat("'", file, "': the layers of plan.stages add up to ", layers,
+                                                   ", but plan.layers is ", plan.layers));
+  }
+  ASSIGN_OR_RETURN(plan.threads, reader.Integer("threads", {0, JobLimits::kThreads.range.max}));
+  ASSIGN_OR_RETURN(plan.micro_batches, reader.Integer("micro_batches", JobLimits::kMicroBatches.range));
+  ASSIGN_OR_RETURN(plan.prefill_chunk, reader.Integer("prefill_chunk", JobLimits::kPrefillChunk.range));
+  return plan;
+}
+
+void SetModelOf(const ModelDescription& model, SavedPlan* plan) {
+  plan->file_bytes = ModelFileBytes(model);
+  plan->header_hash = model.file->fingerprints().front().header_hash;
+  plan->layers = model.hyper.layer_count();
+}
+
+absl::Status CheckModelOf(const SavedPlan& plan, const ModelDescription& model) {
+  SavedPlan now;
+  SetModelOf(model, &now);
+  std::string difference;
+  if (plan.layers != now.layers) {
+    difference = absl::StrCat("it has ", now.layers, " layers, the plan is for ", plan.layers);
+  } else if (plan.file_bytes != now.file_bytes) {
+    difference = absl::StrCat("it has ", now.file_bytes, " bytes, the plan is for ", plan.file_bytes);
+  } else if (plan.header_hash != now.header_hash) {
+    difference =
+        absl::StrFormat("its header has the hash %016x, the plan is for %016x", now.header_hash, plan.header_hash);
+  } else {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("'", model.file->path(), "' is another model than the plan was made for: ", difference));
+}
+
+std::string HostListOf(const SavedPlan& plan) {
+  std::string list;
+  if (plan.here) return list;
+  for (size_t i = 0; i < plan.stages.size();) {
+    size_t end = i;
+    while (end < plan.stages.size() && plan.stages[end].host == plan.stages[i].host) ++end;
+    absl::StrAppend(&list, list.empty() ? "" : ",", plan.stages[i].host, ":", end - i);
+    i = end;
+  }
+  return list;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,57 @@
+#ifndef STAGECOACH_COORDINATOR_PLAN_SAVED_PLAN_H_
+#define STAGECOACH_COORDINATOR_PLAN_SAVED_PLAN_H_
+
+// The part of a plan that a later job takes over, as it stands in the document of `coordinator plan`: under "plan", so
+// that whatever else the document says is for people. Pure.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/model/model_description.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace stagecoach {
+
+inline constexpr int kSavedPlanVersion = 1;
+
+struct SavedStage {
+  std::string host;
+  int64_t layers = 0;
+  int32_t cores = 0;          // of the host; 0: it was not known
+  uint64_t memory_bytes = 0;  // that the stage was planned to take, its pools included
+  friend bool operator==(const SavedStage&, const SavedStage&) = default;
+};
+
+struct SavedPlan {
+  uint64_t file_bytes = 0;   // of the model, all shards
+  uint64_t header_hash = 0;  // FileFingerprint::header_hash of the first shard
+  int64_t layers = 0;        // of the model
+  bool here = false;         // all stages are on the host that plans
+  std::vector<SavedStage> stages;
+  int64_t threads = 0;        // of each stage; 0: by the cores of its host
+  int64_t micro_batches = 0;  // in flight: the number of decode groups
+  int64_t prefill_chunk = 0;
+  friend bool operator==(const SavedPlan&, const SavedPlan&) = default;
+};
+
+nlohmann::ordered_json SavedPlanJson(const SavedPlan& plan);
+
+// Of a whole document. kInvalidArgument: `file`, the field, what was expected and what was found.
+absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_view text);
+
+// Whether the plan was made for this model: its bytes, header and layers. kFailedPrecondition says what differs.
+absl::Status CheckModelOf(const SavedPlan& plan, const ModelDescription& model);
+// The fields of the plan that identify it.
+void SetModelOf(const ModelDescription& model, SavedPlan* plan);
+
+// "n1:2,n2": the hosts in Open MPI's words, each with the stages that follow each other there; empty for a plan of this
+// host alone.
+std::string HostListOf(const SavedPlan& plan);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_PLAN_SAVED_PLAN_H_

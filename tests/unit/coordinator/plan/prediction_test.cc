@@ -1,0 +1,215 @@
+#include "coordinator/plan/prediction.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+
+// 1 GB/s and 2 GOP/s of int8, 1 of f32, for each of two stages' threads.
+HostFacts Host(int cores = 1) {
+  HostFacts host;
+  host.name = "h";
+  host.cores = cores;
+  host.speeds = {{.stages = 1,
+                  .threads = cores,
+                  .read_gbps = 1.0,
+                  .int8_gops = 2.0 * cores,
+                  .bf16_gops = 0,
+                  .f32_gops = 1.0 * cores}};
+  return host;
+}
+
+// Layers of 1 MB and 2 million operations a row: 1 ms to read, 1 ms of computing a row. No attention.
+ModelParts Parts(int layers) {
+  ModelParts parts;
+  parts.hidden = 1000;
+  parts.layers.assign(static_cast<size_t>(layers), {.bytes_kept = 1e6, .int8_ops = 2e6});
+  return parts;
+}
+
+TEST(CostModel, AStepTakesTheLongerOfReadingAndComputing) {
+  const StageSpeed speed = *SpeedOfStage(Host(), 1, 1);
+  const PartWork layer = {.bytes_kept = 4e6, .int8_ops = 2e6};
+  EXPECT_DOUBLE_EQ(LayerSeconds(layer, StepLoad::Decode(1, 0), speed), 0.004);
+  EXPECT_DOUBLE_EQ(LayerSeconds(layer, StepLoad::Decode(4, 0), speed), 0.004);  // b*
+  EXPECT_DOUBLE_EQ(LayerSeconds(layer, StepLoad::Decode(8, 0), speed), 0.008);
+}
+
+TEST(CostModel, AttentionReadsTheContextOnceAndComputesItForEveryRow) {
+  const StageSpeed speed = *SpeedOfStage(Host(), 1, 1);
+  const PartWork layer = {.attention_ops = 100, .kv_token_bytes = 1000};
+  // Decode of 2 sequences at 500 positions: 1 MB to read, 100,000 operations.
+  EXPECT_DOUBLE_EQ(LayerSeconds(layer, StepLoad::Decode(2, 500), speed), 0.001);
+  // 100 rows behind 400 others: 45,050 positions, of 500 tokens.
+  const StepLoad chunk = StepLoad::Chunk(100, 400, false);
+  EXPECT_DOUBLE_EQ(chunk.positions, 45050);
+  EXPECT_DOUBLE_EQ(chunk.kv_tokens, 500);
+  EXPECT_DOUBLE_EQ(chunk.head_rows, 0);
+  EXPECT_DOUBLE_EQ(LayerSeconds(layer, chunk, speed), 45050 * 100 / 1e9);
+}
+
+TEST(CostModel, StagesThatWorkAtTheSameMomentShareTheHost) {
+  const HostFacts host = Host(4);
+  const StageSpeed alone = *SpeedOfStage(host, 4, 1), shared = *SpeedOfStage(host, 2, 2);
+  EXPECT_DOUBLE_EQ(shared.read_bytes, alone.read_bytes / 2);
+  EXPECT_DOUBLE_EQ(shared.int8_ops, alone.int8_ops / 2);
+  // Threads beyond the cores add nothing.
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 8, 1)->int8_ops, alone.int8_ops);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 4, 2)->int8_ops, shared.int8_ops);
+  EXPECT_DOUBLE_EQ(shared.barriers_s, kBarriersPerLayer * kBarrierSeconds);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 1, 1)->barriers_s, 0);
+  EXPECT_FALSE(SpeedOfStage(HostFacts{}, 1, 1).has_value());
+}
+
+TEST(CostModel, WhatWasMeasuredForSoManyStagesIsTakenForSoMany) {
+  HostFacts host = Host(2);
+  host.speeds = {{.stages = 1, .threads = 1, .read_gbps = 3, .int8_gops = 2, .f32_gops = 1},
+                 {.stages = 1, .threads = 2, .read_gbps = 4, .int8_gops = 4, .f32_gops = 2},
+                 {.stages = 2, .threads = 1, .read_gbps = 5, .int8_gops = 3, .f32_gops = 2}};
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 1, 1)->read_bytes, 3e9);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 2, 1)->read_bytes, 4e9);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 1, 2)->read_bytes, 2.5e9);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 1, 2)->int8_ops, 1.5e9);
+}
+
+TEST(CostModel, MeasuredStepsReplaceTheRooflineWithLinesBetweenThem) {
+  HostFacts host = Host();
+  host.steps = {{.rows = 1, .sequences = 1, .context = 1, .threads = 1, .layer_us = 1500},
+                {.rows = 8, .sequences = 8, .context = 1, .threads = 1, .layer_us = 8700},
+                {.rows = 64, .sequences = 1, .context = 64, .threads = 1, .layer_us = 70000}};
+  const ModelParts parts = Parts(2);
+  const StageCosts costs(&host, 1, &parts, &parts.layers[0]);
+  EXPECT_TRUE(costs.measured());
+  EXPECT_NEAR(costs.Layer(0, StepLoad::Decode(1, 1), 1), 0.0015, 1e-12);
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(8, 1), 1), 0.0087, 1e-12);
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(4.5, 1), 1), (0.0015 + 0.0087) / 2, 1e-12);
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(16, 1), 1), 0.0174, 1e-12);  // beyond: by the row
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Chunk(64, 0, false), 1), 0.07, 1e-12);
+  // Beside another stage the host gives half of its bandwidth and of its only core: twice the roofline, twice the time.
+  EXPECT_NEAR(costs.Layer(0, StepLoad::Decode(1, 1), 2), 0.003, 1e-12);
+  EXPECT_FALSE(StageCosts(&host, 1, &parts, nullptr).measured());
+  EXPECT_NEAR(StageCosts(&host, 1, &parts, nullptr).Layer(0, StepLoad::Decode(1, 1), 1), 0.001, 1e-12);
+}
+
+// `split[s]` layers on stage s, each on a host of its own.
+class Pipeline {
+ public:
+  Pipeline(const std::vector<int>& split, double latency_s, double bytes_per_s) : parts_(Parts(100)) {
+    int64_t begin = 0;
+    for (size_t s = 0; s < split.size(); ++s) {
+      model_.stages.push_back({.costs = &costs_,
+                               .layers = {begin, begin + split[s]},
+                               .host = static_cast<int>(s),
+                               .host_stages = 1,
+                               .link = {latency_s, bytes_per_s}});
+      begin += split[s];
+    }
+    model_.to_first_s = latency_s;
+    model_.row_bytes = 4000;
+  }
+  PipelineModel& model() { return model_; }
+
+ private:
+  HostFacts host_ = Host();
+  ModelParts parts_;
+  StageCosts costs_{&host_, 1, &parts_, nullptr};
+  PipelineModel model_;
+};
+
+constexpr double kFast = 1e18;
+
+TEST(PredictDecode, AsManyEvenGroupsAsStagesFillThePipeline) {
+  Pipeline pipeline({4, 4}, 0, kFast);
+  const DecodePrediction full = PredictDecode(pipeline.model(), 2, 0, 2);  // a row a group: 4 ms a stage
+  EXPECT_NEAR(full.itl_s, 0.008, 1e-9);
+  EXPECT_NEAR(full.tokens_per_s, 250, 1e-6);
+  EXPECT_NEAR(full.bubble, 0, 1e-9);
+  EXPECT_THAT(full.stage_s, ElementsAre(DoubleNear(0.004, 1e-12), DoubleNear(0.004, 1e-12)));
+}
+
+TEST(PredictDecode, FewerGroupsThanStagesLeaveStagesIdle) {
+  Pipeline pipeline({2, 2, 2, 2}, 0, kFast);
+  const DecodePrediction one = PredictDecode(pipeline.model(), 4, 0, 1);
+  EXPECT_NEAR(one.bubble, 1 - 1.0 / 4, 1e-9);  // 1 - M / S
+  EXPECT_NEAR(one.bubble_few, one.bubble, 1e-9);
+  EXPECT_NEAR(one.bubble_imbalance, 0, 1e-9);
+  EXPECT_NEAR(one.bubble_hop, 0, 1e-9);
+}
+
+TEST(PredictDecode, TheSlowestStageSetsThePace) {
+  Pipeline pipeline({6, 2}, 0, kFast);
+  const DecodePrediction result = PredictDecode(pipeline.model(), 2, 0, 2);
+  EXPECT_EQ(result.bottleneck, 0);
+  EXPECT_NEAR(result.itl_s, 0.012, 1e-9);
+  EXPECT_NEAR(result.bubble, 1 - 8.0 / 12, 1e-9);  // 2 groups of 8 ms on 2 stages in 12 ms
+  EXPECT_NEAR(result.bubble_imbalance, result.bubble, 1e-9);
+}
+
+TEST(PredictDecode, HopsAreHiddenByMoreGroupsButNotBySoManyAsStages) {
+  Pipeline pipeline({4, 4}, 0.001, kFast);
+  const DecodePrediction two = PredictDecode(pipeline.model(), 2, 0, 2);
+  EXPECT_NEAR(two.itl_s, 0.008 + 3 * 0.001, 1e-9);  // to the first, to the second, back
+  EXPECT_NEAR(two.bubble_hop, 3.0 / 11, 1e-9);
+  EXPECT_NEAR(two.bubble, two.bubble_hop, 1e-9);
+  const DecodePrediction four = PredictDecode(pipeline.model(), 4, 0, 4);
+  EXPECT_NEAR(four.itl_s, 0.016, 1e-9);
+  EXPECT_NEAR(four.bubble, 0, 1e-9);
+}
+
+TEST(PredictDecode, ASlowLinkIsTheBottleneck) {
+  Pipeline pipeline({4, 4}, 0, 4000 / 0.010);  // a row takes 10 ms
+  const DecodePrediction result = PredictDecode(pipeline.model(), 4, 0, 4);
+  EXPECT_TRUE(result.link_is_bottleneck);
+  EXPECT_EQ(result.bottleneck, 0);
+  EXPECT_NEAR(result.itl_s, 0.040, 1e-9);
+  EXPECT_NEAR(result.bubble, 1 - 4 * 8.0 / (2 * 40), 1e-9);
+  EXPECT_NEAR(result.bubble_few + result.bubble_imbalance + result.bubble_hop, result.bubble, 1e-12);
+}
+
+TEST(PredictPrefill, ChunksFillAndDrainThePipeline) {
+  Pipeline pipeline({1, 1, 1}, 0, kFast);
+  // 4 chunks of 10 rows of 1 ms: (4 + 3 - 1) * 10 ms.
+  const PrefillPrediction result = PredictPrefill(pipeline.model(), 40, 10, 100);
+  EXPECT_NEAR(result.ttft_s, 0.060, 1e-9);
+  EXPECT_NEAR(result.bubble, 2.0 / 6, 1e-9);  // (S - 1) / (chunks + S - 1)
+  EXPECT_NEAR(result.tokens_per_s, 1000, 1e-6);
+  EXPECT_NEAR(PredictPrefill(pipeline.model(), 40, 40, 100).ttft_s, 0.120, 1e-9);
+  // One at a time: as if there were no pipeline.
+  const PrefillPrediction alone = PredictPrefill(pipeline.model(), 40, 10, 1);
+  EXPECT_NEAR(alone.ttft_s, 0.120, 1e-9);
+  EXPECT_NEAR(alone.tokens_per_s, 1000.0 / 3, 1e-6);
+}
+
+TEST(PredictPrefill, FramesFollowEachOtherOnTheLink) {
+  Pipeline pipeline({1, 1}, 0.002, 4000 / 0.003);  // 3 ms a row, 2 ms on the way
+  const PrefillPrediction result = PredictPrefill(pipeline.model(), 20, 10, 100);
+  // 2 to the first, 10 + 10 there (the first frame of 30 leaves at 12), the second frame ends at 72, 2, 10, 2.
+  EXPECT_NEAR(result.ttft_s, 0.072 + 0.002 + 0.010 + 0.002, 1e-9);
+  EXPECT_TRUE(result.link_is_bottleneck);
+  EXPECT_NEAR(result.tokens_per_s, 20 / 0.060, 1e-6);
+}
+
+TEST(PredictBestPrefill, OneStageTakesThePromptWholeAndMoreStagesCutIt) {
+  Pipeline one({4}, 0, kFast), four({1, 1, 1, 1}, 0, kFast);
+  EXPECT_EQ(PredictBestPrefill(one.model(), 2048, 512).chunk, 512);
+  EXPECT_EQ(PredictBestPrefill(four.model(), 2048, 512).chunk, 64);
+}
+
+TEST(Prediction, StagesOfOneHostReadAloneWhenOnlyOneIsUnderWay) {
+  Pipeline pipeline({4, 4}, 0, kFast);
+  for (PipelineStage& stage : pipeline.model().stages) stage.host_stages = 2;
+  EXPECT_DOUBLE_EQ(ActiveStages(pipeline.model(), 0, 1), 1);
+  EXPECT_DOUBLE_EQ(ActiveStages(pipeline.model(), 0, 2), 2);
+  EXPECT_DOUBLE_EQ(ActiveStages(pipeline.model(), 0, 9), 2);
+  EXPECT_NEAR(PredictDecode(pipeline.model(), 2, 0, 1).stage_s[0], 0.008, 1e-9);  // two rows, the core to itself
+  EXPECT_NEAR(PredictDecode(pipeline.model(), 2, 0, 2).stage_s[0], 0.008, 1e-9);  // one row, half of the core
+}
+
+}  // namespace
+}  // namespace stagecoach
