@@ -1,0 +1,205 @@
+// `coordinator plan`: what it says, and whether a job takes the memory that it says.
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+#include "tests/testing/process_tree.h"
+#include "tests/testing/subprocess.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr char kTwoHosts[] =
+    R"({"hosts": [{"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
+                  {"name": "b", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}],
+        "link": {"latency_us": 30, "bandwidth_gbit_s": 10}})";
+
+Words Plan(const Words& more, const std::string& shape = "qwen3-8b") {
+  Words words = {"plan", "--load-format", "dummy", "--shape", shape, "--type", "q8_0"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void WriteFile(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+TEST(Plan, ShowsStagesFiguresAndSentences) {
+  const TempDir directory;
+  WriteFile(directory.File("cluster.json"), kTwoHosts);
+  const ProgramResult result = Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--max-num-seqs", "32"}));
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.out, AllOf(HasSubstr("model     qwen3 8.2B Q8_0, 36 layers"), HasSubstr("stage  host  layers"),
+                                HasSubstr("weights MiB"), HasSubstr("prefill   "), HasSubstr("decode    "),
+                                HasSubstr("too few sequences"), HasSubstr("limit     stage"),
+                                HasSubstr("use       --micro-batches ")));
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("The pipeline does not pay: the model fits one host. 2 independent jobs of 16 sequences"),
+            HasSubstr("coordinator bench --load-format dummy --shape qwen3-8b --type q8_0 --host a "),
+            HasSubstr("would help most"), HasSubstr("no profile has measured this model"), Not(HasSubstr("~"))));
+}
+
+TEST(Plan, MarksEveryFigureThatRestsOnAnAssumption) {
+  const ProgramResult result = Coordinator(Plan({"--host", "far1,far2"}, "qwen3-0.6b"));
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("prefill   ~"), HasSubstr("decode    ~"), HasSubstr("all       ~"),
+                                HasSubstr("bubble    ~"), HasSubstr("~ rests on assumptions:"),
+                                HasSubstr("far1, far2: "), HasSubstr("links between hosts: 10 Gbit/s")));
+}
+
+TEST(Plan, AModelFileAndItsIndependentJobsAreNamed) {
+  const TempDir directory;
+  WriteFile(directory.File("cluster.json"), kTwoHosts);
+  const ProgramResult result =
+      Coordinator({"plan", "-m", DemoModelPath(), "--cluster", directory.File("cluster.json")});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("coordinator batch -m " + DemoModelPath() +
+                                    " --host a --max-num-seqs 4 -i requests-0.jsonl -o answers-0.jsonl"));
+}
+
+TEST(Plan, TheSameAsJson) {
+  const TempDir directory;
+  WriteFile(directory.File("cluster.json"), kTwoHosts);
+  const ProgramResult result =
+      Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--json", "-o", directory.File("plan.json")}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const OrderedJson json = OrderedJson::parse(result.out);
+  EXPECT_EQ(ReadFileOrDie(directory.File("plan.json")), result.out);
+  ASSERT_EQ(json["stages"].size(), 2u);
+  EXPECT_EQ(json["stages"][0]["first_layer"], 0);
+  EXPECT_EQ(json["stages"][0]["last_layer"], json["stages"][1]["first_layer"]);
+  EXPECT_EQ(json["stages"][1]["last_layer"], 36);
+  for (const OrderedJson& stage : json["stages"]) {
+    EXPECT_EQ(stage["total_bytes"].get<uint64_t>(),
+              stage["weight_bytes"].get<uint64_t>() + stage["kv_bytes"].get<uint64_t>() +
+                  stage["scratch_bytes"].get<uint64_t>() + stage["frame_bytes"].get<uint64_t>());
+  }
+  EXPECT_GT(json["predictions"]["decode"]["tokens_per_s"], 0);
+  EXPECT_GT(json["predictions"]["prefill"]["ttft_s"], 0);
+  EXPECT_EQ(json["predictions"]["measured_steps"], false);
+  EXPECT_THAT(json["assumptions"], IsEmpty());
+  EXPECT_EQ(json["plan"]["layers"], 36);
+  EXPECT_EQ(json["independent_jobs"]["jobs"], 2);
+}
+
+TEST(Plan, SaysWhatIsWrong) {
+  const TempDir directory;
+  WriteFile(directory.File("bad.json"), "{\"hosts\": 3}");
+  WriteFile(directory.File("small.json"),
+            R"({"hosts": [{"name": "a", "cores": 4, "memory_gib": 1, "read_gb_s": 20, "int8_gops": 800},
+                          {"name": "b", "cores": 4, "memory_gib": 2, "read_gb_s": 20, "int8_gops": 800}]})");
+  struct Case {
+    Words arguments;
+    int exit_code;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{"plan"}, 2, "--model is required"},
+      {Plan({"--cluster", directory.File("bad.json")}), 3, "bad.json"},
+      {Plan({"--profile", directory.File("none.json")}), 3, "none.json"},
+      {Plan({"--hostfile", directory.File("none")}), 4, "--hostfile"},
+      {Plan({"--pp", "37"}), 2, "--pp: 37 stages, but the model has 36 layers"},
+      {Plan({"--host", "a,b", "--pp", "3"}), 2, "3 stages need 3 slots"},
+      {Plan({"--cluster", directory.File("small.json"), "--pp", "3"}), 2, "have 2 slots"},
+      {Plan({"--cluster", directory.File("small.json")}), 4, "fit in no split"},
+      {Plan({}, "qwen3-7b"), 3, "shapes are tiny, "},
+      {Plan({"--host", "a", "--cluster", "x"}), 2, "name the hosts twice"},
+      {Plan({"-c", "100"}), 2, "640 tokens"},
+      {Plan({"-o", "/nowhere/plan.json"}, "tiny"), 3, "/nowhere/plan.json"},
+  };
+  for (const Case& wrong : cases) {
+    const ProgramResult result = Coordinator(wrong.arguments);
+    EXPECT_EQ(result.exit_code, wrong.exit_code) << result;
+    EXPECT_THAT(result.err, HasSubstr(wrong.message));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+// The most that each stage ever held, by the order of the stages.
+std::vector<double> PeakBytesOfStages(const Words& arguments) {
+  Subprocess front(CoordinatorProgram(), arguments);
+  std::map<pid_t, double> peaks;  // ranks start in order
+  while (IsAlive(front.pid())) {
+    for (const ProcessInfo& process : DescendantsNamed(front.pid(), StageWorkerProgram())) {
+      // Neither the launcher, which has the name among its arguments, nor the check of the kernels.
+      if (!absl::StartsWith(process.command, StageWorkerProgram()) || absl::StrContains(process.command, "--check")) {
+        continue;
+      }
+      peaks[process.pid] = std::max(peaks[process.pid], static_cast<double>(PeakResidentBytesOf(process.pid)));
+    }
+    front.WaitForOutput("\x01", 0.02);
+  }
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result;
+  std::vector<double> bytes;
+  for (const auto& [pid, peak] : peaks) bytes.push_back(peak);
+  return bytes;
+}
+
+// What the plan says that the stages hold when everything has been used once.
+std::vector<double> PlannedBytes(const Words& arguments) {
+  const ProgramResult result = Coordinator(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  std::vector<double> bytes;
+  if (result.exit_code != 0) return bytes;
+  const OrderedJson json = OrderedJson::parse(result.out);
+  for (const OrderedJson& stage : json["stages"]) {
+    bytes.push_back(stage["total_bytes"].get<double>());
+  }
+  return bytes;
+}
+
+// Resident is what was touched: so the job fills its pool (one prompt takes nearly all blocks), its largest micro-batch
+// and a whole tile of the head (32 sequences). What a process has that holds no model is measured with a tiny one.
+TEST(Plan, StagesHoldWhatWasPlanned) {
+  const Words job = {"--block-size", "16", "--max-num-batched-tokens", "512", "-t", "1"};
+  const auto bench = [&](const Words& more) {
+    Words words = {"bench", "--load-format", "dummy", "--type", "q8_0", "-r", "1"};
+    words.insert(words.end(), job.begin(), job.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const auto plan = [&](const std::string& shape, const Words& more) {
+    Words words = Plan(job, shape);
+    words.insert(words.end(), more.begin(), more.end());
+    words.push_back("--json");
+    return words;
+  };
+  const std::vector<double> tiny =
+      PeakBytesOfStages(bench({"--shape", "tiny", "-p", "64", "-n", "2", "-b", "4", "--kv-cache-memory", "1M"}));
+  const std::vector<double> tiny_planned =
+      PlannedBytes(plan("tiny", {"--max-num-seqs", "4", "--kv-cache-memory", "1M", "-c", "64", "--prompt-tokens", "60",
+                                 "--output-tokens", "4"}));
+  ASSERT_EQ(tiny.size(), 1u);
+  ASSERT_EQ(tiny_planned.size(), 1u);
+  const double base = tiny[0] - tiny_planned[0];
+  const std::vector<double> held = PeakBytesOfStages(
+      bench({"--shape", "qwen3-0.6b", "-p", "512", "-n", "2", "-b", "32", "--pp", "2", "--kv-cache-memory", "46M"}));
+  // The layers as the engine splits them by itself.
+  const std::vector<double> planned = PlannedBytes(
+      plan("qwen3-0.6b", {"--pp", "2", "--layer-split", "19,9", "--max-num-seqs", "32", "--kv-cache-memory", "46M",
+                          "-c", "544", "--prompt-tokens", "512", "--output-tokens", "2", "--micro-batches", "2"}));
+  ASSERT_EQ(held.size(), 2u);
+  ASSERT_EQ(planned.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const double net = held[i] - base;
+    EXPECT_NEAR(net / planned[i], 1, 0.05) << "stage " << i << " held " << net << " bytes beside the " << base
+                                           << " of an empty rank, planned were " << planned[i];
+    RecordProperty("stage_" + std::to_string(i), std::to_string(net / planned[i]));
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
