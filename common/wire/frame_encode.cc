@@ -108,7 +108,7 @@ absl::Status EncodeControl(const JobEpoch& job, const ControlBody& body, FrameBu
 }
 
 absl::Status EncodePing(const pb::ProbePing& ping, bool with_payload, FrameBuffer* buffer) {
-  pb::FrameHeader header = StartHeader({}, 0);
+  pb::FrameHeader header = internal::StartHeader({}, 0);
   *header.mutable_probe_ping() = ping;
   const size_t payload_bytes = with_payload ? kPingPayloadBytes : 0;
   if (with_payload) {

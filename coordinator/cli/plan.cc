@@ -23,6 +23,7 @@
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
+#include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/placement.h"
 #include "coordinator/plan/assumed_facts.h"
 #include "nlohmann/json.hpp"
@@ -153,17 +154,17 @@ absl::StatusOr<PlanPlaces> PlanVerb::DescribedPlaces() const {
 }
 
 absl::StatusOr<PlanPlaces> PlanVerb::NamedPlaces(const LaunchOptions& launch) const {
-  absl::StatusOr<Placement> placement = PlaceStages(launch);
-  if (!placement.ok()) return UsageError(WithFlags(placement.status().message()));
+  const absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
+  if (!hosts.ok()) return UsageError(WithFlags(hosts.status().message()));
+  const Placement placement = PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{});
   PlanPlaces places;
   const int cores = AllowedCores();
   const uint64_t memory = AvailableMemoryBytes();
-  places.here = placement->hosts.empty();
+  places.here = placement.AllHere();
   places.profile.hosts.push_back(AssumedHost(HostName(), cores, memory));
   places.profile.default_link = AssumedLink();
   std::vector<std::string> unseen;
-  if (places.here) places.stage_hosts.assign(static_cast<size_t>(placement->stages), 0);
-  for (const PlacedStages& placed : placement->hosts) {
+  for (const PlacedStages& placed : placement.hosts) {
     int host = 0;
     while (host < static_cast<int>(places.profile.hosts.size()) && !(placed.here && host == 0) &&
            places.profile.hosts[host].name != placed.host) {

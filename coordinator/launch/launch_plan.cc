@@ -90,29 +90,6 @@ absl::StatusOr<NamedHosts> HostsOf(const LaunchOptions& options) {
   return named;
 }
 
-absl::Status FillHosts(const LaunchOptions& options, LaunchPlan* plan) {
-  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kStages, options.stages));
-  ASSIGN_OR_RETURN(NamedHosts named, HostsOf(options));
-  if (named.hosts.empty()) {
-    plan->stages = std::max(options.stages, 1);
-    plan->hosts = {{.slots = {.name = "localhost", .slots = plan->stages}, .here = true}};
-    return absl::OkStatus();
-  }
-  for (HostSlots& host : named.hosts) {
-    const bool here = IsThisHost(host.name);
-    plan->hosts.push_back({std::move(host), here});
-  }
-  const int64_t slots = SlotsOf(plan->hosts);
-  const int64_t wanted = options.stages != 0 ? options.stages : slots;
-  RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, wanted));
-  if (wanted > slots) {
-    return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but ", named.source,
-                                                   " has ", slots, "; lower `stages` or give more slots"));
-  }
-  plan->stages = static_cast<int>(wanted);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 bool LaunchPlan::AllHere() const {
@@ -136,6 +113,30 @@ absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options) {
                                           "; give its path with `stage_worker_path`"));
 }
 
+absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options) {
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kStages, options.stages));
+  ASSIGN_OR_RETURN(NamedHosts named, HostsOf(options));
+  LaunchHosts resolved;
+  if (named.hosts.empty()) {
+    resolved.stages = std::max(options.stages, 1);
+    resolved.hosts = {{.slots = {.name = "localhost", .slots = resolved.stages}, .here = true}};
+    return resolved;
+  }
+  for (HostSlots& host : named.hosts) {
+    const bool here = IsThisHost(host.name);
+    resolved.hosts.push_back({std::move(host), here});
+  }
+  const int64_t slots = SlotsOf(resolved.hosts);
+  const int64_t wanted = options.stages != 0 ? options.stages : slots;
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, wanted));
+  if (wanted > slots) {
+    return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but ", named.source,
+                                                   " has ", slots, "; lower `stages` or give more slots"));
+  }
+  resolved.stages = static_cast<int>(wanted);
+  return resolved;
+}
+
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   LaunchPlan plan;
   ASSIGN_OR_RETURN(Chosen launcher, ChooseLauncher(options));
@@ -143,7 +144,9 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(plan.programs.stage_worker, FindStageWorker(options));
   absl::StatusOr<std::vector<std::string>> words = SplitShellWords(options.launcher_args);
   if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("`launcher_args`: ", words.status().message()));
-  RETURN_IF_ERROR(FillHosts(options, &plan));
+  ASSIGN_OR_RETURN(LaunchHosts hosts, ResolveHosts(options));
+  plan.hosts = std::move(hosts.hosts);
+  plan.stages = hosts.stages;
   std::vector<std::string> others;
   for (const LaunchHost& host : plan.hosts) {
     if (!host.here) others.push_back(host.name());

@@ -28,6 +28,14 @@ struct LaunchPlan {
 // The stage program: as given, or found beside this one. kNotFound with what was tried.
 absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options);
 
+// The hosts that the options name, else those of a Slurm allocation of several nodes, else this one, and how many
+// stages they are to run. Errors are those of ResolveLaunch for these.
+struct LaunchHosts {
+  std::vector<LaunchHost> hosts;
+  int stages = 1;
+};
+absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options);
+
 // Looks everything up. kNotFound: no launcher, stage_worker or host file, with what was tried. kInvalidArgument: bad
 // launcher_args, hosts given twice, a bad file or list of them, more stages than there are slots or than a job may
 // have. kFailedPrecondition: inside a Slurm allocation that this host is not part of.
