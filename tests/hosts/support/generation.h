@@ -1,0 +1,57 @@
+#ifndef STAGECOACH_TESTS_HOSTS_SUPPORT_GENERATION_H_
+#define STAGECOACH_TESTS_HOSTS_SUPPORT_GENERATION_H_
+
+// A generation over emulated hosts that is long enough to be disturbed, and what it must answer whatever happens.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/hosts/emulated_hosts.h"
+#include "tests/testing/subprocess.h"
+
+namespace stagecoach::testing {
+
+// One set of hosts for all tests of a program. Each test begins with all of them up and free of what earlier ones left,
+// or is skipped where this machine does not permit hosts.
+class HostsTest : public ::testing::Test {
+ protected:
+  static constexpr int kHosts = 4;  // the front runs on host 1
+  static constexpr int kTokens = 100;
+
+  static void TearDownTestSuite();
+  void SetUp() override;
+  void TearDown() override;
+
+  EmulatedHosts& hosts() { return *hosts_; }
+
+  // `coordinator generate` on host 1 over the hosts of this file ("host2 slots=1\n..."), with one JSON object as its
+  // output. Each stage holds every micro-batch for 10 ms.
+  std::unique_ptr<Subprocess> Start(const std::string& hostfile, const std::vector<std::string>& more = {});
+  // Waits until so many micro-batches of the started generation are done.
+  void AwaitSteps(Subprocess* front, int steps);
+  // The process ids of the ranks on a host; waits for at least one.
+  std::vector<pid_t> AwaitStages(int host);
+
+  // Ends well with the tokens and log-probabilities of an undisturbed run on one host, to the last digit. Returns the
+  // whole answer.
+  nlohmann::json ExpectTheAnswer(Subprocess* front, double timeout_s = 60);
+  // No process, no shared memory, no temporary file on any host that is up; waits a moment for the last ones to go.
+  void ExpectNothingLeft();
+
+ private:
+  static const nlohmann::json& Undisturbed();
+
+  static EmulatedHosts* hosts_;
+};
+
+// How many lines of `text` contain `part`.
+int LinesWith(const std::string& text, const std::string& part);
+
+void SleepFor(double seconds);
+
+}  // namespace stagecoach::testing
+
+#endif  // STAGECOACH_TESTS_HOSTS_SUPPORT_GENERATION_H_

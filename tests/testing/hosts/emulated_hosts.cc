@@ -1,0 +1,199 @@
+#include "tests/testing/hosts/emulated_hosts.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+constexpr double kSetUpTimeoutS = 30;
+constexpr char kNetwork[] = "10.77.0.";
+
+// Namespaces of everything that a host has for itself. Their process 1 is killed when its parent dies, and takes all
+// others along.
+const Words kUnshare = {"unshare", "--net", "--mount", "--propagation", "private",
+                        "--uts",   "--ipc", "--pid",   "--fork",        "--kill-child=KILL"};
+
+std::string Link(int host) { return absl::StrCat("port", host); }
+std::string Address(int host) { return absl::StrCat(kNetwork, host); }
+
+// setpriv: that parent's parent is us.
+std::unique_ptr<Subprocess> StartWords(Words words,
+                                       const std::vector<std::pair<std::string, std::string>>& environment = {}) {
+  words.insert(words.begin(), {"--pdeathsig", "KILL"});
+  return std::make_unique<Subprocess>("setpriv", words, environment);
+}
+
+Words Joined(Words first, const Words& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+Words Inside(pid_t init, const Words& words) {
+  return Joined({"nsenter", "--target", absl::StrCat(init), "--all", "--"}, words);
+}
+
+// What a command prints on stderr when it fails.
+std::string ErrorOf(const Words& words) {
+  const ProgramResult result = StartWords(words)->Wait(kSetUpTimeoutS);
+  if (result.exit_code == 0) return "";
+  return absl::StrCat("'", absl::StrJoin(words, " "), "' ended with exit code ", result.exit_code, ": ", result.err);
+}
+
+void RunOrDie(const Words& words) {
+  const std::string error = ErrorOf(words);
+  if (!error.empty()) internal::CheckFailed(__FILE__, __LINE__, "RunOrDie", error);
+}
+
+// In the network namespace of a process.
+void Ip(pid_t init, const std::string& script) {
+  RunOrDie({"nsenter", "--target", absl::StrCat(init), "--net", "--", "sh", "-ec", script});
+}
+
+// The process id in "ready <pid>".
+pid_t AwaitReady(Subprocess* process) {
+  process->WaitForOutput("\n", kSetUpTimeoutS);
+  int pid = 0;
+  if (!absl::StartsWith(process->out(), "ready ") || !absl::SimpleAtoi(process->out().substr(6), &pid))
+    internal::CheckFailed(__FILE__, __LINE__, "a namespace's process 1 does not start", process->err());
+  return pid;
+}
+
+bool IsBelow(const fs::path& path, const fs::path& directory) {
+  return absl::StartsWith(path.lexically_normal().string() + "/", directory.string() + "/");
+}
+
+std::string PidNamespace(const std::string& pid) {
+  std::error_code error;
+  return fs::read_symlink(fs::path("/proc") / pid / "ns/pid", error).string();
+}
+
+}  // namespace
+
+std::string EmulatedHosts::WhyNot() {
+  if (geteuid() != 0) return "it takes root";
+  for (const char* directory : {"/tmp", "/dev/shm", "/mnt"}) {
+    if (IsBelow(STAGECOACH_TEST_HOST, directory) || IsBelow(DemoModelPath(), directory))
+      return absl::StrCat("this tree lies in ", directory, ", which emulated hosts have for themselves");
+  }
+  for (const char* tool : {"ip", "bridge", "nsenter", "unshare", "setpriv"}) {
+    if (RunProgram("sh", {"-c", absl::StrCat("command -v ", tool)}).exit_code != 0)
+      return absl::StrCat("there is no ", tool, " (packages: iproute2, util-linux)");
+  }
+  const std::string error = ErrorOf(Joined(
+      kUnshare, {"sh", "-ec", "mount -t tmpfs none /mnt; mount -t proc proc /proc; ip link add name lab type bridge"}));
+  return error.empty() ? "" : absl::StrCat("namespaces cannot be made: ", error);
+}
+
+EmulatedHosts::EmulatedHosts(int count) : hosts_(static_cast<size_t>(count)) {
+  holder_ = StartWords(Joined(kUnshare, {STAGECOACH_TEST_HOST, "lab"}));
+  init_ = AwaitReady(holder_.get());
+  std::string addresses = "127.0.0.1 localhost\n";
+  for (int host = 1; host <= count; ++host) absl::StrAppend(&addresses, Address(host), " ", Name(host), "\n");
+  WriteFileOrDie(Outside("/mnt/hosts"), addresses);
+  fs::create_directory(Outside("/mnt/hang"));
+  WriteFileOrDie(Outside(agent()), absl::StrCat("#!/bin/sh\nexec ", STAGECOACH_TEST_HOST, " shell \"$@\"\n"));
+  fs::permissions(Outside(agent()), fs::perms::owner_all);
+  Ip(init_, "ip link add name lab type bridge; ip link set lab up");
+  for (int host = 1; host <= count; ++host) Revive(host);
+}
+
+EmulatedHosts::~EmulatedHosts() = default;
+
+std::string EmulatedHosts::Outside(const std::string& path) const {
+  return absl::StrCat("/proc/", init_, "/root", path);
+}
+
+void EmulatedHosts::Revive(int host) {
+  Host& h = hosts_[static_cast<size_t>(host - 1)];
+  CHECK_EQ(h.init, 0);
+  h.holder = StartWords(Inside(init_, Joined(kUnshare, {STAGECOACH_TEST_HOST, "host", Name(host)})));
+  h.init = AwaitReady(h.holder.get());
+  // The last one's link goes only some time after its host.
+  Ip(init_, absl::StrCat("! ip link show ", Link(host), " >/dev/null 2>&1 || ip link del ", Link(host),
+                         "; ip link add ", Link(host), " type veth peer name eth0 netns ", h.init, "; ip link set ",
+                         Link(host), " master lab up"));
+  Ip(h.init, absl::StrCat("ip addr add ", Address(host), "/24 dev eth0; ip link set eth0 up; ip link set lo up"));
+}
+
+std::unique_ptr<Subprocess> EmulatedHosts::Start(int host, const std::string& program, const Words& arguments,
+                                                 std::vector<std::pair<std::string, std::string>> environment) {
+  const Host& h = hosts_[static_cast<size_t>(host - 1)];
+  CHECK_GT(h.init, 0);
+  environment.emplace_back("TMPDIR", "");
+  return StartWords(Inside(h.init, Joined({program}, arguments)), environment);
+}
+
+// nsenter waits for its child, which is the program.
+pid_t EmulatedHosts::PidOf(const Subprocess& started) const {
+  for (const ProcessInfo& process : Descendants(started.pid())) {
+    if (!absl::StartsWith(process.command, "nsenter ")) return process.pid;
+  }
+  return 0;
+}
+
+// State 0: the port neither learns nor forwards, and neither end's carrier changes. 3 forwards.
+void EmulatedHosts::SetLink(int host, bool up) {
+  Ip(init_, absl::StrCat("bridge link set dev ", Link(host), " state ", up ? 3 : 0));
+}
+
+void EmulatedHosts::Cut(int host) { SetLink(host, false); }
+void EmulatedHosts::Heal(int host) { SetLink(host, true); }
+
+void EmulatedHosts::Kill(int host) {
+  Host& h = hosts_[static_cast<size_t>(host - 1)];
+  CHECK_GT(h.init, 0);
+  kill(h.init, SIGKILL);
+  h.holder->Wait(kSetUpTimeoutS);
+  h.init = 0;
+}
+
+void EmulatedHosts::HangAgent(int host, bool hang) {
+  const std::string file = Outside(absl::StrCat("/mnt/hang/", Name(host)));
+  if (hang) {
+    WriteFileOrDie(file, "");
+  } else {
+    fs::remove(file);
+  }
+}
+
+std::vector<ProcessInfo> EmulatedHosts::Processes(int host, const std::string& program) const {
+  const Host& h = hosts_[static_cast<size_t>(host - 1)];
+  std::vector<ProcessInfo> found;
+  if (h.init == 0) return found;
+  const std::string own = PidNamespace(absl::StrCat(h.init));
+  for (const ProcessInfo& process : Descendants(getpid())) {
+    const std::string file = process.command.substr(0, process.command.find(' '));
+    const bool wanted = program.empty() || file == program || absl::EndsWith(file, "/" + program);
+    if (wanted && process.pid != h.init && PidNamespace(absl::StrCat(process.pid)) == own) found.push_back(process);
+  }
+  return found;
+}
+
+std::vector<std::string> EmulatedHosts::Files(int host) const {
+  const Host& h = hosts_[static_cast<size_t>(host - 1)];
+  std::vector<std::string> found;
+  if (h.init == 0) return found;
+  const std::string root = absl::StrCat("/proc/", h.init, "/root");
+  for (const char* directory : {"/tmp", "/dev/shm"}) {
+    std::error_code error;
+    for (const auto& entry : fs::recursive_directory_iterator(root + directory, error))
+      found.push_back(entry.path().string().substr(root.size()));
+  }
+  return found;
+}
+
+}  // namespace stagecoach::testing

@@ -1,0 +1,79 @@
+#ifndef STAGECOACH_TESTS_TESTING_HOSTS_EMULATED_HOSTS_H_
+#define STAGECOACH_TESTS_TESTING_HOSTS_EMULATED_HOSTS_H_
+
+// Several hosts on this machine, made of namespaces. Each has a name, an address on a bridge of its own, processes,
+// /tmp and /dev/shm that no other host sees, and a remote shell in the place of ssh
+// (tests/hosts/programs/test_host.cc). /mnt is one file system that all of them and the test share; everything else is
+// this machine's.
+//
+// Nothing of it has a name on this machine, so tests do not meet each other, and all of it ends with the test, however
+// that ends.
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/testing/process_tree.h"
+#include "tests/testing/subprocess.h"
+
+namespace stagecoach::testing {
+
+// Not thread-safe. What cannot be done aborts the test with what the system said.
+class EmulatedHosts {
+ public:
+  // Why this machine does not permit it, for GTEST_SKIP; empty when it does.
+  static std::string WhyNot();
+
+  // Hosts 1..count, all up.
+  explicit EmulatedHosts(int count);
+  ~EmulatedHosts();
+  EmulatedHosts(const EmulatedHosts&) = delete;
+
+  int count() const { return static_cast<int>(hosts_.size()); }
+  static std::string Name(int host) { return "host" + std::to_string(host); }
+
+  // The command that mpirun uses in the place of ssh.
+  std::string agent() const { return "/mnt/agent"; }
+  // A path below /mnt as this test sees it.
+  std::string Outside(const std::string& path) const;
+
+  // A program on a host, in "/", with the test's environment without TMPDIR; `environment` as in Subprocess.
+  std::unique_ptr<Subprocess> Start(int host, const std::string& program, const std::vector<std::string>& arguments,
+                                    std::vector<std::pair<std::string, std::string>> environment = {});
+  // The process of a program that Start gave, which is not Subprocess::pid(); 0 when it has ended.
+  pid_t PidOf(const Subprocess& started) const;
+
+  // The link between host and bridge carries nothing from now on, and nobody is told.
+  void Cut(int host);
+  void Heal(int host);
+  // All processes of the host end at once, which its peers hear of; then it answers no more.
+  void Kill(int host);
+  // The host boots: nothing of before is there.
+  void Revive(int host);
+  // From now on the agent never answers for this host.
+  void HangAgent(int host, bool hang = true);
+
+  // The living processes of a host but its process 1, with this machine's process ids; of those, what runs
+  // the program of that file name.
+  std::vector<ProcessInfo> Processes(int host, const std::string& program = "") const;
+  // What is in its /tmp and /dev/shm, each with its path there.
+  std::vector<std::string> Files(int host) const;
+
+ private:
+  struct Host {
+    std::unique_ptr<Subprocess> holder;
+    pid_t init = 0;  // process 1, by this machine's process id; 0: the host is dead
+  };
+  void SetLink(int host, bool up);
+
+  std::unique_ptr<Subprocess> holder_;
+  pid_t init_ = 0;
+  std::vector<Host> hosts_;
+};
+
+}  // namespace stagecoach::testing
+
+#endif  // STAGECOACH_TESTS_TESTING_HOSTS_EMULATED_HOSTS_H_
