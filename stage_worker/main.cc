@@ -19,6 +19,7 @@
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
 #include "stage_worker/check/self_check.h"
+#include "stage_worker/host_guard.h"
 #include "stage_worker/host_report.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
@@ -79,6 +80,7 @@ int Main(int argc, char** argv) {
   SetLogName("stage_worker");
   if (argc > 1 && std::strcmp(argv[1], kCheckKernels) == 0) return CheckAlone({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], kHostReportFlag) == 0) return ReportAlone({argv + 2, argv + argc});
+  if (argc > 1 && std::strcmp(argv[1], kHostGuardFlag) == 0) return GuardHost({argv + 2, argv + argc});
   const bool model_given = argc == 3 && std::strcmp(argv[1], kModel) == 0 && argv[2][0] == '/';
   LeaveSignalsToTheCoordinator();
   // Never 0 here: a rank that leaves cleanly before MPI_Init hangs the job it belongs to.

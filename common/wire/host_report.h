@@ -14,6 +14,8 @@ namespace stagecoach {
 
 inline constexpr char kHostReportFlag[] = "--host-report";
 inline constexpr char kClearFlag[] = "--clear";
+// stage_worker --host-guard NAME COMMAND...: see stage_worker/host_guard.h.
+inline constexpr char kHostGuardFlag[] = "--host-guard";
 
 // "stagecoach-host-report:" and the message in hexadecimal digits; without a newline.
 std::string EncodeHostReport(const pb::HostReport& report);

@@ -86,7 +86,8 @@ Launcher::~Launcher() {
 }
 
 absl::Status Launcher::MakePlaces(LaunchPlaces* places) {
-  ASSIGN_OR_RETURN(places->directory, MakePrivateDirectory(TemporaryParent()));
+  // Open MPI's files of a launch have one path on all hosts, and only /tmp is on each.
+  ASSIGN_OR_RETURN(places->directory, MakePrivateDirectory(placement_.AllHere() ? TemporaryParent() : "/tmp"));
   directories_.push_back(places->directory);
   name_ = places->name();
   // Where there is no shared memory file system, an ordinary directory does.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/wire/host_report.h"
 #include "coordinator/launch/shell_words.h"
 
 namespace stagecoach {
@@ -33,8 +34,12 @@ bool IsFromOpenMpi(absl::string_view line) {
   return std::all_of(pid.begin(), pid.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// Open MPI's files of one launch on another host: below a directory of its own there, too.
-std::string RemoteDirectory(const LaunchPlaces& places) { return absl::StrCat("/tmp/", places.name()); }
+// What runs on another host in the place of orted: orted, and after its end a cleaning of that host, which the front
+// may not reach any more. Open MPI splits it at blanks, whatever the quotes.
+std::string LaunchAgent(const JobPrograms& programs, const LaunchPlaces& places) {
+  if (absl::StrContains(programs.stage_worker, " ")) return "";
+  return absl::StrCat(programs.stage_worker, " ", kHostGuardFlag, " ", places.name(), " orted");
+}
 
 class OpenMpi : public LauncherBackend {
  public:
@@ -47,7 +52,7 @@ class OpenMpi : public LauncherBackend {
     std::vector<std::string> line = {options_.mpirun};
     if (!Gives("bind-to")) line.insert(line.end(), {"--bind-to", "none"});
     if (!Gives("nooversubscribe")) line.push_back("--oversubscribe");
-    for (const auto& [name, value] : Settings(placement, places)) {
+    for (const auto& [name, value] : Settings(programs, placement, places)) {
       if (Mca(name) == nullptr) line.insert(line.end(), {"--mca", name, value});
     }
     line.insert(line.end(), options_.arguments.begin(), options_.arguments.end());
@@ -87,20 +92,19 @@ class OpenMpi : public LauncherBackend {
   std::unique_ptr<LauncherWords> Words() const override { return std::make_unique<OpenMpiWords>(); }
 
  private:
-  McaSettings Settings(const Placement& placement, const LaunchPlaces& places) const {
+  McaSettings Settings(const JobPrograms& programs, const Placement& placement, const LaunchPlaces& places) const {
     // mpirun kills at once what must end, or a relaunch would wait for its ladder of signals.
-    McaSettings settings = {{"odls_base_sigkill_timeout", "0"}};
-    if (placement.AllHere()) {
-      settings.push_back({"orte_tmpdir_base", places.directory});
-    } else {
+    McaSettings settings = {{"odls_base_sigkill_timeout", "0"}, {"orte_tmpdir_base", places.directory}};
+    if (!placement.AllHere()) {
       // A host that loses power is noticed in seconds, not in eight minutes.
-      settings.insert(settings.end(), {{"orte_local_tmpdir_base", places.directory},
-                                       {"orte_remote_tmpdir_base", RemoteDirectory(places)},
-                                       {"oob_tcp_keepalive_time", "5"},
-                                       {"oob_tcp_keepalive_intvl", "2"},
-                                       {"oob_tcp_keepalive_probes", "3"}});
+      settings.insert(
+          settings.end(),
+          {{"oob_tcp_keepalive_time", "5"}, {"oob_tcp_keepalive_intvl", "2"}, {"oob_tcp_keepalive_probes", "3"}});
       if (!options_.networks.empty()) settings.push_back({"oob_tcp_if_include", options_.networks});
       if (!options_.rsh_agent.empty()) settings.push_back({"plm_rsh_agent", options_.rsh_agent});
+    }
+    if (const std::string agent = LaunchAgent(programs, places); !placement.AllHere() && !agent.empty()) {
+      settings.push_back({"orte_launch_agent", agent});
     }
     const McaSettings ranks = RankSettings(placement, places, options_.networks);
     settings.insert(settings.end(), ranks.begin(), ranks.end());

@@ -85,17 +85,17 @@ TEST_F(LaunchPlanTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
   EXPECT_THAT(
       Arguments(*plan),
       ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "0",
-                  "--mca", "orte_local_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "orte_remote_tmpdir_base",
-                  "/tmp/stagecoach.aaaaaa", "--mca", "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl",
-                  "2", "--mca", "oob_tcp_keepalive_probes", "3", "--mca", "mpi_yield_when_idle", "1", "--mca", "pml",
-                  "ob1", "--mca", "btl_vader_backing_directory", "/dev/shm/stagecoach.aaaaaa", "--mca", "btl",
-                  "vader,tcp,self", "--mca", "btl_tcp_eager_limit", "1048576", "--mca", "btl_tcp_rndv_eager_limit",
-                  "1048576", "--mca", "btl_tcp_max_send_size", "2097152", "-n", "1", "--host", "localhost:1",
-                  bin + "coordinator", "engine", "--connect", "/t/stagecoach.aaaaaa/engine.sock", "--cleanup",
-                  "/t/stagecoach.aaaaaa", "--cleanup", "/dev/shm/stagecoach.aaaaaa", ":", "-n", "2", "--host",
-                  "node1.invalid:2", bin + "stage_worker", ":", "-n", "1", "--host", "localhost:1",
-                  bin + "stage_worker", ":", "-n", "1", "--host", "node2.invalid:1", bin + "stage_worker", "--model",
-                  "/m.gguf"));
+                  "--mca", "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "oob_tcp_keepalive_time", "5", "--mca",
+                  "oob_tcp_keepalive_intvl", "2", "--mca", "oob_tcp_keepalive_probes", "3", "--mca",
+                  "orte_launch_agent", bin + "stage_worker --host-guard stagecoach.aaaaaa orted", "--mca",
+                  "mpi_yield_when_idle", "1", "--mca", "pml", "ob1", "--mca", "btl_vader_backing_directory",
+                  "/dev/shm/stagecoach.aaaaaa", "--mca", "btl", "vader,tcp,self", "--mca", "btl_tcp_eager_limit",
+                  "1048576", "--mca", "btl_tcp_rndv_eager_limit", "1048576", "--mca", "btl_tcp_max_send_size",
+                  "2097152", "-n", "1", "--host", "localhost:1", bin + "coordinator", "engine", "--connect",
+                  "/t/stagecoach.aaaaaa/engine.sock", "--cleanup", "/t/stagecoach.aaaaaa", "--cleanup",
+                  "/dev/shm/stagecoach.aaaaaa", ":", "-n", "2", "--host", "node1.invalid:2", bin + "stage_worker", ":",
+                  "-n", "1", "--host", "localhost:1", bin + "stage_worker", ":", "-n", "1", "--host", "node2.invalid:1",
+                  bin + "stage_worker", "--model", "/m.gguf"));
 }
 
 TEST_F(LaunchPlanTest, IsTheSameForAListOfHostsAsForTheirFile) {
