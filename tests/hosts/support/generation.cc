@@ -71,13 +71,15 @@ void HostsTest::TearDown() {
   if (HasFailure()) TearDownTestSuite();
 }
 
-std::unique_ptr<Subprocess> HostsTest::Start(const std::string& hostfile, const Words& more) {
+std::unique_ptr<Subprocess> HostsTest::Start(const std::string& hostfile, const Words& more,
+                                             std::vector<std::pair<std::string, std::string>> environment) {
   WriteFileOrDie(hosts_->Outside(kHostFile), hostfile);
   std::filesystem::remove(hosts_->Outside(kStepLog));
   Words arguments = Generate(kTokens);
   arguments.insert(arguments.end(), {"--hostfile", kHostFile, "--step-log", kStepLog, "--stage-delay-us", "10000"});
   arguments.insert(arguments.end(), more.begin(), more.end());
-  return hosts_->Start(1, STAGECOACH_COORDINATOR, arguments, {{"OMPI_MCA_plm_rsh_agent", hosts_->agent()}});
+  environment.insert(environment.begin(), {"OMPI_MCA_plm_rsh_agent", hosts_->agent()});
+  return hosts_->Start(1, STAGECOACH_COORDINATOR, arguments, environment);
 }
 
 void HostsTest::AwaitSteps(Subprocess* front, int steps) {
@@ -85,18 +87,26 @@ void HostsTest::AwaitSteps(Subprocess* front, int steps) {
   for (int i = 0; i < 600; ++i) {
     if (std::filesystem::exists(log) && LinesWith(ReadFileOrDie(log), "{") >= steps) return;
     front->WaitForOutput("\x01", 0.05);  // collects output for a moment
+    if (!IsAlive(front->pid())) break;
   }
-  ADD_FAILURE() << "no " << steps << " micro-batches within 30 s; " << front->err();
+  ADD_FAILURE() << "no " << steps << " micro-batches; " << front->err();
 }
 
-std::vector<pid_t> HostsTest::AwaitStages(int host) {
-  std::vector<pid_t> pids;
-  for (int i = 0; i < 300 && pids.empty(); ++i) {
-    for (const ProcessInfo& process : hosts_->Processes(host, "stage_worker")) pids.push_back(process.pid);
-    if (pids.empty()) SleepFor(0.1);
+std::vector<ProcessInfo> HostsTest::Stages(int host) {
+  std::vector<ProcessInfo> stages = hosts_->Processes(host, "stage_worker");
+  // The program has other tasks on a host, too.
+  std::erase_if(stages, [](const ProcessInfo& process) { return absl::StrContains(process.command, " --host-"); });
+  return stages;
+}
+
+pid_t HostsTest::AwaitStage(int host) {
+  std::vector<ProcessInfo> stages;
+  for (int i = 0; i < 200 && stages.empty(); ++i) {
+    if (i > 0) SleepFor(0.1);
+    stages = Stages(host);
   }
-  EXPECT_FALSE(pids.empty()) << "no stage on " << EmulatedHosts::Name(host);
-  return pids;
+  EXPECT_EQ(stages.size(), 1u) << "stages on " << EmulatedHosts::Name(host);
+  return stages.empty() ? 0 : stages[0].pid;
 }
 
 const json& HostsTest::Undisturbed() {
@@ -113,8 +123,8 @@ json HostsTest::ExpectTheAnswer(Subprocess* front, double timeout_s) {
   EXPECT_EQ(result.exit_code, 0) << result;
   json answer = json::parse(result.out, nullptr, false);
   if (!answer.is_object()) {
-    ADD_FAILURE() << "no answer: " << result;
-    return json::object();
+    ADD_FAILURE() << "no answer: " << result.out;
+    return {{"timings", json::object()}, {"stages", json::array()}};
   }
   const json& expected = Undisturbed();
   EXPECT_EQ(expected["tokens"].size(), static_cast<size_t>(kTokens));
@@ -122,6 +132,12 @@ json HostsTest::ExpectTheAnswer(Subprocess* front, double timeout_s) {
   EXPECT_EQ(answer["logprobs"].dump(), expected["logprobs"].dump()) << result.err;
   EXPECT_EQ(answer["text"], expected["text"]);
   return answer;
+}
+
+Words HostsTest::HostsOf(const json& answer) {
+  Words hosts;
+  for (const json& stage : answer["stages"]) hosts.push_back(stage["host"]);
+  return hosts;
 }
 
 void HostsTest::ExpectNothingLeft() {

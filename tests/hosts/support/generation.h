@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -28,16 +29,22 @@ class HostsTest : public ::testing::Test {
   EmulatedHosts& hosts() { return *hosts_; }
 
   // `coordinator generate` on host 1 over the hosts of this file ("host2 slots=1\n..."), with one JSON object as its
-  // output. Each stage holds every micro-batch for 10 ms.
-  std::unique_ptr<Subprocess> Start(const std::string& hostfile, const std::vector<std::string>& more = {});
+  // output. Each stage holds every micro-batch for 10 ms. The agent is given by Open MPI's variable, which
+  // `environment` may change.
+  std::unique_ptr<Subprocess> Start(const std::string& hostfile, const std::vector<std::string>& more = {},
+                                    std::vector<std::pair<std::string, std::string>> environment = {});
   // Waits until so many micro-batches of the started generation are done.
   void AwaitSteps(Subprocess* front, int steps);
-  // The process ids of the ranks on a host; waits for at least one.
-  std::vector<pid_t> AwaitStages(int host);
+  // The ranks that are stages on a host now.
+  std::vector<ProcessInfo> Stages(int host);
+  // The process id of the only stage on a host, once there is one; 0 and a failure after 20 s.
+  pid_t AwaitStage(int host);
 
   // Ends well with the tokens and log-probabilities of an undisturbed run on one host, to the last digit. Returns the
   // whole answer.
   nlohmann::json ExpectTheAnswer(Subprocess* front, double timeout_s = 60);
+  // The hosts of the last job's stages.
+  static std::vector<std::string> HostsOf(const nlohmann::json& answer);
   // No process, no shared memory, no temporary file on any host that is up; waits a moment for the last ones to go.
   void ExpectNothingLeft();
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach::testing {
@@ -123,9 +124,10 @@ void EmulatedHosts::Revive(int host) {
   h.holder = StartWords(Inside(init_, Joined(kUnshare, {STAGECOACH_TEST_HOST, "host", Name(host)})));
   h.init = AwaitReady(h.holder.get());
   // The last one's link goes only some time after its host.
-  Ip(init_, absl::StrCat("! ip link show ", Link(host), " >/dev/null 2>&1 || ip link del ", Link(host),
-                         "; ip link add ", Link(host), " type veth peer name eth0 netns ", h.init, "; ip link set ",
-                         Link(host), " master lab up"));
+  Ip(init_,
+     absl::StrCat("! ip link show ", Link(host), " >/dev/null 2>&1 || ip link del ", Link(host), "; ip link add ",
+                  Link(host), " type veth peer name eth0 address 02:00:00:00:00:", absl::Dec(host, absl::kZeroPad2),
+                  " netns ", h.init, "; ip link set ", Link(host), " master lab up"));
   Ip(h.init, absl::StrCat("ip addr add ", Address(host), "/24 dev eth0; ip link set eth0 up; ip link set lo up"));
 }
 
@@ -181,6 +183,14 @@ std::vector<ProcessInfo> EmulatedHosts::Processes(int host, const std::string& p
     if (wanted && process.pid != h.init && PidNamespace(absl::StrCat(process.pid)) == own) found.push_back(process);
   }
   return found;
+}
+
+void EmulatedHosts::Signal(pid_t pid, int signal) {
+  if (pid <= 0) {
+    ADD_FAILURE() << "no process to send signal " << signal << " to";
+  } else {
+    kill(pid, signal);
+  }
 }
 
 std::vector<std::string> EmulatedHosts::Files(int host) const {

@@ -59,6 +59,8 @@ class EmulatedHosts {
   // The living processes of a host but its process 1, with this machine's process ids; of those, what runs
   // the program of that file name.
   std::vector<ProcessInfo> Processes(int host, const std::string& program = "") const;
+  // To a process of a host; 0, which would be this test's own group, is a failure of the test.
+  static void Signal(pid_t pid, int signal);
   // What is in its /tmp and /dev/shm, each with its path there.
   std::vector<std::string> Files(int host) const;
 
