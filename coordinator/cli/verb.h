@@ -43,6 +43,7 @@ std::unique_ptr<Verb> MakePerplexityVerb();
 std::unique_ptr<Verb> MakeBenchVerb();
 std::unique_ptr<Verb> MakeProbeVerb();
 std::unique_ptr<Verb> MakePlanVerb();
+std::unique_ptr<Verb> MakeDoctorVerb();
 std::unique_ptr<Verb> MakeInspectVerb();
 std::unique_ptr<Verb> MakeQuantizeVerb();
 std::unique_ptr<Verb> MakeTokenizeVerb();

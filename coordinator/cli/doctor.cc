@@ -1,0 +1,204 @@
+// doctor: would a job run here, and if not, why.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "common/base/status_macros.h"
+#include "common/wire/handshake.h"
+#include "common/wire/host_report.h"
+#include "coordinator/cli/findings.h"
+#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/probe_options.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/probe_run.h"
+#include "coordinator/launch/host_survey.h"
+#include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/program_output.h"
+#include "coordinator/plan/job_plan.h"
+
+namespace stagecoach {
+namespace {
+
+using Model = std::shared_ptr<const ModelDescription>;
+
+constexpr absl::Duration kProgramAnswers = absl::Seconds(20);
+
+Finding FromStatus(std::string subject, const absl::Status& status, ExitCode code = ExitCode::kLaunch) {
+  return Finding::Error(std::move(subject), WithFlags(status.message()), "", code);
+}
+
+class DoctorVerb : public Verb {
+ public:
+  const char* name() const override { return "doctor"; }
+  const char* summary() const override { return "tell whether a job would run here, and if not, why"; }
+  const char* example() const override { return "coordinator doctor -m model.gguf --hostfile hosts"; }
+  bool NeedsCluster() const override { return !options_.cluster.dry_run; }
+
+  void AddOptions(CLI::App* app) override {
+    AddProbeOptions(app, &options_);
+    AddFlag(app, "--json", &json_, "print the findings as JSON");
+    AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  }
+
+  absl::Status Run(const RunContext& context) override {
+    verbosity_.Apply();
+    RETURN_IF_ERROR(FindModel());
+    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options_.cluster, context));
+    launch.job.mutable_probe();
+    if (options_.cluster.dry_run) {
+      absl::StatusOr<std::string> line = DescribeLaunch(launch);
+      if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
+      return WriteStdout(*line + "\n");
+    }
+    if (!context.joined) FindLaunch(launch);
+    // What the model lacks keeps no rank from starting; a launch that cannot be would only say so once more.
+    if (const ExitCode verdict = VerdictOf(findings_); verdict == ExitCode::kOk || verdict == ExitCode::kInputFile) {
+      if (verdict != ExitCode::kOk) launch.job.clear_model_path();
+      RETURN_IF_ERROR(FindByJob(std::move(launch), context));
+    }
+    return Conclude();
+  }
+
+ private:
+  // A usage error ends the verb; what is wrong with the file is a finding.
+  absl::Status FindModel() {
+    absl::StatusOr<Model> model = OpenProbeModel(&options_);
+    if (ExitCodeOf(model.status()) == ExitCode::kUsage) return model.status();
+    if (!model.ok()) {
+      findings_.push_back(FromStatus("model", model.status(), ExitCode::kInputFile));
+    } else if (*model != nullptr) {
+      model_ = *std::move(model);
+      findings_.push_back(Finding::Ok("model", absl::StrCat(model_->file->path(), ", ", model_->hyper.architecture,
+                                                            ", ", model_->hyper.layer_count(), " layers")));
+    }
+    return absl::OkStatus();
+  }
+
+  // The programs, the hosts, and what these answer.
+  void FindLaunch(const LaunchOptions& launch) {
+    const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
+    const absl::StatusOr<std::string> stage_worker = FindStageWorker(launch);
+    if (stage_worker.ok()) {
+      FindStageWorkerVersion(*stage_worker, own);
+    } else {
+      findings_.push_back(FromStatus("stage_worker", stage_worker.status()));
+    }
+    const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(launch);
+    if (!plan.ok()) {
+      if (plan.status() != stage_worker.status()) findings_.push_back(FromStatus("launch", plan.status()));
+      return;
+    }
+    FindLauncherVersion(launch, *plan);
+    std::vector<HostQuestion> questions;
+    std::vector<std::string> spare;
+    for (const LaunchHost& host : plan->hosts) {
+      if (host.here) continue;
+      questions.push_back(AskHost(*plan->backend, plan->programs, host.name(), /*clear=*/{}));
+      if (host.slots.spare) spare.push_back(host.name());
+    }
+    const Findings hosts = FindingsOfSurvey(AskAndWait(std::move(questions), launch.host_timeout), own, spare);
+    findings_.insert(findings_.end(), hosts.begin(), hosts.end());
+  }
+
+  void FindStageWorkerVersion(const std::string& path, const pb::Hello& own) {
+    const absl::StatusOr<ProgramOutput> output = RunForOutput({path, kHostReportFlag}, kProgramAnswers);
+    if (!output.ok()) {
+      findings_.push_back(FromStatus("stage_worker", output.status()));
+      return;
+    }
+    const absl::StatusOr<pb::HostReport> report = FindHostReport(output->text);
+    const std::string other = report.ok() ? OtherVersion(report->hello(), own) : "is not one of this version";
+    if (other.empty()) {
+      findings_.push_back(
+          Finding::Ok("stage_worker", absl::StrCat(path, ", version ", report->hello().program_version())));
+    } else {
+      findings_.push_back(Finding::Error("stage_worker", absl::StrCat(path, " ", other),
+                                         "install coordinator and stage_worker of one build"));
+    }
+  }
+
+  void FindLauncherVersion(const LaunchOptions& launch, const LaunchPlan& plan) {
+    const std::string name = plan.backend->name();
+    const bool mpirun = name == "mpirun";
+    const absl::StatusOr<ProgramOutput> output =
+        RunForOutput({mpirun ? launch.mpirun_path : launch.srun_path, "--version"}, kProgramAnswers);
+    if (!output.ok()) {
+      findings_.push_back(FromStatus(name, output.status()));
+      return;
+    }
+    const std::vector<std::string> lines = absl::StrSplit(output->text, '\n');
+    const std::string version(absl::StripAsciiWhitespace(lines.front()));
+    if (mpirun && !absl::StrContains(version, "Open MPI")) {
+      findings_.push_back(
+          Finding::Error(name, absl::StrCat("is not Open MPI's: it says '", version, "'"),
+                         "install Open MPI (Debian: apt install openmpi-bin) and put it first in PATH"));
+    } else {
+      findings_.push_back(Finding::Ok(name, version));
+    }
+  }
+
+  // What the ranks find, as a job that measures; and whether the planner would find room for the model.
+  absl::Status FindByJob(LaunchOptions launch, const RunContext& context) {
+    const pb::ConfigureJob job = launch.job;
+    absl::StatusOr<pb::ProbeReport> report =
+        RunProbeJob(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress());
+    if (absl::IsCancelled(report.status())) return report.status();
+    if (!report.ok()) {
+      findings_.push_back(FromStatus("job", report.status()));
+      return absl::OkStatus();
+    }
+    const std::vector<FileFingerprint> fingerprints =
+        model_ != nullptr ? model_->file->fingerprints() : std::vector<FileFingerprint>();
+    const Findings found = FindingsOfReport(*report, fingerprints);
+    findings_.insert(findings_.end(), found.begin(), found.end());
+    if (model_ != nullptr) FindRoom(job, *report);
+    return absl::OkStatus();
+  }
+
+  void FindRoom(const pb::ConfigureJob& job, const pb::ProbeReport& report) {
+    const std::vector<pb::Hello> stages(report.hellos().begin() + 1, report.hellos().end());
+    const absl::StatusOr<JobPlan> plan = PlanJob(job, stages, *model_, {.run_id = 1, .epoch = 1});
+    if (!plan.ok()) {
+      findings_.push_back(FromStatus("memory", plan.status()));
+      return;
+    }
+    findings_.push_back(Finding::Ok(
+        "memory", absl::StrCat("the weights fit, and a KV cache of ",
+                               int64_t{plan->group_blocks.front()} * job.block_tokens(), " tokens beside them")));
+  }
+
+  absl::Status Conclude() {
+    const ExitCode verdict = VerdictOf(findings_);
+    int errors = 0;
+    for (const Finding& finding : findings_) errors += finding.level == Finding::Level::kError ? 1 : 0;
+    RETURN_IF_ERROR(WriteStdout(json_ ? FindingsJson(findings_) : FindingsText(findings_)));
+    if (verdict == ExitCode::kOk) return json_ ? absl::OkStatus() : WriteStdout("a job would run here\n");
+    return WithExitCode(absl::FailedPreconditionError(
+                            absl::StrCat("a job would not run here: ", errors, errors == 1 ? " error" : " errors")),
+                        verdict);
+  }
+
+  ProbeOptions options_;
+  Verbosity verbosity_;
+  bool json_ = false;
+  Model model_;  // nullptr: none, or a bad one
+  Findings findings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeDoctorVerb() { return std::make_unique<DoctorVerb>(); }
+
+}  // namespace stagecoach

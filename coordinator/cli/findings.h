@@ -1,0 +1,56 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_FINDINGS_H_
+#define STAGECOACH_COORDINATOR_CLI_FINDINGS_H_
+
+// What `coordinator doctor` finds: whether a job would run, and what stands in its way.
+
+#include <string>
+#include <vector>
+
+#include "common/base/file_fingerprint.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/launch/host_survey.h"
+#include "proto/probe.pb.h"
+
+namespace stagecoach {
+
+struct Finding {
+  enum class Level { kOk, kWarning, kError };
+  Level level = Level::kOk;
+  std::string subject;  // what was looked at: "mpirun", "host node3", "stage 0 on a -> stage 1 on b"
+  std::string found;
+  std::string fix;                    // of what is not ok
+  ExitCode code = ExitCode::kLaunch;  // of an error
+
+  static Finding Ok(std::string subject, std::string found) {
+    return {Level::kOk, std::move(subject), std::move(found)};
+  }
+  static Finding Warning(std::string subject, std::string found, std::string fix) {
+    return {Level::kWarning, std::move(subject), std::move(found), std::move(fix)};
+  }
+  static Finding Error(std::string subject, std::string found, std::string fix, ExitCode code = ExitCode::kLaunch) {
+    return {Level::kError, std::move(subject), std::move(found), std::move(fix), code};
+  }
+  friend bool operator==(const Finding&, const Finding&) = default;
+};
+using Findings = std::vector<Finding>;
+
+// Of the answers of other hosts (host_survey.h). `own`: this program's Hello. `spare`: the hosts whose absence a job
+// survives.
+Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
+                          const std::vector<std::string>& spare);
+
+// Of the report of a probe: each host, each link, each clock, each stage's model. `model`: what the file is here; empty
+// without a model.
+Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model);
+
+// kOk when none is an error; kInputFile when all errors are of the model; else kLaunch.
+ExitCode VerdictOf(const Findings& findings);
+
+// One line each: "error    host node3  cannot be reached: ...; fix".
+std::string FindingsText(const Findings& findings);
+// {"would_run": true, "findings": [{"level": ..., "subject": ..., "found": ..., "fix": ...}]}
+std::string FindingsJson(const Findings& findings);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_FINDINGS_H_

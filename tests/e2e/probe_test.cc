@@ -1,0 +1,135 @@
+// probe and doctor, as a user runs them.
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "coordinator/plan/host_profile.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const Words kTiny = {"--load-format", "dummy", "--shape", "tiny", "--type", "q8_0"};
+
+Words With(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// The lines of doctor that begin with this level.
+std::vector<std::string> LinesOf(const ProgramResult& result, const std::string& level) {
+  std::vector<std::string> lines;
+  for (const absl::string_view line : absl::StrSplit(result.out, '\n')) {
+    if (line.substr(0, level.size() + 1) == level + " ") lines.emplace_back(line);
+  }
+  return lines;
+}
+
+TEST(Probe, WritesAProfileThatThePlannerReads) {
+  const TempDir directory;
+  const std::string file = directory.File("profile.json");
+  const ProgramResult probe = Coordinator(With({"probe", "--pp", "2", "-t", "1", "-o", file}, kTiny));
+  ASSERT_EQ(probe.exit_code, 0) << probe;
+  EXPECT_THAT(probe.out, AllOf(HasSubstr("read GB/s"), HasSubstr("stage 0 on "), HasSubstr("decode")));
+  const absl::StatusOr<HostProfile> profile = ReadHostProfile(file);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  ASSERT_EQ(profile->hosts.size(), 1u);
+  const HostFacts& host = profile->hosts[0];
+  EXPECT_EQ(host.slots, 2);
+  EXPECT_GT(host.memory_bytes, 0u);
+  EXPECT_FALSE(host.isas.empty());
+  bool alone = false, together = false;
+  for (const HostSpeed& speed : host.speeds) {
+    EXPECT_GT(speed.read_gbps, 0);
+    EXPECT_GT(speed.int8_gops, 0);
+    EXPECT_GT(speed.f32_gops, 0);
+    alone = alone || (speed.stages == 1 && speed.threads == 1);
+    together = together || (speed.stages == 2 && speed.threads == 1);
+  }
+  EXPECT_TRUE(alone && together) << probe;
+  std::vector<int> rows;
+  for (const StepTime& step : host.steps) {
+    rows.push_back(step.rows);
+    EXPECT_GT(step.layer_us, 0);
+    EXPECT_EQ(step.head_us > 0, step.rows == step.sequences);
+  }
+  EXPECT_THAT(rows, ::testing::ElementsAre(1, 8, 64, 512));
+  ASSERT_TRUE(profile->model.has_value());
+  EXPECT_EQ(profile->model->name, "dummy://tiny/q8_0");
+  EXPECT_GT(profile->model->layer_bytes, 0u);
+  ASSERT_EQ(profile->links.size(), 3u);  // to both stages, and from the first to the second
+  for (const LinkFacts& link : profile->links) {
+    EXPECT_GT(link.latency_us, 0);
+    EXPECT_GT(link.bandwidth_gbit_s, 0);
+  }
+  ASSERT_EQ(profile->stages.size(), 2u);
+  for (const ProbedStage& stage : profile->stages) {
+    EXPECT_GT(stage.clock_error_us, 0);
+    // Both read the one clock of this machine, each against the wall clock at its start.
+    EXPECT_LT(std::abs(stage.clock_offset_us), 1e6);
+  }
+}
+
+TEST(Probe, RunsInAWorldThatWeDidNotStart) {
+  const ProgramResult probe = World({"probe", "-q"}, 2);
+  EXPECT_EQ(probe.exit_code, 0) << probe;
+  EXPECT_THAT(probe.out, HasSubstr("stage 1 on "));
+}
+
+TEST(Probe, SaysBeforeItMeasuresWhatItCannotDo) {
+  EXPECT_EQ(Coordinator({"probe", "--shape", "tiny"}).exit_code, 2);
+  const ProgramResult file = Coordinator({"probe", "-o", "/nonexistent/profile.json"});
+  EXPECT_EQ(file.exit_code, 3) << file;
+  EXPECT_THAT(file.err, HasSubstr("/nonexistent/profile.json"));
+  EXPECT_EQ(Coordinator({"probe", "-m", "/nonexistent/model.gguf"}).exit_code, 3);
+  const ProgramResult worker = Coordinator({"probe", "--stage-worker", "/nonexistent/stage_worker"});
+  EXPECT_EQ(worker.exit_code, 4) << worker;
+}
+
+TEST(Doctor, FindsThatAJobWouldRunHere) {
+  const ProgramResult doctor = Coordinator(With({"doctor", "--pp", "2"}, kTiny));
+  EXPECT_EQ(doctor.exit_code, 0) << doctor;
+  EXPECT_TRUE(LinesOf(doctor, "error").empty()) << doctor;
+  EXPECT_THAT(doctor.out,
+              AllOf(HasSubstr("mpirun: "), HasSubstr("stage_worker: "), HasSubstr("every stage sees the same file"),
+                    HasSubstr("latency"), HasSubstr("the weights fit"), HasSubstr("a job would run here")));
+}
+
+TEST(Doctor, PrintsItsFindingsAsJson) {
+  const ProgramResult doctor = Coordinator({"doctor", "--json"});
+  ASSERT_EQ(doctor.exit_code, 0) << doctor;
+  const OrderedJson json = OrderedJson::parse(doctor.out);
+  EXPECT_TRUE(json.at("would_run").get<bool>());
+  for (const OrderedJson& finding : json.at("findings")) EXPECT_NE(finding.at("level"), "error");
+}
+
+// Exactly one error, with this exit code, whose line names the culprit.
+void ExpectOneError(const Words& arguments, int exit_code, const std::string& culprit) {
+  const ProgramResult doctor = Coordinator(With({"doctor"}, arguments));
+  EXPECT_EQ(doctor.exit_code, exit_code) << doctor;
+  const std::vector<std::string> errors = LinesOf(doctor, "error");
+  ASSERT_EQ(errors.size(), 1u) << doctor;
+  EXPECT_THAT(errors[0], HasSubstr(culprit));
+  EXPECT_THAT(doctor.err, HasSubstr("a job would not run here: 1 error"));
+}
+
+TEST(Doctor, NamesAStageWorkerThatIsNotOne) { ExpectOneError({"--stage-worker", "/bin/true"}, 4, "/bin/true"); }
+
+TEST(Doctor, NamesAModelThatIsNotThere) {
+  ExpectOneError({"-m", "/nonexistent/model.gguf"}, 3, "/nonexistent/model.gguf");
+}
+
+TEST(Doctor, NamesAHostThatDoesNotExist) {
+  // A login that fails at once, as ssh does for a name that nobody knows.
+  ExpectOneError({"--host", "no-such-host.invalid", "--rsh-agent", "/bin/false"}, 4, "no-such-host.invalid");
+}
+
+}  // namespace
+}  // namespace stagecoach::testing

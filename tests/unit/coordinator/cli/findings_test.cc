@@ -1,0 +1,163 @@
+#include "coordinator/cli/findings.h"
+
+#include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Level = Finding::Level;
+
+// Two stages on two hosts where nothing is wrong.
+pb::ProbeReport Healthy() {
+  pb::ProbeReport report;
+  for (const char* host : {"front", "a", "b"}) {
+    pb::Hello* hello = report.add_hellos();
+    hello->set_host(host);
+    hello->set_allowed_cores(4);
+    hello->set_available_memory_bytes(uint64_t{8} << 30);
+    hello->add_isas(pb::INSTRUCTION_SET_AVX2);
+    for (int cpu = 0; cpu < 4; ++cpu) hello->add_cpus()->set_cpu(cpu);
+  }
+  for (int stage = 0; stage < 2; ++stage) {
+    pb::ProbedStage* probed = report.add_stages();
+    probed->set_stage(stage);
+    probed->set_threads(4);
+    pb::ProbeHost* host = probed->mutable_host();
+    host->set_memory_bytes(uint64_t{16} << 30);
+    host->set_huge_pages("madvise");
+    host->set_shared_memory_bytes(uint64_t{1} << 30);
+    host->set_binds(true);
+    host->set_load(0.1);
+    probed->mutable_model()->add_fingerprints()->set_size_bytes(5);
+  }
+  for (const auto& [from, to] : {std::pair(-1, 0), std::pair(-1, 1), std::pair(0, 1)}) {
+    pb::ProbeLink* link = report.add_links();
+    link->set_from_stage(from);
+    link->set_to_stage(to);
+    link->set_latency_us(20);
+    link->set_bytes_per_s(1e9);
+    link->set_clock_error_us(3);
+  }
+  return report;
+}
+
+const std::vector<FileFingerprint> kModel = {{.size_bytes = 5}};
+
+// The one finding that is not ok.
+Finding Only(const pb::ProbeReport& report) {
+  Finding only;
+  int others = 0;
+  for (const Finding& finding : FindingsOfReport(report, kModel)) {
+    if (finding.level == Level::kOk) continue;
+    only = finding;
+    ++others;
+  }
+  EXPECT_EQ(others, 1);
+  return only;
+}
+
+TEST(Findings, OfAHealthyClusterAreAllOk) {
+  const Findings findings = FindingsOfReport(Healthy(), kModel);
+  EXPECT_EQ(findings.size(), 2u + 3u + 1u);  // hosts, links, the model
+  for (const Finding& finding : findings) EXPECT_EQ(finding.level, Level::kOk) << finding.subject << finding.found;
+  EXPECT_EQ(VerdictOf(findings), ExitCode::kOk);
+}
+
+TEST(Findings, NameEachWeaknessWithItsFix) {
+  pb::ProbeReport report = Healthy();
+  report.mutable_stages(1)->mutable_host()->set_huge_pages("never");
+  EXPECT_EQ(Only(report).subject, "host b");
+  EXPECT_THAT(Only(report).fix, HasSubstr("transparent_hugepage"));
+
+  report = Healthy();
+  report.mutable_stages(0)->mutable_host()->set_shared_memory_bytes(8 << 20);
+  EXPECT_THAT(Only(report).found, HasSubstr("8 MiB are free in /dev/shm"));
+
+  report = Healthy();
+  report.mutable_stages(0)->mutable_host()->set_cpu_quota(1.5);
+  EXPECT_THAT(Only(report).found, HasSubstr("a CPU quota of 1.5 cores over 4 hardware threads"));
+
+  report = Healthy();
+  report.mutable_stages(0)->mutable_host()->set_binds(false);
+  EXPECT_THAT(Only(report).found, HasSubstr("cannot be bound"));
+
+  report = Healthy();
+  report.mutable_stages(0)->mutable_host()->set_load(3.5);
+  EXPECT_THAT(Only(report).found, HasSubstr("load of 3.5 on 4 cores"));
+
+  report = Healthy();
+  report.mutable_stages(0)->set_threads(8);
+  EXPECT_THAT(Only(report).found, HasSubstr("1 stage of 8 threads on 4 cores"));
+
+  report = Healthy();
+  report.mutable_hellos(1)->mutable_cpus(3)->set_node(1);
+  EXPECT_THAT(Only(report).found, HasSubstr("2 NUMA nodes, but 1 stage"));
+
+  report = Healthy();
+  report.mutable_links(2)->set_bytes_per_s(1e7);
+  EXPECT_EQ(Only(report).subject, "stage 0 on a -> stage 1 on b");
+  EXPECT_THAT(Only(report).found, HasSubstr("0.1 Gbit/s"));
+
+  report = Healthy();
+  report.mutable_links(1)->set_clock_offset_us(-2500000);
+  EXPECT_EQ(Only(report).subject, "stage 1 on b");
+  EXPECT_THAT(Only(report).found, HasSubstr("-2.500 s"));
+  EXPECT_EQ(VerdictOf(FindingsOfReport(report, kModel)), ExitCode::kOk);
+}
+
+TEST(Findings, AreErrorsWhereAJobWouldNotRun) {
+  pb::ProbeReport report = Healthy();
+  report.mutable_links(2)->set_error("no frame was answered");
+  EXPECT_EQ(Only(report).level, Level::kError);
+  EXPECT_EQ(VerdictOf({Only(report)}), ExitCode::kLaunch);
+
+  report = Healthy();
+  report.mutable_stages(1)->set_model_code(5);
+  report.mutable_stages(1)->set_model_error("cannot open '/m.gguf'");
+  EXPECT_EQ(Only(report).subject, "stage 1 on b");
+  EXPECT_EQ(VerdictOf({Only(report)}), ExitCode::kInputFile);
+
+  report = Healthy();
+  report.mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_size_bytes(6);
+  EXPECT_THAT(Only(report).found, HasSubstr("another one"));
+  EXPECT_EQ(VerdictOf({Only(report), Finding::Error("host x", "gone", "", ExitCode::kLaunch)}), ExitCode::kLaunch);
+}
+
+TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
+  const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
+  std::vector<HostAnswer> answers(4);
+  answers[0].host = "good";
+  *answers[0].report.emplace().mutable_hello() = own;
+  answers[0].report->add_left()->set_pid(4711);
+  answers[1].host = "old";
+  *answers[1].report.emplace().mutable_hello() = own;
+  answers[1].report->mutable_hello()->set_program_version("0.0.1");
+  answers[2] = {"gone", std::nullopt, "`ssh` ended with exit code 255: no route"};
+  answers[3] = {"reserve", std::nullopt, ""};
+  const Findings findings = FindingsOfSurvey(answers, own, {"reserve"});
+  ASSERT_EQ(findings.size(), 5u);
+  EXPECT_EQ(findings[0].level, Level::kOk);
+  EXPECT_EQ(findings[1].level, Level::kWarning);
+  EXPECT_THAT(findings[1].found, HasSubstr("4711"));
+  EXPECT_EQ(findings[2].level, Level::kError);
+  EXPECT_THAT(findings[2].found, HasSubstr("0.0.1"));
+  EXPECT_EQ(findings[3].level, Level::kError);
+  EXPECT_EQ(findings[3].subject, "host gone");
+  EXPECT_THAT(findings[3].found, HasSubstr("no route"));
+  EXPECT_EQ(findings[4].level, Level::kWarning);  // a job runs without a spare host
+  EXPECT_THAT(findings[4].found, HasSubstr("no answer"));
+}
+
+TEST(Findings, AreOneLineEach) {
+  const Findings findings = {Finding::Ok("mpirun", "4.1"), Finding::Error("host x", "is gone", "mend it")};
+  EXPECT_EQ(FindingsText(findings), "ok       mpirun: 4.1\nerror    host x: is gone; mend it\n");
+  EXPECT_THAT(FindingsJson(findings), AllOf(HasSubstr("\"would_run\": false"), HasSubstr("\"fix\": \"mend it\"")));
+}
+
+}  // namespace
+}  // namespace stagecoach
