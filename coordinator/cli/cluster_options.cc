@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "common/wire/job_proto.h"
@@ -19,6 +20,7 @@
 #include "coordinator/cli/option_values.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/host_file.h"
+#include "coordinator/plan/saved_plan.h"
 
 namespace stagecoach {
 namespace {
@@ -48,6 +50,9 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
   AddStages(app, o);
   AddIntegerList(app, "--layer-split", &o->layer_split, {1, kMaxLayers},
                  "layers of each stage, such as 10,9,9 (otherwise split evenly by cost)")
+      ->group(group);
+  AddText(app, "--plan", &o->plan, "FILE",
+          "follow a saved plan (coordinator plan -o FILE): hosts, layers, threads, micro-batches and chunk")
       ->group(group);
   AddThreads(app, o);
 }
@@ -150,6 +155,36 @@ absl::Status CheckSplit(const ClusterOptions& o, const HyperParameters& model) {
   return absl::OkStatus();
 }
 
+// Takes over what a saved plan fixes.
+absl::Status FollowPlan(const HyperParameters& model, const RunContext& context, ClusterOptions* o,
+                        pb::PlannedFor* planned) {
+  const ClusterOptions defaults;
+  if (o->stages != defaults.stages || !o->layer_split.empty() || o->threads != defaults.threads ||
+      o->micro_batches != defaults.micro_batches || o->prefill_chunk != defaults.prefill_chunk) {
+    return UsageError("--plan fixes --pp, --layer-split, -t, --micro-batches and --prefill-chunk; leave them out");
+  }
+  absl::StatusOr<SavedPlan> plan = ReadSavedPlan(o->plan);
+  if (!plan.ok()) {
+    return WithExitCode(absl::Status(plan.status().code(), absl::StrCat("--plan: ", plan.status().message())),
+                        ExitCode::kInputFile);
+  }
+  if (plan->layers != model.layer_count()) {
+    return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
+                            "--plan: '", o->plan, "' is for a model of ", plan->layers, " layers, this one has ",
+                            model.layer_count(), "; make a new one with `coordinator plan`, or leave --plan out")),
+                        ExitCode::kLaunch);
+  }
+  *planned = PlannedForOf(*plan);
+  o->stages = static_cast<int64_t>(plan->stages.size());
+  for (const SavedStage& stage : plan->stages) o->layer_split.push_back(stage.layers);
+  o->threads = plan->threads;
+  o->micro_batches = plan->micro_batches;
+  o->prefill_chunk = plan->prefill_chunk;
+  const bool hosts_given = context.joined || !o->hosts.empty() || !o->hostfile.empty();
+  if (!hosts_given) o->hosts = HostListOf(*plan);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> WritableFile(const char* option, const std::string& path) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) {
@@ -227,13 +262,18 @@ void AddPlaceOptions(CLI::App* app, ClusterOptions* options) {
   AddPlaces(app, options);
 }
 
-absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const HyperParameters& model,
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& given, const HyperParameters& model,
                                                 const RunContext& context) {
+  ClusterOptions o = given;
+  pb::PlannedFor planned;
+  if (!o.plan.empty()) RETURN_IF_ERROR(FollowPlan(model, context, &o, &planned));
   if (absl::Status status = CheckSplit(o, model); !status.ok()) return status;
   if (o.context > model.context) {
     return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));
   }
-  return MakeLaunchOptions(o, context);
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(o, context));
+  if (!o.plan.empty()) *launch.job.mutable_planned_for() = planned;
+  return launch;
 }
 
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const RunContext& context) {

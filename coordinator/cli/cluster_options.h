@@ -28,6 +28,7 @@ struct ClusterOptions {
   int64_t threads = 0;
   int64_t stages = 0;
   std::vector<int64_t> layer_split;
+  std::string plan;
   int64_t max_num_seqs = 8;
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
@@ -66,14 +67,15 @@ void AddQ2LayoutOption(CLI::App* app, std::string* layout);
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
 
 // Those of them that many runs can share: all but the model, --q2-layout, -c, --pp,
-// --layer-split, -t and --max-num-seqs.
+// --layer-split, --plan, -t and --max-num-seqs.
 void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options);
 
 // Those of them that say where stages run, and with what: --pp, -t and what is about hosts, mpirun and CPUs.
 void AddPlaceOptions(CLI::App* app, ClusterOptions* options);
 
 // The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
-// absolute. The job's fingerprints stay empty.
+// absolute. The job's fingerprints stay empty. A saved plan (--plan) sets what it fixes: hosts, stages, layers of each,
+// threads, micro-batches in flight and chunk; whether it fits the hosts, the engine finds out.
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
                                                 const RunContext& context);
 // The same for a job that may have no model: what depends on one is not checked.

@@ -26,6 +26,7 @@ constexpr FieldFlag kFlags[] = {
     {"max_num_batched_tokens", "--max-num-batched-tokens"},
     {"max_num_seqs", "--max-num-seqs"},
     {"micro_batches", "--micro-batches"},
+    {"planned_for", "--plan"},
     {"policy", "--policy"},
     {"prefill_chunk", "--prefill-chunk"},
     {"q2_layout", "--q2-layout"},

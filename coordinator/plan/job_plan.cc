@@ -13,6 +13,7 @@
 #include "coordinator/plan/cpu_plan.h"
 #include "coordinator/plan/layer_split.h"
 #include "coordinator/plan/pool_plan.h"
+#include "coordinator/plan/saved_plan.h"
 
 namespace stagecoach {
 namespace {
@@ -113,6 +114,10 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     return absl::InvalidArgumentError(absl::StrCat("`stages` asks for ", job.stages(), " stages, but this world has ",
                                                    stages,
                                                    "; start as many stage_workers as `stages` says, or leave it out"));
+  }
+  // A relaunch, which knows the file's fingerprints, may be over other hosts than those of the plan.
+  if (job.has_planned_for() && job.fingerprints_size() == 0) {
+    RETURN_IF_ERROR(CheckPlanned(job.planned_for(), hellos, model));
   }
   ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(job)));
   const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != pb::CPU_BIND_NONE);

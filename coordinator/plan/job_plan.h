@@ -34,7 +34,8 @@ struct JobPlan {
 //   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (bit_class.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages.
 // kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one
-// block fit; says how much is there and needed. kFailedPrecondition: a host without the instruction set. Messages name the
+// block fit; says how much is there and needed. kFailedPrecondition: a host without the instruction set, or a saved
+// plan that no longer fits. Messages name the
 // fields of the job in backquotes: `kv_cache_bytes`.
 // `stages`: who they are, in the order in which the layers pass through them, which may be any order of ranks.
 // `costs`: by which the layers are split in place of those bytes; its memory is not looked at. nullptr: none.

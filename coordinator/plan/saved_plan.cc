@@ -1,12 +1,19 @@
 #include "coordinator/plan/saved_plan.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/job/job_limits.h"
@@ -18,6 +25,7 @@ namespace {
 using PlanDocument = nlohmann::ordered_json;
 
 constexpr size_t kMaxHostNameBytes = 255;
+constexpr size_t kMaxPlanFileBytes = size_t{16} << 20;
 constexpr IntegerRange kPlanBytesRange = {0, std::numeric_limits<int64_t>::max()};
 
 // Reads fields of one object; every message names the file and the place.
@@ -83,6 +91,63 @@ uint64_t ModelFileBytes(const ModelDescription& model) {
   uint64_t bytes = 0;
   for (const FileFingerprint& shard : model.file->fingerprints()) bytes += shard.size_bytes;
   return bytes;
+}
+
+std::vector<std::string> ModelDifferences(const pb::PlannedFor& planned, const ModelDescription& model) {
+  std::vector<std::string> differences;
+  const uint64_t hash = model.file->fingerprints().front().header_hash;
+  if (planned.layers() != model.hyper.layer_count()) {
+    differences.push_back(
+        absl::StrCat("it is for a model of ", planned.layers(), " layers, this one has ", model.hyper.layer_count()));
+  }
+  if (planned.file_bytes() != ModelFileBytes(model)) {
+    differences.push_back(
+        absl::StrCat("it is for a model of ", planned.file_bytes(), " bytes, this one has ", ModelFileBytes(model)));
+  }
+  if (planned.header_hash() != hash) {
+    differences.push_back(absl::StrFormat("it is for a model whose header has the hash %016x, this one's is %016x",
+                                          planned.header_hash(), hash));
+  }
+  return differences;
+}
+
+// An address is no name of a host: which host it is cannot be told.
+bool MayBeSameHost(absl::string_view a, absl::string_view b) {
+  const auto is_address = [](absl::string_view name) {
+    return name.find_first_not_of("0123456789.") == absl::string_view::npos || absl::StrContains(name, ':');
+  };
+  if (is_address(a) || is_address(b)) return true;
+  return a.substr(0, a.find('.')) == b.substr(0, b.find('.'));
+}
+
+void AddHostDifferences(const pb::PlannedFor& planned, const std::vector<pb::Hello>& hellos,
+                        std::vector<std::string>* differences) {
+  struct Memory {
+    uint64_t needed = 0;
+    uint64_t available = std::numeric_limits<uint64_t>::max();
+  };
+  std::map<std::string, Memory> hosts;
+  for (int i = 0; i < planned.stages_size(); ++i) {
+    const pb::PlannedStage& stage = planned.stages(i);
+    const pb::Hello& hello = hellos[static_cast<size_t>(i)];
+    if (!MayBeSameHost(stage.host(), hello.host())) {
+      differences->push_back(
+          absl::StrCat("it has stage ", i, " on ", stage.host(), ", which is now on ", hello.host()));
+      continue;
+    }
+    if (stage.cores() > 0 && stage.cores() != hello.allowed_cores()) {
+      differences->push_back(absl::StrCat("it gives ", hello.host(), " ", stage.cores(), " cores for stage ", i,
+                                          ", which may now use ", hello.allowed_cores()));
+    }
+    Memory& memory = hosts[hello.host()];
+    memory.needed += stage.memory_bytes();
+    memory.available = std::min<uint64_t>(memory.available, hello.available_memory_bytes());
+  }
+  for (const auto& [host, memory] : hosts) {
+    if (memory.needed <= memory.available) continue;
+    differences->push_back(absl::StrCat("it takes ", memory.needed, " bytes of memory on ", host, ", where ",
+                                        memory.available, " are available"));
+  }
 }
 
 absl::StatusOr<std::vector<SavedStage>> ParsePlanStages(absl::string_view file, const PlanDocument* list) {
@@ -162,22 +227,32 @@ void SetModelOf(const ModelDescription& model, SavedPlan* plan) {
   plan->layers = model.hyper.layer_count();
 }
 
-absl::Status CheckModelOf(const SavedPlan& plan, const ModelDescription& model) {
-  SavedPlan now;
-  SetModelOf(model, &now);
-  std::string difference;
-  if (plan.layers != now.layers) {
-    difference = absl::StrCat("it has ", now.layers, " layers, the plan is for ", plan.layers);
-  } else if (plan.file_bytes != now.file_bytes) {
-    difference = absl::StrCat("it has ", now.file_bytes, " bytes, the plan is for ", plan.file_bytes);
-  } else if (plan.header_hash != now.header_hash) {
-    difference =
-        absl::StrFormat("its header has the hash %016x, the plan is for %016x", now.header_hash, plan.header_hash);
-  } else {
-    return absl::OkStatus();
+pb::PlannedFor PlannedForOf(const SavedPlan& plan) {
+  pb::PlannedFor planned;
+  planned.set_file_bytes(plan.file_bytes);
+  planned.set_header_hash(plan.header_hash);
+  planned.set_layers(plan.layers);
+  for (const SavedStage& saved : plan.stages) {
+    pb::PlannedStage* stage = planned.add_stages();
+    stage->set_host(saved.host);
+    stage->set_cores(saved.cores);
+    stage->set_memory_bytes(saved.memory_bytes);
   }
+  return planned;
+}
+
+absl::Status CheckPlanned(const pb::PlannedFor& planned, const std::vector<pb::Hello>& hellos,
+                          const ModelDescription& model) {
+  std::vector<std::string> differences = ModelDifferences(planned, model);
+  if (planned.stages_size() != static_cast<int>(hellos.size())) {
+    differences.push_back(absl::StrCat("it is for ", planned.stages_size(), " stages, this job has ", hellos.size()));
+  } else {
+    AddHostDifferences(planned, hellos, &differences);
+  }
+  if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("'", model.file->path(), "' is another model than the plan was made for: ", difference));
+      absl::StrCat("the plan no longer fits: ", absl::StrJoin(differences, "; "),
+                   ". Make a new one with `coordinator plan`, or leave `planned_for` out"));
 }
 
 std::string HostListOf(const SavedPlan& plan) {
@@ -190,6 +265,21 @@ std::string HostListOf(const SavedPlan& plan) {
     i = end;
   }
   return list;
+}
+
+absl::StatusOr<SavedPlan> ReadSavedPlan(const std::string& file) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  std::string text(kMaxPlanFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in.is_open() || in.bad() || (in.gcount() == 0 && errno != 0)) {
+    return absl::NotFoundError(absl::StrCat("cannot read '", file, "': ", std::strerror(errno == 0 ? EIO : errno)));
+  }
+  text.erase(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMaxPlanFileBytes) {
+    return absl::NotFoundError(absl::StrCat("'", file, "' has more than ", kMaxPlanFileBytes, " bytes: no saved plan"));
+  }
+  return ParseSavedPlan(file, text);
 }
 
 }  // namespace stagecoach

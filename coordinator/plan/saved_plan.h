@@ -2,7 +2,7 @@
 #define STAGECOACH_COORDINATOR_PLAN_SAVED_PLAN_H_
 
 // The part of a plan that a later job takes over, as it stands in the document of `coordinator plan`: under "plan", so
-// that whatever else the document says is for people. Pure.
+// that whatever else the document says is for people. Pure, but for ReadSavedPlan.
 
 #include <cstdint>
 #include <string>
@@ -13,6 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "common/model/model_description.h"
 #include "nlohmann/json_fwd.hpp"
+#include "proto/control.pb.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
 
@@ -43,14 +45,24 @@ nlohmann::ordered_json SavedPlanJson(const SavedPlan& plan);
 // Of a whole document. kInvalidArgument: `file`, the field, what was expected and what was found.
 absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_view text);
 
-// Whether the plan was made for this model: its bytes, header and layers. kFailedPrecondition says what differs.
-absl::Status CheckModelOf(const SavedPlan& plan, const ModelDescription& model);
-// The fields of the plan that identify it.
+// The fields of the plan that say which model it is for.
 void SetModelOf(const ModelDescription& model, SavedPlan* plan);
+
+// What an engine is told of it, to hold against the model and the hosts that it finds.
+pb::PlannedFor PlannedForOf(const SavedPlan& plan);
+
+// Whether a plan still fits: the model's bytes, header and layers; the number of stages, their hosts (by name up to the
+// first dot; an address says nothing) and cores, and that what was planned for the stages of a host is available there.
+// kFailedPrecondition says all that differs, and how to make a new one.
+absl::Status CheckPlanned(const pb::PlannedFor& planned, const std::vector<pb::Hello>& hellos,
+                          const ModelDescription& model);
 
 // "n1:2,n2": the hosts in Open MPI's words, each with the stages that follow each other there; empty for a plan of this
 // host alone.
 std::string HostListOf(const SavedPlan& plan);
+
+// Reads the file and parses it. kNotFound when it cannot be read or has more than 16 MiB.
+absl::StatusOr<SavedPlan> ReadSavedPlan(const std::string& file);
 
 }  // namespace stagecoach
 

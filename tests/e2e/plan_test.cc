@@ -127,6 +127,59 @@ TEST(Plan, SaysWhatIsWrong) {
   }
 }
 
+TEST(Plan, ASavedPlanIsFollowedAndGivesTheSameText) {
+  const TempDir directory;
+  const std::string file = directory.File("plan.json");
+  const ProgramResult plan = Coordinator({"plan", "-m", DemoModelPath(), "--layer-split", "3,5", "-t", "1",
+                                          "--micro-batches", "3", "--prefill-chunk", "64", "-o", file});
+  ASSERT_EQ(plan.exit_code, 0) << plan;
+  const Words generate = {"generate", "-m", DemoModelPath(), "-q", "-p", "In the beginning", "-n", "6", "--temp", "0"};
+  const auto with = [&](const Words& more) {
+    Words words = generate;
+    words.insert(words.end(), more.begin(), more.end());
+    return Coordinator(words);
+  };
+  const ProgramResult planned = with({"--plan", file, "--output", "json"});
+  ASSERT_EQ(planned.exit_code, 0) << planned;
+  const OrderedJson json = OrderedJson::parse(planned.out);
+  ASSERT_EQ(json["stages"].size(), 2u);
+  EXPECT_EQ(json["stages"][0]["last_layer"], 3);
+  EXPECT_EQ(json["stages"][1]["last_layer"], 8);
+  EXPECT_EQ(json["stages"][0]["threads"], 1);
+  EXPECT_EQ(with({"--plan", file}).out, with({}).out);
+}
+
+TEST(Plan, ASavedPlanThatNoLongerFitsIsRefusedWithWhatDiffers) {
+  const TempDir directory;
+  const std::string file = directory.File("plan.json");
+  ASSERT_EQ(Coordinator({"plan", "-m", DemoModelPath(), "--pp", "2", "-o", file}).exit_code, 0);
+  const Words generate = {"generate", "-m", DemoModelPath(), "-q", "-p", "x", "-n", "1", "--plan"};
+  const auto refusal = [&](const std::string& plan, const Words& more, int exit_code) {
+    Words words = generate;
+    words.push_back(plan);
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = Coordinator(words);
+    EXPECT_EQ(result.exit_code, exit_code) << result;
+    return result.err;
+  };
+  EXPECT_THAT(refusal(file, {"--pp", "3"}, 2), HasSubstr("--plan fixes --pp"));
+  EXPECT_THAT(refusal(directory.File("none"), {}, 3), HasSubstr("--plan: cannot read"));
+  WriteFile(directory.File("bad"), "{}");
+  EXPECT_THAT(refusal(directory.File("bad"), {}, 3), HasSubstr("is no saved plan"));
+  OrderedJson json = OrderedJson::parse(ReadFileOrDie(file));
+  const int cores = json["plan"]["stages"][0]["cores"].get<int>();
+  json["plan"]["stages"][0]["cores"] = cores + 3;
+  json["plan"]["header_hash"] = "0123456789abcdef";
+  WriteFile(directory.File("other"), json.dump());
+  EXPECT_THAT(refusal(directory.File("other"), {}, 4),
+              AllOf(HasSubstr("the plan no longer fits"), HasSubstr("0123456789abcdef"),
+                    HasSubstr(std::to_string(cores + 3) + " cores for stage 0"), HasSubstr("leave --plan out")));
+  json["plan"]["layers"] = 9;
+  json["plan"]["stages"][0]["layers"] = json["plan"]["stages"][0]["layers"].get<int>() + 1;
+  WriteFile(directory.File("larger"), json.dump());
+  EXPECT_THAT(refusal(directory.File("larger"), {}, 4), HasSubstr("is for a model of 9 layers, this one has 8"));
+}
+
 // The most that each stage ever held, by the order of the stages.
 std::vector<double> PeakBytesOfStages(const Words& arguments) {
   Subprocess front(CoordinatorProgram(), arguments);

@@ -1,0 +1,143 @@
+#include "coordinator/plan/saved_plan.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/plan/job_plan.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Document = nlohmann::ordered_json;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+std::shared_ptr<const ModelDescription> Model(const std::string& name = "qwen3-0.6b/q8_0") {
+  auto model = OpenModel("dummy://" + name);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *model;
+}
+
+SavedPlan Saved() {
+  SavedPlan plan;
+  SetModelOf(*Model(), &plan);
+  plan.stages = {{"a", 20, 4, kGiB}, {"a", 4, 4, kGiB}, {"b.cluster", 4, 0, kGiB}};
+  plan.threads = 2;
+  plan.micro_batches = 5;
+  plan.prefill_chunk = 128;
+  return plan;
+}
+
+std::string DocumentOf(const Document& plan) { return Document{{"other", 1}, {"plan", plan}}.dump(); }
+
+pb::Hello StageOn(const std::string& host, int cores = 4, uint64_t available = 8 * kGiB) {
+  pb::Hello hello;
+  hello.set_role(pb::Hello::ROLE_STAGE);
+  hello.set_host(host);
+  hello.set_allowed_cores(cores);
+  hello.set_available_memory_bytes(available);
+  hello.set_isa(pb::INSTRUCTION_SET_AVX2);
+  return hello;
+}
+
+TEST(SavedPlan, WhatIsWrittenIsRead) {
+  const absl::StatusOr<SavedPlan> plan = ParseSavedPlan("p.json", DocumentOf(SavedPlanJson(Saved())));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(*plan, Saved());
+}
+
+TEST(SavedPlan, ListsItsHostsForALauncher) {
+  SavedPlan plan = Saved();
+  EXPECT_EQ(HostListOf(plan), "a:2,b.cluster:1");
+  plan.here = true;
+  EXPECT_EQ(HostListOf(plan), "");
+}
+
+TEST(SavedPlan, SaysWhatIsWrongInTheFile) {
+  const auto message = [](const std::string& text) {
+    const absl::Status status = ParseSavedPlan("p.json", text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    return std::string(status.message());
+  };
+  for (const char* text : {"", "[]", "{", "3", "{\"plan\": 3}", "{\"other\": {}}"}) {
+    EXPECT_THAT(message(text), HasSubstr("'p.json' is no saved plan"));
+  }
+  const Document good = SavedPlanJson(Saved());
+  const auto with = [&](const std::string& field, const Document& value) {
+    Document changed = good;
+    changed[field] = value;
+    return message(DocumentOf(changed));
+  };
+  EXPECT_THAT(with("version", 2), HasSubstr("plan.version is 2, expected a whole number from 1 to 1"));
+  EXPECT_THAT(with("layers", 0), HasSubstr("plan.layers is 0"));
+  EXPECT_THAT(with("layers", 27), HasSubstr("add up to 28, but plan.layers is 27"));
+  EXPECT_THAT(with("file_bytes", -1), HasSubstr("plan.file_bytes is -1"));
+  EXPECT_THAT(with("file_bytes", UINT64_MAX), HasSubstr("plan.file_bytes is 18446744073709551615"));
+  EXPECT_THAT(with("header_hash", "xyz"), HasSubstr("plan.header_hash is \"xyz\", expected 16 hexadecimal digits"));
+  EXPECT_THAT(with("here", 1), HasSubstr("plan.here is 1"));
+  EXPECT_THAT(with("stages", Document::array()), HasSubstr("plan.stages is a array"));
+  EXPECT_THAT(with("threads", 2.5), HasSubstr("plan.threads is 2.5"));
+  EXPECT_THAT(with("micro_batches", 0), HasSubstr("plan.micro_batches is 0"));
+  Document stage = good;
+  stage["stages"][1]["host"] = "";
+  EXPECT_THAT(message(DocumentOf(stage)), HasSubstr("plan.stages[1].host is \"\""));
+  stage["stages"][1].erase("host");
+  EXPECT_THAT(message(DocumentOf(stage)), HasSubstr("plan.stages[1].host is not there"));
+}
+
+TEST(SavedPlan, FitsTheHostsAndTheModelThatItWasMadeFor) {
+  const pb::PlannedFor planned = PlannedForOf(Saved());
+  const std::vector<pb::Hello> hosts = {StageOn("a"), StageOn("a"), StageOn("b", 7)};
+  EXPECT_TRUE(CheckPlanned(planned, hosts, *Model()).ok()) << CheckPlanned(planned, hosts, *Model());
+}
+
+TEST(SavedPlan, SaysAllThatDiffers) {
+  const pb::PlannedFor planned = PlannedForOf(Saved());
+  const absl::Status status =
+      CheckPlanned(planned, {StageOn("a", 2, kGiB), StageOn("a"), StageOn("c")}, *Model("qwen3-1.7b/q8_0"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("this one has 1828474880"), HasSubstr("whose header has the hash"), Not(HasSubstr("layers, ")),
+                    HasSubstr("gives a 4 cores for stage 0, which may now use 2"),
+                    HasSubstr("takes 2147483648 bytes of memory on a, where 1073741824 are available"),
+                    HasSubstr("stage 2 on b.cluster, which is now on c"), HasSubstr("coordinator plan"),
+                    HasSubstr("`planned_for`")));
+  EXPECT_THAT(std::string(CheckPlanned(planned, {StageOn("a")}, *Model()).message()),
+              HasSubstr("it is for 3 stages, this job has 1"));
+  EXPECT_THAT(std::string(CheckPlanned(planned, {StageOn("a")}, *Model("tiny/q8_0")).message()),
+              HasSubstr("a model of 28 layers, this one has 3"));
+}
+
+TEST(SavedPlan, AnAddressMayBeAnyHost) {
+  SavedPlan saved = Saved();
+  saved.stages[2].host = "10.1.2.3";
+  EXPECT_TRUE(CheckPlanned(PlannedForOf(saved), {StageOn("a"), StageOn("a"), StageOn("z")}, *Model()).ok());
+}
+
+TEST(SavedPlan, IsHeldAgainstTheHostsInTheFirstLaunchAlone) {
+  const auto model = Model();
+  pb::ConfigureJob job;
+  job.set_max_num_seqs(8);
+  job.set_max_num_batched_tokens(512);
+  job.set_prefill_chunk(512);
+  job.set_block_tokens(32);
+  job.set_policy(pb::POLICY_INTERLEAVED);
+  job.set_kv_type(pb::KV_TYPE_F16);
+  job.set_wire_type(pb::WIRE_TYPE_F32);
+  job.set_cpu_bind(pb::CPU_BIND_AUTO);
+  *job.mutable_planned_for() = PlannedForOf(Saved());
+  const std::vector<pb::Hello> hosts = {StageOn("a"), StageOn("a"), StageOn("c")};
+  EXPECT_EQ(PlanJob(job, hosts, *model, {}).status().code(), absl::StatusCode::kFailedPrecondition);
+  job.add_fingerprints();
+  EXPECT_TRUE(PlanJob(job, hosts, *model, {}).ok());
+}
+
+}  // namespace
+}  // namespace stagecoach
