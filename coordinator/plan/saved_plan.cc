@@ -76,7 +76,8 @@ class PlanReader {
   std::string Found(absl::string_view field) const {
     const PlanDocument* value = Find(field);
     if (value == nullptr) return "not there";
-    if (value->is_object() || value->is_array()) return absl::StrCat("a ", value->type_name());
+    if (value->is_array()) return absl::StrCat("a list of ", value->size());
+    if (value->is_object()) return "an object";
     std::string text = value->dump(-1, ' ', true, PlanDocument::error_handler_t::replace);
     if (text.size() > 60) text.erase(60);
     return text;
