@@ -105,7 +105,7 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
     roster_.ResultArrived(last_traffic_us_);
     return std::optional<StepResult>(*std::move(result));
   }
-  if (weights_ != nullptr) RETURN_IF_ERROR(SendWeights());
+  RETURN_IF_ERROR(SendWeights());
   if (const int64_t now = now_us_(); now >= next_check_us_) {
     // A coordinator that was itself stopped for a while must hear the stages before it judges them.
     const bool late = next_check_us_ > 0 && now - next_check_us_ > Roster::kSilenceUs / 2;
@@ -118,11 +118,16 @@ absl::StatusOr<std::optional<StepResult>> StagePipeline::Poll() {
 
 absl::Status StagePipeline::TakeWeightRequest(const ReceivedFrame& frame) {
   const int stage = roster_.StageOfRank(frame.source()).value();
-  const absl::Status taken = weights_->Take(stage, frame.bytes());
+  const absl::Status taken =
+      weights_ != nullptr
+          ? weights_->Take(stage, frame.bytes())
+          : absl::InvalidArgumentError("a request for weights, and all stages have said that they are ready");
   return taken.ok() ? taken : BadFrame(roster_.Describe(stage), taken);
 }
 
 absl::Status StagePipeline::SendWeights() {
+  if (roster_.AllReady()) weights_ = nullptr;  // with its thread and its memory
+  if (weights_ == nullptr) return absl::OkStatus();
   while (std::optional<WeightService::Answer> answer = weights_->Next()) {
     RETURN_IF_ERROR(endpoint_->Send(Channel::kWeights, RankOf(answer->stage), std::move(answer->frame)));
   }

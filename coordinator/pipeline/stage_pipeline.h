@@ -40,7 +40,7 @@ class StagePipeline : public Pipeline {
 
   const Roster& roster() const { return roster_; }
   bool SendsPending() const { return endpoint_->SendsPending(); }
-  // Moves while weights are streamed.
+  // Moves while weights are streamed; 0 once all stages are ready.
   uint64_t weights_moved() const { return weights_ == nullptr ? 0 : weights_->moved(); }
 
  private:
@@ -58,7 +58,7 @@ class StagePipeline : public Pipeline {
   Roster roster_;
   FramePool step_pool_;
   FramePool control_pool_;
-  std::unique_ptr<WeightService> weights_;
+  std::unique_ptr<WeightService> weights_;  // until all stages are ready
   uint64_t next_submit_ = 0;
   uint64_t next_result_ = 0;
   int64_t last_traffic_us_ = 0;  // of a submit or a result

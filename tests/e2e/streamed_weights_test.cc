@@ -65,17 +65,23 @@ TEST(StreamedWeights, StagesOnHostsWithoutTheModelGiveTheSameText) {
 
 TEST(StreamedWeights, AStageKilledWhileItLoadsIsLaunchedAgainAndTheTextIsTheSame) {
   const TempDir directory;
-  const std::string once = directory.File("once");
+  const std::string once = directory.File("once"), cache = directory.File("cache");
   // Of all stages that are ever started, the first is killed while it loads.
   const std::string stage =
       Script(directory.File("stage"), absl::StrCat("if mkdir ", once, " 2>/dev/null; then exec ", CRASHING_STAGE,
                                                    " while-loading; fi\nexec ", StageWorkerProgram(), "\n"));
   const ProgramResult expected = Coordinator(Generate(kStory));
-  const ProgramResult result =
-      Coordinator(Generate(With(kStory, {"--pp", "2", "--weights", "stream", "--stage-worker", stage})));
+  const ProgramResult result = Coordinator(
+      Generate(With(kStory, {"--pp", "2", "--weights", "stream", "--weights-cache", cache, "--stage-worker", stage})));
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(result.out, expected.out);
   EXPECT_TRUE(std::filesystem::exists(once));
+  int kept = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(cache)) {
+    ++kept;
+    EXPECT_EQ(entry.path().extension(), ".weights") << entry.path() << " was left behind";
+  }
+  EXPECT_GT(kept, 0);
 }
 
 }  // namespace

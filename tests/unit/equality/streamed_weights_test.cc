@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/model_description.h"
+#include "common/wire/weight_frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cluster/loopback_cluster.h"
@@ -31,7 +32,7 @@ std::vector<ClusterRequest> Requests() {
 
 // Files of several chunks, split ones too; qkv in one matrix, biases, and a head of its own.
 testing::TinyModelOptions Model(int shards) {
-  testing::TinyModelOptions options = {.layers = 6, .ffn = 9600, .tied = false, .fused_qkv = true, .biases = true};
+  testing::TinyModelOptions options = {.layers = 6, .ffn = 4800, .tied = false, .fused_qkv = true, .biases = true};
   options.architecture = "llama";
   options.head_dim = 16;
   options.shards = shards;
@@ -115,7 +116,9 @@ TEST(StreamedWeights, ACacheIsAskedFirstAndWhatItLacksOrHasDamagedIsStreamed) {
   job.mutable_layer_split()->Add(2);
   const auto third = testing::RunCluster(2, job, Requests());
   ASSERT_TRUE(third.ok()) << third.status();
-  EXPECT_EQ(Streamed(*third, path), gone.bytes + damaged.bytes);
+  // Of the damaged one at least the chunk; others of it may have been read before that was found.
+  EXPECT_GE(Streamed(*third, path), gone.bytes + kMaxWeightChunkBytes);
+  EXPECT_LE(Streamed(*third, path), gone.bytes + damaged.bytes);
   const auto fourth = testing::RunCluster(2, job, Requests());
   ASSERT_TRUE(fourth.ok()) << fourth.status();
   EXPECT_EQ(Streamed(*fourth, path), damaged.bytes) << "its file was removed when the damage was found";

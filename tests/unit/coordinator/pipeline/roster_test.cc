@@ -99,6 +99,16 @@ TEST_F(RosterTest, LoadingWithoutMovingBytesIsALossOfTheStageThatIsNotReady) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta (process 20): loading without progress"));
 }
 
+TEST_F(RosterTest, StreamedBytesAreProgressBeforeAnyWeightIsLoaded) {
+  for (int64_t now = 0; now <= 61 * kSecond; now += kSecond) {
+    pb::Heartbeat heartbeat = Beat(0, 0);
+    heartbeat.set_bytes_streamed(now > 50 * kSecond ? 50 : static_cast<uint64_t>(now / kSecond));
+    roster_.Heard(heartbeat, now);
+    roster_.Heard(Beat(1, 0), now);
+  }
+  EXPECT_TRUE(roster_.CheckAlive(61 * kSecond, -1).ok());
+}
+
 TEST_F(RosterTest, AMovingCounterRestartsTheProgressClock) {
   BecomeReady();
   BeatUntil(50 * kSecond, 5, 4);

@@ -27,7 +27,7 @@ constexpr int kStages = 2;
 class WeightServiceTest : public ::testing::Test {
  protected:
   WeightServiceTest() {
-    path_ = testing::WriteTinyModel(directory_.File("m.gguf"), {.layers = 4, .ffn = 6400});
+    path_ = testing::WriteTinyModel(directory_.File("m.gguf"), {.layers = 4, .ffn = 640});
     model_ = OpenModel(path_).value();
     std::vector<pb::StageAssignment> assignments(kStages);
     for (int stage = 0; stage < kStages; ++stage) {
