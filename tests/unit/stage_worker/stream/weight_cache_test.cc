@@ -121,7 +121,7 @@ TEST_F(WeightCacheTest, ACutFileAndADamagedTrailerAreFound) {
     EXPECT_EQ(Cache()->Find(kTensor), nullptr) << cut;
     EXPECT_EQ(Files().size(), 0u);
   }
-  for (uint64_t offset = kTensor.bytes; offset < kTensor.bytes + 3 * 4 + 8 * 8; offset += 3) {
+  for (uint64_t offset = kTensor.bytes; offset < kTensor.bytes + 3 * 4 + 8 * 8; offset += 11) {
     Fill(Cache().get());
     Damage(offset);
     EXPECT_EQ(Cache()->Find(kTensor), nullptr) << offset;
