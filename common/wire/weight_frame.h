@@ -5,10 +5,10 @@
 // the model's files, and gets their bytes in the order of its requests. Requests and answers carry the stage's own
 // count. All functions are thread-safe; errors of decoding are kInvalidArgument with what, which, expected and found.
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <variant>
 
 #include "absl/status/status.h"
@@ -32,7 +32,10 @@ struct WeightRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   uint64_t end() const { return offset + bytes; }
-  friend auto operator<=>(const WeightRange&, const WeightRange&) = default;
+  friend bool operator==(const WeightRange&, const WeightRange&) = default;
+  friend bool operator<(const WeightRange& a, const WeightRange& b) {
+    return std::tie(a.shard, a.offset, a.bytes) < std::tie(b.shard, b.offset, b.bytes);
+  }
 };
 
 // A decoded range has 1 to kMaxWeightChunkBytes bytes, a shard >= 0, and its end does not overflow. Whether it is one

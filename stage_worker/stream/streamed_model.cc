@@ -1,5 +1,7 @@
 #include "stage_worker/stream/streamed_model.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +52,7 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenStreamedModel(const 
   GgufOpenOptions options;
   ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(assignment.q2_layout()));
   std::vector<WeightRange> headers;
+  headers.reserve(static_cast<size_t>(assignment.opened_bytes_size()));
   for (int i = 0; i < assignment.opened_bytes_size(); ++i) headers.push_back({i, 0, assignment.opened_bytes(i)});
   stream->Plan(headers);
   absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::OpenSources(SourcesOf(assignment, stream), options);

@@ -22,6 +22,7 @@ void WeightStream::Plan(absl::Span<const WeightRange> ranges) {
   std::vector<std::shared_ptr<Chunk>> plan;
   for (const WeightRange& range : ranges) AddChunks(range, &plan);
   std::vector<Chunk*> by_place;
+  by_place.reserve(plan.size());
   for (const std::shared_ptr<Chunk>& chunk : plan) by_place.push_back(chunk.get());
   std::sort(by_place.begin(), by_place.end(), [](const Chunk* a, const Chunk* b) { return a->range < b->range; });
   {
@@ -57,6 +58,7 @@ void WeightStream::PlanTensors(absl::Span<const GgufTensor* const> tensors, std:
     return std::tie(a->shard, a->file_offset) < std::tie(b->shard, b->file_offset);
   });
   std::vector<WeightRange> ranges;
+  ranges.reserve(ordered.size());
   for (const GgufTensor* tensor : ordered) ranges.push_back({tensor->shard, tensor->file_offset, tensor->bytes});
   Plan(ranges);
 }
