@@ -16,15 +16,11 @@ using testing::LinesWith;
 using testing::ProgramResult;
 using Words = std::vector<std::string>;
 
-constexpr char kThreeHosts[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\n";
-constexpr char kWithASpare[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\nhost4 slots=1 spare\n";
-const Words kShort = {"--host-timeout", "3"};
-
 class AgentTest : public testing::HostsTest {};
 
 TEST_F(AgentTest, AtTheFirstLaunchASpareHostTakesThePlace) {
   hosts().HangAgent(3);
-  auto front = Start(kWithASpare, kShort);
+  auto front = Start(kWithASpare, ShortHostTimeout());
   const nlohmann::json answer = ExpectTheAnswer(front.get());
   EXPECT_EQ(HostsOf(answer), Words({"host1", "host2", "host4"}));
   EXPECT_GE(LinesWith(front->err(), "host3 is left out"), 1) << front->err();
@@ -33,7 +29,7 @@ TEST_F(AgentTest, AtTheFirstLaunchASpareHostTakesThePlace) {
 
 TEST_F(AgentTest, AtTheFirstLaunchWithoutASpareTheErrorNamesTheHost) {
   hosts().HangAgent(3);
-  const ProgramResult result = Start(kThreeHosts, kShort)->Wait(30);
+  const ProgramResult result = Start(kThreeHosts, ShortHostTimeout())->Wait(30);
   EXPECT_EQ(result.exit_code, 4) << result;
   EXPECT_THAT(result.err, HasSubstr("host3"));
   EXPECT_THAT(result.err, HasSubstr("did not answer within"));
@@ -42,7 +38,7 @@ TEST_F(AgentTest, AtTheFirstLaunchWithoutASpareTheErrorNamesTheHost) {
 }
 
 TEST_F(AgentTest, AtARelaunchTheOtherHostsTakeTheLayers) {
-  auto front = Start(kThreeHosts, kShort);
+  auto front = Start(kThreeHosts, ShortHostTimeout());
   AwaitSteps(front.get(), 10);
   hosts().HangAgent(3);
   hosts().Signal(AwaitStage(3), SIGKILL);

@@ -15,8 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::SleepFor;
 
-constexpr char kThreeHosts[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\n";
-
 class SteadyTest : public testing::HostsTest {};
 
 TEST_F(SteadyTest, AGenerationOverThreeHostsWorksAtTheFirstTryAndLeavesNothing) {

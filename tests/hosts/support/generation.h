@@ -21,6 +21,10 @@ class HostsTest : public ::testing::Test {
  protected:
   static constexpr int kHosts = 4;  // the front runs on host 1
   static constexpr int kTokens = 100;
+  static constexpr char kThreeHosts[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\n";
+  static constexpr char kWithASpare[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\nhost4 slots=1 spare\n";
+  // Options: a launch waits 3 s for hosts that do not answer.
+  static std::vector<std::string> ShortHostTimeout() { return {"--host-timeout", "3"}; }
 
   static void TearDownTestSuite();
   void SetUp() override;

@@ -1,4 +1,5 @@
-// Hosts that go, come back or are replaced in the middle of a generation: the answer is the same to the last digit.
+// Hosts and ranks that are killed or stopped in the middle of a generation, and hosts that come back: the answer is the
+// same to the last digit.
 
 #include <signal.h>
 
@@ -13,56 +14,13 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::LinesWith;
-using ::testing::Not;
 using testing::SleepFor;
 using Words = std::vector<std::string>;
 
-constexpr char kThreeHosts[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\n";
-constexpr char kWithASpare[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\nhost4 slots=1 spare\n";
-// How long a relaunch waits for hosts that do not answer.
-const Words kShort = {"--host-timeout", "3"};
+class KillTest : public testing::HostsTest {};
 
-class LossTest : public testing::HostsTest {};
-
-TEST_F(LossTest, AHostWhoseLinkComesBackInTimeGoesOn) {
-  auto front = Start(kThreeHosts);
-  AwaitSteps(front.get(), 10);
-  hosts().Cut(3);
-  EXPECT_TRUE(front->WaitForOutput("the job was lost", 20)) << front->err();
-  EXPECT_THAT(front->err(), HasSubstr("on host3"));
-  SleepFor(1);
-  hosts().Heal(3);
-  const nlohmann::json answer = ExpectTheAnswer(front.get());
-  EXPECT_GE(answer["timings"]["relaunches"], 1);
-  EXPECT_EQ(HostsOf(answer), Words({"host1", "host2", "host3"}));
-  ExpectNothingLeft();
-}
-
-TEST_F(LossTest, ASpareHostTakesThePlaceOfOneThatIsGoneForEver) {
-  auto front = Start(kWithASpare, kShort);
-  AwaitSteps(front.get(), 10);
-  EXPECT_TRUE(Stages(4).empty());
-  hosts().Cut(3);
-  const nlohmann::json answer = ExpectTheAnswer(front.get());
-  EXPECT_EQ(HostsOf(answer), Words({"host1", "host2", "host4"}));
-  EXPECT_GE(LinesWith(front->err(), "host3 is left out"), 1) << front->err();
-  hosts().Heal(3);
-  ExpectNothingLeft();
-}
-
-TEST_F(LossTest, WithoutASpareTheOthersTakeItsLayers) {
-  auto front = Start(kThreeHosts, kShort);
-  AwaitSteps(front.get(), 10);
-  hosts().Cut(3);
-  const nlohmann::json answer = ExpectTheAnswer(front.get());
-  EXPECT_EQ(HostsOf(answer), Words({"host1", "host2"}));
-  EXPECT_GE(LinesWith(front->err(), "host3 is left out"), 1) << front->err();
-  hosts().Heal(3);
-  ExpectNothingLeft();
-}
-
-TEST_F(LossTest, AKilledHostIsLeftOut) {
-  auto front = Start(kThreeHosts, kShort);
+TEST_F(KillTest, AKilledHostIsLeftOut) {
+  auto front = Start(kThreeHosts, ShortHostTimeout());
   AwaitSteps(front.get(), 10);
   hosts().Kill(2);
   const nlohmann::json answer = ExpectTheAnswer(front.get());
@@ -72,7 +30,7 @@ TEST_F(LossTest, AKilledHostIsLeftOut) {
   ExpectNothingLeft();
 }
 
-TEST_F(LossTest, AHostThatBootsInTimeIsUsedAgain) {
+TEST_F(KillTest, AHostThatBootsInTimeIsUsedAgain) {
   auto front = Start(kThreeHosts);
   AwaitSteps(front.get(), 10);
   hosts().Kill(2);
@@ -83,7 +41,7 @@ TEST_F(LossTest, AHostThatBootsInTimeIsUsedAgain) {
   ExpectNothingLeft();
 }
 
-TEST_F(LossTest, ARankThatIsStoppedForGoodIsLostAndReplacedOnItsHost) {
+TEST_F(KillTest, ARankThatIsStoppedForGoodIsLostAndReplacedOnItsHost) {
   auto front = Start(kThreeHosts);
   AwaitSteps(front.get(), 10);
   hosts().Signal(AwaitStage(3), SIGSTOP);
@@ -95,8 +53,8 @@ TEST_F(LossTest, ARankThatIsStoppedForGoodIsLostAndReplacedOnItsHost) {
 }
 
 // With the host's orted stopped too nobody there ends the old rank, which holds memory.
-TEST_F(LossTest, AHostThatComesBackIsUsedAtALaterLaunchAndCleanedBefore) {
-  auto front = Start(kWithASpare, kShort);
+TEST_F(KillTest, AHostThatComesBackIsUsedAtALaterLaunchAndCleanedBefore) {
+  auto front = Start(kWithASpare, ShortHostTimeout());
   AwaitSteps(front.get(), 10);
   const pid_t old = AwaitStage(3);
   for (const testing::ProcessInfo& orted : hosts().Processes(3, "orted")) hosts().Signal(orted.pid, SIGSTOP);
