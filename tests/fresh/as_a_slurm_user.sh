@@ -107,6 +107,20 @@ END
 sbatch --wait --output=out --error=err pipeline.sbatch >submitted || wrong "sbatch --wait: exit code $?, $(cat submitted)"
 same_text "sbatch of a script"
 
+# batch <what> <options of sbatch>: a job of these words in `command`.
+batch() {
+  printf '%s\n' '#!/bin/bash' "#SBATCH $2" "$(printf '%q ' "${command[@]}")" >job.sbatch
+  sbatch --wait --output=out --error=err job.sbatch >submitted || wrong "$1: exit code $?"
+}
+
+# Inside an allocation the coordinator finds the nodes and starts the ranks itself, by srun.
+command=("${generate[@]}" --dry-run)
+batch "--dry-run in an allocation" "--nodes=2 --ntasks=2"
+grep -q '/srun --mpi=pmix --ntasks=3 ' out || wrong "--dry-run in an allocation: no srun --mpi=pmix"
+command=("${generate[@]}")
+batch "coordinator in an allocation" "--nodes=2 --ntasks=2"
+same_text "coordinator in an allocation, by srun"
+
 # ---- the end -------------------------------------------------------------------------------------------------------------------------
 
 left=$(find /tmp /dev/shm -mindepth 1 && "${on_n2[@]}" find /tmp /dev/shm -mindepth 1)
