@@ -1,44 +1,28 @@
 #include "coordinator/job/run_probe.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
-#include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/transport/link_meter.h"
-#include "common/transport/wait_ladder.h"
 #include "common/wire/bit_class.h"
-#include "common/wire/frame.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/pipeline/roster.h"
+#include "coordinator/job/probe_exchange.h"
 #include "coordinator/plan/cpu_plan.h"
 #include "coordinator/plan/probe_plan.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kReportUs = 500000;
-constexpr int64_t kCheckUs = 1000000;
-constexpr double kLinkTimeoutS = 10;    // the slowest link that passes moves 6 MiB in that time
-constexpr int64_t kWorkUs = 300000000;  // for a measurement, as long as heartbeats come
-constexpr int64_t kNoLimitUs = int64_t{1} << 60;
-
-absl::StatusCode CodeOf(int code) {
-  const bool known =
-      code > static_cast<int>(absl::StatusCode::kOk) && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kInternal;
-}
+constexpr double kLinkTimeoutS = 10;  // the slowest link that passes moves 6 MiB in that time
+constexpr int64_t kLastOrdersUs = 2000000;
+constexpr int kMostCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 
 class ProbeJob {
  public:
@@ -51,14 +35,14 @@ class ProbeJob {
         job_(job),
         link_us_(static_cast<int64_t>(
             (job.probe().link_timeout_s() > 0 ? job.probe().link_timeout_s() : kLinkTimeoutS) * 1e6)),
-        pool_(kMaxSetupFrameBytes, 0),
-        roster_(stages_, kNoLimitUs, MonotonicUs()) {
+        exchange_(endpoint, stages_, channel) {
     for (const pb::Hello& hello : stages_) hosts_.push_back(hello.host());
     groups_ = GroupByHost(hosts_);
   }
 
   absl::Status Run() {
     RETURN_IF_ERROR(CheckStages());
+    RETURN_IF_ERROR(exchange_.Open());
     RETURN_IF_ERROR(Introduce());
     RETURN_IF_ERROR(SayReady());
     RETURN_IF_ERROR(MeasureOwnLinks());
@@ -68,8 +52,9 @@ class ProbeJob {
       RETURN_IF_ERROR(MeasureSpeeds());
       RETURN_IF_ERROR(TimeModel());
     }
+    report_.set_done(1);
     report_.set_complete(true);
-    RETURN_IF_ERROR(Say(1, ""));
+    RETURN_IF_ERROR(exchange_.Send(report_));
     return EndInOrder();
   }
 
@@ -91,8 +76,6 @@ class ProbeJob {
     *report_.mutable_coordinator() = DescribeHost();
     for (int stage = 0; stage < count(); ++stage) {
       const int rank = stages_[static_cast<size_t>(stage)].rank();
-      RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kTelemetry, rank, kMaxTelemetryFrameBytes, 2));
-      RETURN_IF_ERROR(OpenPingAnswers(endpoint_, rank));
       pb::ProbedStage* probed = report_.add_stages();
       probed->set_stage(stage);
       probed->set_rank(rank);
@@ -103,12 +86,13 @@ class ProbeJob {
       pb::ProbeOrder order;
       pb::ProbeBegin* begin = order.mutable_begin();
       begin->set_stage(stage);
-      begin->set_previous_rank(stage == 0 ? kCoordinatorRank : RankOf(stage - 1));
-      begin->set_next_rank(stage + 1 == count() ? kCoordinatorRank : RankOf(stage + 1));
-      RETURN_IF_ERROR(Order(stage, std::move(order)));
+      begin->set_previous_rank(stage == 0 ? kCoordinatorRank : exchange_.RankOf(stage - 1));
+      begin->set_next_rank(stage + 1 == count() ? kCoordinatorRank : exchange_.RankOf(stage + 1));
+      RETURN_IF_ERROR(exchange_.Order(stage, std::move(order)));
     }
-    RETURN_IF_ERROR(AwaitWork());
-    for (const auto& [stage, answer] : answers_) *report_.mutable_stages(stage)->mutable_host() = answer.host();
+    RETURN_IF_ERROR(exchange_.AwaitWork());
+    for (const auto& [stage, answer] : exchange_.answers())
+      *report_.mutable_stages(stage)->mutable_host() = answer.host();
     return absl::OkStatus();
   }
 
@@ -120,20 +104,14 @@ class ProbeJob {
 
   absl::Status MeasureOwnLinks() {
     for (int stage = 0; stage < count(); ++stage) {
-      RETURN_IF_ERROR(Say(0.1 * stage / count(), absl::StrCat("the link to ", NameOf(stage))));
+      RETURN_IF_ERROR(exchange_.Say(0.1 * stage / count(), absl::StrCat("the link to ", exchange_.NameOf(stage))));
       pb::ProbeLink* link = report_.add_links();
       link->set_from_stage(LinkFacts::kCoordinator);
       link->set_to_stage(stage);
-      LinkMeter meter(endpoint_, RankOf(stage), ++last_meter_);
-      meter_ = &meter;
-      RETURN_IF_ERROR(meter.Begin());
-      const int64_t deadline_us = MonotonicUs() + link_us_;
-      absl::Status status;
-      while (status.ok() && !meter.done() && MonotonicUs() < deadline_us) status = Turn();
-      meter_ = nullptr;
-      RETURN_IF_ERROR(status);
-      if (!meter.done()) {
-        link->set_error(NoFrames(absl::StrCat("the coordinator on ", hellos_[0].host()), NameOf(stage)));
+      LinkMeter meter(endpoint_, exchange_.RankOf(stage), ++last_meter_);
+      ASSIGN_OR_RETURN(const bool measured, exchange_.AwaitMeter(&meter, link_us_));
+      if (!measured) {
+        link->set_error(NoFrames(absl::StrCat("the coordinator on ", hellos_[0].host()), exchange_.NameOf(stage)));
         continue;
       }
       link->set_latency_us(meter.latency_us());
@@ -147,21 +125,22 @@ class ProbeJob {
   absl::Status MeasureNeighbours() {
     std::map<int, pb::ProbeLink> links;
     for (const std::vector<int>& round : LinkRounds(hosts_)) {
-      RETURN_IF_ERROR(Say(0.1 + 0.1 * static_cast<double>(links.size()) / count(),
-                          absl::StrCat("the link from ", NameOf(round.front()))));
+      RETURN_IF_ERROR(exchange_.Say(0.1 + 0.1 * static_cast<double>(links.size()) / count(),
+                                    absl::StrCat("the link from ", exchange_.NameOf(round.front()))));
       for (const int stage : round) {
         pb::ProbeOrder order;
         order.mutable_link();
-        RETURN_IF_ERROR(Order(stage, std::move(order)));
+        RETURN_IF_ERROR(exchange_.Order(stage, std::move(order)));
       }
-      RETURN_IF_ERROR(AwaitAnswers(link_us_));
+      RETURN_IF_ERROR(exchange_.AwaitAnswers(link_us_));
       for (const int stage : round) {
         pb::ProbeLink& link = links[stage];
-        const auto answer = answers_.find(stage);
-        if (answer != answers_.end() && answer->second.has_link()) link = answer->second.link();
+        const auto answer = exchange_.answers().find(stage);
+        if (answer != exchange_.answers().end() && answer->second.has_link()) link = answer->second.link();
         link.set_from_stage(stage);
         link.set_to_stage(stage + 1);
-        if (answer == answers_.end()) link.set_error(NoFrames(NameOf(stage), NameOf(stage + 1)));
+        if (answer == exchange_.answers().end())
+          link.set_error(NoFrames(exchange_.NameOf(stage), exchange_.NameOf(stage + 1)));
       }
     }
     for (const auto& [stage, link] : links) *report_.add_links() = link;
@@ -171,13 +150,13 @@ class ProbeJob {
   // Every stage at once: it is the header alone.
   absl::Status CheckModel() {
     if (job_.model_path().empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(Say(0.2, "the model on every host"));
+    RETURN_IF_ERROR(exchange_.Say(0.2, "the model on every host"));
     for (int stage = 0; stage < count(); ++stage) {
       pb::ProbeOrder order;
       FillModel(stage, order.mutable_model());
-      RETURN_IF_ERROR(Order(stage, std::move(order)));
+      RETURN_IF_ERROR(exchange_.Order(stage, std::move(order)));
     }
-    RETURN_IF_ERROR(AwaitAll());
+    RETURN_IF_ERROR(exchange_.AwaitAll());
     for (int stage = 0; stage < count(); ++stage) TakeModel(stage);
     return absl::OkStatus();
   }
@@ -187,17 +166,17 @@ class ProbeJob {
     size_t most = 0;
     for (const HostStages& group : groups_) {
       const int first = group.stages.front();
-      runs.push_back(SpeedRuns(static_cast<int>(group.stages.size()), report_.stages(first).threads(),
-                               std::max(stages_[static_cast<size_t>(first)].allowed_cores(), 1)));
+      runs.push_back(SpeedRuns(static_cast<int>(group.stages.size()), report_.stages(first).threads(), CoresOf(first)));
       most = std::max(most, runs.back().size());
       report_.add_hosts()->set_host(group.host);
     }
     for (size_t i = 0; i < most; ++i) {
-      RETURN_IF_ERROR(Say(0.2 + 0.5 * static_cast<double>(i) / static_cast<double>(most), "memory and arithmetic"));
+      RETURN_IF_ERROR(
+          exchange_.Say(0.2 + 0.5 * static_cast<double>(i) / static_cast<double>(most), "memory and arithmetic"));
       for (size_t host = 0; host < groups_.size(); ++host) {
         if (i < runs[host].size()) RETURN_IF_ERROR(OrderSpeed(groups_[host], runs[host][i]));
       }
-      RETURN_IF_ERROR(AwaitWork());
+      RETURN_IF_ERROR(exchange_.AwaitWork());
       for (size_t host = 0; host < groups_.size(); ++host) {
         if (i < runs[host].size())
           TakeSpeed(groups_[host], runs[host][i], report_.mutable_hosts(static_cast<int>(host)));
@@ -213,11 +192,8 @@ class ProbeJob {
       order.mutable_speed()->set_processes(run.processes);
       pb::ProbeThreads* threads = order.mutable_speed()->mutable_threads();
       FillThreads(stage, threads);
-      if (run.threads != threads->threads()) {  // all cores: not those of the stage alone
-        threads->set_threads(run.threads);
-        threads->clear_cpus();
-      }
-      RETURN_IF_ERROR(Order(stage, std::move(order)));
+      if (run.threads != threads->threads()) SpreadOver(run.threads, threads);
+      RETURN_IF_ERROR(exchange_.Order(stage, std::move(order)));
     }
     return absl::OkStatus();
   }
@@ -227,7 +203,7 @@ class ProbeJob {
     sum.set_stages(run.processes);
     sum.set_threads(run.threads);
     for (int i = 0; i < run.processes; ++i) {
-      const pb::ProbeSpeed& one = answers_.at(group.stages[static_cast<size_t>(i)]).speed();
+      const pb::ProbeSpeed& one = exchange_.answers().at(group.stages[static_cast<size_t>(i)]).speed();
       sum.set_read_gbps(sum.read_gbps() + one.read_gbps());
       sum.set_int8_gops(sum.int8_gops() + one.int8_gops());
       sum.set_bf16_gops(sum.bf16_gops() + one.bf16_gops());
@@ -239,20 +215,36 @@ class ProbeJob {
   // The first stage of each host, all hosts at once.
   absl::Status TimeModel() {
     if (job_.model_path().empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(Say(0.7, "a layer of the model"));
+    RETURN_IF_ERROR(TimeModelOnce(0.7, /*all_cores=*/false));
+    return TimeModelOnce(0.85, /*all_cores=*/true);
+  }
+
+  // With the threads that a job would give the stage, or with all cores of its host where these are more.
+  absl::Status TimeModelOnce(double done, bool all_cores) {
+    RETURN_IF_ERROR(exchange_.Say(done, "a layer of the model"));
+    std::vector<int> timed;
     for (const HostStages& group : groups_) {
       const int stage = group.stages.front();
+      const int cores = CoresOf(stage);
       if (report_.stages(stage).model_code() != 0) continue;
+      if (all_cores && cores <= report_.stages(stage).threads()) continue;
       pb::ProbeOrder order;
       FillModel(stage, order.mutable_model());
       order.mutable_model()->set_timed(true);
-      RETURN_IF_ERROR(Order(stage, std::move(order)));
+      if (all_cores) SpreadOver(cores, order.mutable_model()->mutable_threads());
+      RETURN_IF_ERROR(exchange_.Order(stage, std::move(order)));
+      timed.push_back(stage);
     }
-    RETURN_IF_ERROR(AwaitAll());
-    for (const HostStages& group : groups_) {
-      if (answers_.contains(group.stages.front())) TakeModel(group.stages.front());
-    }
+    RETURN_IF_ERROR(exchange_.AwaitAll());
+    for (const int stage : timed) TakeModel(stage);
     return absl::OkStatus();
+  }
+
+  int CoresOf(int stage) const { return std::max(stages_[static_cast<size_t>(stage)].allowed_cores(), 1); }
+
+  static void SpreadOver(int cores, pb::ProbeThreads* threads) {
+    threads->set_threads(cores);
+    threads->clear_cpus();  // those are the stage's own
   }
 
   void FillThreads(int stage, pb::ProbeThreads* threads) const {
@@ -272,146 +264,27 @@ class ProbeJob {
   }
 
   void TakeModel(int stage) {
-    const pb::ProbeAnswer& answer = answers_.at(stage);
+    const pb::ProbeAnswer& answer = exchange_.answers().at(stage);
     pb::ProbedStage* probed = report_.mutable_stages(stage);
     if (answer.code() == 0) {
+      auto steps = probed->model().steps();  // of another number of threads
+      steps.MergeFrom(answer.model().steps());
       *probed->mutable_model() = answer.model();
+      *probed->mutable_model()->mutable_steps() = std::move(steps);
     } else {
-      probed->set_model_code(static_cast<int>(CodeOf(answer.code())));
+      probed->set_model_code(std::clamp(answer.code(), 1, kMostCode));
       probed->set_model_error(answer.error());
     }
   }
 
-  // --- orders and answers
-  // ---------------------------------------------------------------------------------------------
-
-  absl::Status Order(int stage, pb::ProbeOrder order) {
-    if (open_.empty()) answers_.clear();
-    order.set_number(++last_order_);
-    std::shared_ptr<FrameBuffer> buffer = pool_.Acquire();
-    RETURN_IF_ERROR(EncodeControl({}, order, buffer.get()));
-    RETURN_IF_ERROR(endpoint_->Send(Channel::kSetup, RankOf(stage), std::move(buffer)));
-    if (!order.has_end()) open_[stage] = last_order_;
-    return absl::OkStatus();
-  }
-
-  // Until every order has its answer, at most so long; those without one are given up.
-  absl::Status AwaitAnswers(int64_t most_us) {
-    const int64_t deadline_us = MonotonicUs() + most_us;
-    while (!open_.empty() && MonotonicUs() < deadline_us) RETURN_IF_ERROR(Turn());
-    open_.clear();
-    return absl::OkStatus();
-  }
-
-  // An answer to every order, which may be an error of the stage's.
-  absl::Status AwaitAll() {
-    const int64_t deadline_us = MonotonicUs() + kWorkUs;
-    while (!open_.empty()) {
-      if (MonotonicUs() >= deadline_us) {
-        return absl::UnavailableError(absl::StrCat(NameOf(open_.begin()->first),
-                                                   " has not measured what it was told to within ",
-                                                   absl::FormatDuration(absl::Microseconds(kWorkUs))));
-      }
-      RETURN_IF_ERROR(Turn());
-    }
-    return absl::OkStatus();
-  }
-
-  // The same, and none may be an error.
-  absl::Status AwaitWork() {
-    RETURN_IF_ERROR(AwaitAll());
-    for (const auto& [stage, answer] : answers_) {
-      if (answer.code() == 0) continue;
-      return absl::Status(CodeOf(answer.code()), absl::StrCat(NameOf(stage), ": ", answer.error()));
-    }
-    return absl::OkStatus();
-  }
-
-  // One round of the loop: a frame, the front, who is silent.
-  absl::Status Turn() {
-    absl::StatusOr<std::optional<ReceivedFrame>> polled = endpoint_->Poll();
-    absl::Status status = polled.status();
-    const bool arrived = polled.ok() && polled->has_value();
-    if (arrived) status = Take(**polled);
-    if (absl::IsInvalidArgument(status)) {  // nothing that a user could change
-      return absl::UnavailableError(absl::StrCat("received a bad frame: ", status.message()));
-    }
-    RETURN_IF_ERROR(status);
-    if (arrived) {
-      ladder_.Progressed();
-    } else {
-      ladder_.Wait();
-    }
-    const int64_t now = MonotonicUs();
-    if (now >= next_report_us_) RETURN_IF_ERROR(SendReport());
-    if (now >= next_check_us_) {
-      next_check_us_ = now + kCheckUs;
-      RETURN_IF_ERROR(roster_.CheckAlive(now, -1));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Take(const ReceivedFrame& frame) {
-    const int stage = roster_.StageOfRank(frame.source()).value();  // no other receive is open
-    if (frame.channel() == Channel::kResult) {
-      return meter_ != nullptr && RankOf(stage) == frame.source() ? meter_->Take(frame) : absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const ControlBody body, DecodeControl({}, frame.bytes()));
-    if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&body)) {
-      if (heartbeat->stage() == stage) roster_.Heard(*heartbeat, MonotonicUs());
-      return absl::OkStatus();
-    }
-    if (const auto* failure = std::get_if<pb::StageFailure>(&body)) {
-      return absl::Status(CodeOf(failure->code()), failure->message());
-    }
-    const auto* answer = std::get_if<pb::ProbeAnswer>(&body);
-    if (answer == nullptr || answer->stage() != stage) {
-      return absl::InternalError(absl::StrCat(NameOf(stage), " sent what is no answer of its own"));
-    }
-    const auto open = open_.find(stage);
-    if (open == open_.end() || open->second != answer->number()) return absl::OkStatus();  // given up before
-    open_.erase(open);
-    answers_[stage] = *answer;
-    return absl::OkStatus();
-  }
-
-  // --- the front
-  // ------------------------------------------------------------------------------------------------------
-
-  absl::Status Say(double done, const std::string& doing) {
-    report_.set_done(done);
-    report_.set_doing(doing);
-    return SendReport();
-  }
-
-  absl::Status SendReport() {
-    next_report_us_ = MonotonicUs() + kReportUs;
-    pollfd descriptor{.fd = channel_->descriptor(), .events = POLLRDHUP, .revents = 0};
-    if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0)
-      return absl::UnavailableError("the front is gone");
-    pb::EngineMessage message;
-    pb::ProbeReport* report = message.mutable_probe_report();
-    if (report_.complete()) {
-      *report = report_;
-    } else {
-      report->set_done(report_.done());
-      report->set_doing(report_.doing());
-    }
-    return channel_->Send(message);
-  }
-
   absl::Status EndInOrder() {
-    while (true) {
-      ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> message, channel_->Receive());
-      if (message.has_value() && message->has_shutdown()) break;
-      RETURN_IF_ERROR(Turn());
-    }
+    RETURN_IF_ERROR(exchange_.AwaitShutdown());
     for (int stage = 0; stage < count(); ++stage) {
       pb::ProbeOrder order;
       order.mutable_end();
-      RETURN_IF_ERROR(Order(stage, std::move(order)));
+      RETURN_IF_ERROR(exchange_.Order(stage, std::move(order)));
     }
-    while (endpoint_->SendsPending()) RETURN_IF_ERROR(Turn());
+    RETURN_IF_ERROR(exchange_.Drain(kLastOrdersUs));
     pb::EngineMessage message;
     message.mutable_status()->set_ended(true);
     for (const pb::StageSummary& summary : Summaries()) {
@@ -420,12 +293,6 @@ class ProbeJob {
     RETURN_IF_ERROR(channel_->Send(message));
     return channel_->FlushWithin(absl::InfiniteDuration());
   }
-
-  // --- names
-  // ----------------------------------------------------------------------------------------------------------
-
-  int RankOf(int stage) const { return stages_[static_cast<size_t>(stage)].rank(); }
-  std::string NameOf(int stage) const { return StageName(stage, hosts_[static_cast<size_t>(stage)]); }
 
   std::string NoFrames(const std::string& from, const std::string& to) const {
     return absl::StrCat("no frame of ", from, " was answered by ", to, " within ",
@@ -460,17 +327,9 @@ class ProbeJob {
   std::vector<bool> contended_;       // [stages]
   std::vector<InstructionSet> isas_;  // [stages]
 
-  FramePool pool_;
-  Roster roster_;
-  WaitLadder ladder_;
+  ProbeExchange exchange_;
   pb::ProbeReport report_;
-  uint32_t last_order_ = 0;
   uint32_t last_meter_ = 0;
-  LinkMeter* meter_ = nullptr;              // of the link that is being measured from here
-  std::map<int, uint32_t> open_;            // orders without an answer, by stage
-  std::map<int, pb::ProbeAnswer> answers_;  // to the latest orders, by stage
-  int64_t next_report_us_ = 0;
-  int64_t next_check_us_ = 0;
 };
 
 }  // namespace

@@ -31,7 +31,8 @@ struct HostSpeed {
   friend bool operator==(const HostSpeed&, const HostSpeed&) = default;
 };
 
-// How long a step takes in one process that has the host for itself. `rows` rows of `sequences` sequences, as many of
+// How long a step takes in one process that has the host for itself, with so many threads; a probe takes those that a
+// job would give a stage, and all cores where these are more. `rows` rows of `sequences` sequences, as many of
 // each (rows == sequences is decode, sequences == 1 otherwise a chunk of a prompt); the last row of every sequence sees
 // `context` positions, itself included (a chunk from position 0 has context == rows).
 struct StepTime {

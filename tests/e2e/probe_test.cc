@@ -56,7 +56,7 @@ TEST(Probe, WritesAProfileThatThePlannerReads) {
   EXPECT_TRUE(alone && together) << probe;
   std::vector<int> rows;
   for (const StepTime& step : host.steps) {
-    rows.push_back(step.rows);
+    if (step.threads == 1) rows.push_back(step.rows);
     EXPECT_GT(step.layer_us, 0);
     EXPECT_EQ(step.head_us > 0, step.rows == step.sequences);
   }

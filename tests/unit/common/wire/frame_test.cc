@@ -141,6 +141,38 @@ TEST(Frame, GivesBackEveryControlMessageItCarries) {
   pb::Heartbeat heartbeat;
   heartbeat.set_layers_done(12);
   ExpectControlRoundTrip({77, 1}, heartbeat);
+  pb::ProbeOrder order;
+  order.set_number(3);
+  order.mutable_speed()->mutable_threads()->add_cpus(1);
+  ExpectControlRoundTrip({}, order);
+  pb::ProbeAnswer answer;
+  answer.mutable_host()->set_memory_bytes(1ull << 40);
+  ExpectControlRoundTrip({}, answer);
+}
+
+TEST(Frame, GivesBackAPingWithAndWithoutItsPayload) {
+  pb::ProbePing ping;
+  ping.set_number(0xffffffff);
+  ping.set_wants_answer(true);
+  ping.set_at_us(-1);
+  for (const bool with_payload : {false, true}) {
+    FrameBuffer buffer(kMaxPingHeaderBytes, kPingPayloadBytes);
+    ASSERT_TRUE(EncodePing(ping, with_payload, &buffer).ok());
+    EXPECT_LE(buffer.message().size(), with_payload ? kMaxPingFrameBytes : kMaxPingHeaderBytes);
+    const auto decoded = DecodePing(buffer.message());
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(decoded->has_payload, with_payload);
+    EXPECT_EQ(decoded->ping.SerializeAsString(), ping.SerializeAsString());
+    // Cut anywhere it is none, and no other frame is one.
+    for (size_t length = 0; length < std::min<size_t>(buffer.message().size(), 300); ++length) {
+      EXPECT_FALSE(DecodePing(buffer.message().subspan(0, length)).ok());
+    }
+    EXPECT_FALSE(DecodePing(buffer.message().subspan(0, buffer.message().size() - 1)).ok());
+    EXPECT_FALSE(DecodeControl({}, buffer.message()).ok());
+  }
+  FrameBuffer other(kMaxSetupFrameBytes, 0);
+  ASSERT_TRUE(EncodeControl({}, pb::Heartbeat(), &other).ok());
+  EXPECT_THAT(std::string(DecodePing(other.message()).status().message()), HasSubstr("ping"));
 }
 
 TEST(Frame, OfAnotherRunOrOfAnEarlierArrangementOfItsStagesIsRefused) {
