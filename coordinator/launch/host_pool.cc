@@ -20,6 +20,7 @@ constexpr absl::Duration kLastClearing = absl::Seconds(5);
 
 void HostPool::Ask(bool again, const WantedIsa& wanted) {
   wanted_ = wanted;
+  asked_again_ = again;
   asked_ = absl::ZeroDuration();
   news_.clear();
   std::vector<HostQuestion> questions;
@@ -47,8 +48,9 @@ bool HostPool::Advance(absl::Duration waited) {
 
 std::string HostPool::WhyNot(const HostAnswer& answer) const {
   if (!answer.report.has_value()) {
-    const std::string within = absl::FormatDuration(absl::Trunc(asked_, absl::Milliseconds(100)));
-    return absl::StrCat("it did not answer within ", within, answer.trouble.empty() ? "" : ": ", answer.trouble);
+    if (!answer.trouble.empty() && !asked_again_) return absl::StrCat("it cannot be asked: ", answer.trouble);
+    return absl::StrCat("it did not answer for ", absl::FormatDuration(absl::Trunc(asked_, absl::Milliseconds(100))),
+                        answer.trouble.empty() ? "" : ": ", answer.trouble);
   }
   const pb::Hello& hello = answer.report->hello();
   if (const std::string other = OtherVersion(hello, MakeHello(pb::Hello::ROLE_COORDINATOR, {})); !other.empty()) {

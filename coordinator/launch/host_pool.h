@@ -67,6 +67,7 @@ class HostPool {
   const LaunchPlan& plan_;
   const absl::Duration patience_;
   WantedIsa wanted_;
+  bool asked_again_ = false;
   std::unique_ptr<HostSurvey> survey_;  // while asking
   absl::Duration asked_;
   std::map<std::string, std::string> left_out_;                // with why

@@ -155,7 +155,10 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   if (launcher.kind == LauncherKind::kSrun) {
     plan.backend = MakeSlurm({std::move(launcher.path), *std::move(words), networks});
   } else {
-    plan.backend = MakeOpenMpi({std::move(launcher.path), *std::move(words), options.rsh_agent, networks});
+    const absl::StatusOr<std::string> srun = FindProgram(options.srun_path);
+    const bool by_srun = InSlurmAllocation() && srun.ok();
+    plan.backend = MakeOpenMpi(
+        {std::move(launcher.path), *std::move(words), options.rsh_agent, by_srun ? *srun : std::string(), networks});
   }
   return plan;
 }

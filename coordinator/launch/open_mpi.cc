@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/wire/host_report.h"
 #include "coordinator/launch/shell_words.h"
+#include "coordinator/launch/slurm.h"
 
 namespace stagecoach {
 namespace {
@@ -80,7 +81,9 @@ class OpenMpi : public LauncherBackend {
 
   std::vector<std::string> RemoteCommand(const std::string& host,
                                          const std::vector<std::string>& command) const override {
-    std::vector<std::string> line = absl::StrSplit(Setting("plm_rsh_agent", "ssh"), ' ', absl::SkipEmpty());
+    const std::string agent = Setting("plm_rsh_agent", options_.srun.empty() ? "ssh" : "");
+    if (agent.empty()) return SrunCommand(options_.srun, host, command);
+    std::vector<std::string> line = absl::StrSplit(agent, ' ', absl::SkipEmpty());
     for (const absl::string_view word : absl::StrSplit(Setting("plm_rsh_args", ""), ' ', absl::SkipEmpty())) {
       line.push_back(std::string(word));
     }

@@ -17,6 +17,7 @@ struct OpenMpiOptions {
   std::string mpirun;                  // absolute path
   std::vector<std::string> arguments;  // the user's, put before the programs
   std::string rsh_agent;               // how mpirun logs in to a host; empty: the user's setting of Open MPI, else ssh
+  std::string srun;                    // inside a Slurm allocation, where mpirun reaches the nodes by it; else empty
   std::string networks;                // towards the other hosts, for the TCP transports; empty: Open MPI chooses
 };
 

@@ -102,10 +102,7 @@ class Slurm : public LauncherBackend {
 
   std::vector<std::string> RemoteCommand(const std::string& host,
                                          const std::vector<std::string>& command) const override {
-    std::vector<std::string> line = {options_.srun, "--overlap",       "--nodes=1",    "--ntasks=1",
-                                     "--mpi=none",  "--cpu-bind=none", "--unbuffered", "--nodelist=" + host};
-    line.insert(line.end(), command.begin(), command.end());
-    return line;
+    return SrunCommand(options_.srun, host, command);
   }
 
   std::unique_ptr<LauncherWords> Words() const override { return std::make_unique<SlurmWords>(); }
@@ -120,6 +117,14 @@ class Slurm : public LauncherBackend {
 
 std::unique_ptr<const LauncherBackend> MakeSlurm(SlurmOptions options) {
   return std::make_unique<Slurm>(std::move(options));
+}
+
+std::vector<std::string> SrunCommand(const std::string& srun, const std::string& host,
+                                     const std::vector<std::string>& command) {
+  std::vector<std::string> line = {srun,         "--overlap",       "--nodes=1",    "--ntasks=1",
+                                   "--mpi=none", "--cpu-bind=none", "--unbuffered", "--nodelist=" + host};
+  line.insert(line.end(), command.begin(), command.end());
+  return line;
 }
 
 bool InSlurmAllocation() { return Variable("SLURM_JOB_ID")[0] != '\0'; }

@@ -21,6 +21,10 @@ struct SlurmOptions {
 
 std::unique_ptr<const LauncherBackend> MakeSlurm(SlurmOptions options);
 
+// argv that runs a command on a node of this allocation.
+std::vector<std::string> SrunCommand(const std::string& srun, const std::string& host,
+                                     const std::vector<std::string>& command);
+
 // Whether this process lives inside an allocation: SLURM_JOB_ID is set.
 bool InSlurmAllocation();
 

@@ -125,11 +125,9 @@ int Main(int argc, char** argv) {
   }
   auto world = MpiWorld::Init(&argc, &argv);
   CHECK(world.ok());
-  const auto isa = ParseInstructionSet((*SelectKernels("auto"))->isa);
-  CHECK(isa.ok());
   const bool coordinates = (*world)->rank() == kCoordinatorRank;
-  const pb::Hello hello =
-      coordinates ? MakeHello(pb::Hello::ROLE_COORDINATOR, std::nullopt) : MakeHello(pb::Hello::ROLE_STAGE, *isa);
+  const pb::Hello hello = coordinates ? MakeHello(pb::Hello::ROLE_COORDINATOR, {})
+                                      : MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets());
   const auto gathered = (*world)->AllGather(hello.SerializeAsString(), absl::Seconds(60));
   CHECK(gathered.ok());
   const auto hellos = ParseHellos(*gathered);

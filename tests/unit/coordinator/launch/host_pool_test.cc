@@ -53,7 +53,8 @@ class HostPoolTest : public testing::Test {
     std::ofstream(agent) << "#!/bin/sh\necho \"$2\" >>'" << directory_ << "/asked'\ncd '" << directory_
                          << "'\n[ -e \"$1\" ] || { echo 'ssh: no route to host'; exit 255; }\n. \"./$1\"\n";
     chmod(agent.c_str(), 0755);
-    plan_.backend = MakeOpenMpi({.mpirun = "/bin/true", .arguments = {}, .rsh_agent = agent, .networks = ""});
+    plan_.backend =
+        MakeOpenMpi({.mpirun = "/bin/true", .arguments = {}, .rsh_agent = agent, .srun = "", .networks = ""});
     plan_.programs = {"/bin/coordinator", "/bin/stage_worker"};
     plan_.stages = 2;
     plan_.hosts = {{Slots("a", 1)}, {Slots("b", 1)}, {Slots("s", 1, true)}};
@@ -106,6 +107,7 @@ TEST_F(HostPoolTest, NamesTheHostsItLeavesOutAndWhy) {
   EXPECT_THAT(pool.News(), SizeIs(3));
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("a: its stage_worker runs version 9.9"));
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("ended with exit code 127: sh: 1: /bin/stage_worker: not found"));
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("s: it cannot be asked: `"));
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("ended with exit code 255: ssh: no route to host"));
   EXPECT_EQ(pool.Place().stages(), 0);
 }
@@ -117,7 +119,7 @@ TEST_F(HostPoolTest, ASpareHostTakesThePlaceOfOneThatIsLostAndALostOneThatAnswer
   pool.Launched(pool.Place(), "stagecoach.AbC123");
   Does("b", "sleep 60");
   Ask(&pool, /*again=*/true);
-  EXPECT_THAT(pool.News(), ElementsAre(HasSubstr("host b is left out: it did not answer within 300ms")));
+  EXPECT_THAT(pool.News(), ElementsAre(HasSubstr("host b is left out: it did not answer for 300ms")));
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on s");
   EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report --clear stagecoach.AbC123\n"));
   pool.Launched(pool.Place(), "stagecoach.DeF456");

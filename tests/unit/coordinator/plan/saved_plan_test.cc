@@ -43,7 +43,7 @@ pb::Hello StageOn(const std::string& host, int cores = 4, uint64_t available = 8
   hello.set_host(host);
   hello.set_allowed_cores(cores);
   hello.set_available_memory_bytes(available);
-  hello.set_isa(pb::INSTRUCTION_SET_AVX2);
+  hello.add_isas(pb::INSTRUCTION_SET_AVX2);
   return hello;
 }
 
