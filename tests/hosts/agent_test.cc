@@ -32,7 +32,7 @@ TEST_F(AgentTest, AtTheFirstLaunchWithoutASpareTheErrorNamesTheHost) {
   const ProgramResult result = Start(kThreeHosts, ShortHostTimeout())->Wait(30);
   EXPECT_EQ(result.exit_code, 4) << result;
   EXPECT_THAT(result.err, HasSubstr("host3"));
-  EXPECT_THAT(result.err, HasSubstr("did not answer within"));
+  EXPECT_THAT(result.err, HasSubstr("did not answer for"));
   EXPECT_EQ(result.out, "");
   ExpectNothingLeft();
 }
