@@ -70,8 +70,11 @@ bool IsOurs(pid_t pid) {
   return stat(absl::StrCat("/proc/", pid).c_str(), &info) == 0 && info.st_uid == geteuid();
 }
 
+// Whether a process is of one of the launches. Those that ask a host to be cleared name it, too.
 bool HasName(pid_t pid, const std::vector<std::string>& names) {
-  const std::string text = ReadProcFile(pid, "cmdline") + ReadProcFile(pid, "environ");
+  const std::string line = ReadProcFile(pid, "cmdline");
+  if (absl::StrContains(line, kHostReportFlag)) return false;
+  const std::string text = line + ReadProcFile(pid, "environ");
   return std::any_of(names.begin(), names.end(),
                      [&](const std::string& name) { return absl::StrContains(text, name); });
 }

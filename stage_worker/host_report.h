@@ -17,8 +17,9 @@ namespace stagecoach {
 // text. `arguments`: those after --host-report. kInvalidArgument for anything else than --clear NAME.
 absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments);
 
-// Ends (SIGKILL) every process of this user, but the caller's own ancestors, that has one of the names on its command
-// line or in its environment: ranks of lost jobs, which hold memory, and what had started them. When all have gone,
+// Ends (SIGKILL) every process of this user that has one of the names on its command line or in its environment: ranks
+// of lost jobs, which hold memory, and what had started them; but not the caller's own ancestors, nor who asks for it
+// (--host-report on its command line). When all have gone,
 // removes the directories of these names in /tmp and in shared memory. Returns what does not go within `most`, such as
 // a process that waits for a device.
 std::vector<pb::LeftProcess> ClearHost(const std::vector<std::string>& names, absl::Duration most);

@@ -113,16 +113,24 @@ batch() {
   sbatch --wait --output=out --error=err job.sbatch >submitted || wrong "$1: exit code $?"
 }
 
-# Inside an allocation the coordinator finds the nodes and starts the ranks itself, by srun.
+# Inside an allocation the coordinator finds the nodes and starts the ranks itself, by srun or, where the user wants it, by mpirun.
 command=("${generate[@]}" --dry-run)
 batch "--dry-run in an allocation" "--nodes=2 --ntasks=2"
 grep -q '/srun --mpi=pmix --ntasks=3 ' out || wrong "--dry-run in an allocation: no srun --mpi=pmix"
 command=("${generate[@]}")
 batch "coordinator in an allocation" "--nodes=2 --ntasks=2"
 same_text "coordinator in an allocation, by srun"
+command=("${generate[@]}" --launcher mpirun)
+batch "coordinator in an allocation, by mpirun" "--nodes=2 --ntasks=2"
+same_text "coordinator in an allocation, by mpirun"
 
 # ---- the end -------------------------------------------------------------------------------------------------------------------------
 
-left=$(find /tmp /dev/shm -mindepth 1 && "${on_n2[@]}" find /tmp /dev/shm -mindepth 1)
+# Slurm's own files of a step go a moment after its end.
+for _ in $(seq 100); do
+  left=$(find /tmp /dev/shm -mindepth 1 && "${on_n2[@]}" find /tmp /dev/shm -mindepth 1)
+  [ -n "$left" ] || break
+  sleep 0.1
+done
 [ -z "$left" ] || wrong "left behind: $left"
 echo "two nodes of Slurm: all as without"

@@ -176,7 +176,10 @@ TEST_F(HostPoolTest, ClearsItsHostsAtTheEnd) {
     Ask(&pool);
     pool.Launched(pool.Place(), "stagecoach.AbC123");
     std::filesystem::remove(directory_ + "/asked");
+    for (const char* host : {"a", "b"}) Does(host, absl::StrCat("echo hello; sleep 0.3; : >cleared_", host));
   }
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/cleared_a"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/cleared_b"));
   EXPECT_EQ(Asked(),
             "/bin/stage_worker --host-report --clear stagecoach.AbC123\n/bin/stage_worker --host-report --clear "
             "stagecoach.AbC123\n");
