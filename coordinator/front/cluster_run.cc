@@ -36,6 +36,9 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
   const bool joined = engine_descriptor >= 0;
   std::unique_ptr<Session> session;
   if (joined) {
+    LogInfo(
+        "under a launcher of your own a lost stage ends the run; a job that the coordinator launches itself is launched "
+        "again and goes on");
     options.job.set_stages(options.stages);
     session = Session::Join(engine_descriptor, std::move(options.job));
   } else {
