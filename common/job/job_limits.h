@@ -23,6 +23,7 @@ struct JobLimits {
   static constexpr JobField kMaxNumSeqs = {"max_num_seqs", {1, 4096}};  // also the slices of a micro-batch
   static constexpr JobField kMaxNumBatchedTokens = {"max_num_batched_tokens", {1, 65536}};  // rows of a micro-batch
   static constexpr JobField kPrefillChunk = {"prefill_chunk", {1, 65536}};
+  static constexpr JobField kDecodeGroups = {"decode_groups", {1, 1024}};  // at most as many as micro-batches
   static constexpr JobField kMicroBatches = {"micro_batches", {1, 1024}};  // in flight; by default one a stage
   static constexpr JobField kBlockTokens = {"block_tokens", {16, 1024}};
   static constexpr int64_t kBlockTokensStep = 16;  // a block holds whole tiles of the attention kernels

@@ -117,6 +117,9 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
   AddInteger(app, "--micro-batches", &o->micro_batches, JobLimits::kMicroBatches.range, "micro-batches in flight",
              "the number of stages")
       ->group(group);
+  AddInteger(app, "--decode-groups", &o->decode_groups, JobLimits::kDecodeGroups.range,
+             "groups that decoding sequences go round the pipeline in", "found out from the stages' times")
+      ->group(group);
   AddInteger(app, "--block-size", &o->block_tokens, JobLimits::kBlockTokens.range,
              absl::StrCat("tokens of a KV block, a multiple of ", JobLimits::kBlockTokensStep),
              absl::StrCat(o->block_tokens))
@@ -214,6 +217,7 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_prefill_chunk(static_cast<int32_t>(o.prefill_chunk));
   job->set_policy(ToProto(o.policy));
   job->set_micro_batches(static_cast<int32_t>(o.micro_batches));
+  job->set_decode_groups(static_cast<int32_t>(o.decode_groups));
   job->set_block_tokens(static_cast<int32_t>(o.block_tokens));
   job->set_kv_cache_bytes(o.kv_cache_bytes);
   job->set_kv_type(ToProto(o.kv_type));

@@ -34,6 +34,7 @@ struct ClusterOptions {
   int64_t prefill_chunk = 512;
   Policy policy = Policy::kInterleaved;
   int64_t micro_batches = 0;
+  int64_t decode_groups = 0;
   int64_t block_tokens = 32;
   uint64_t kv_cache_bytes = 0;
   KvType kv_type = KvType::kF16;

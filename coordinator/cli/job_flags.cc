@@ -14,6 +14,7 @@ constexpr FieldFlag kFlags[] = {
     {"block_tokens", "--block-size"},
     {"context", "--ctx-size"},
     {"cpu_bind", "--cpu-bind"},
+    {"decode_groups", "--decode-groups"},
     {"dry_run", "--dry-run"},
     {"hostfile", "--hostfile"},
     {"hosts", "--host"},

@@ -17,12 +17,13 @@ constexpr int64_t kIdleWaitUs = 250000;  // while idle: heartbeats are read this
 }  // namespace
 
 Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab,
-               StepLog* step_log)
+               StepLog* step_log, GroupPlanner* groups)
     : pipeline_(pipeline),
       scheduler_(scheduler),
       front_(front),
       clock_(clock),
       step_log_(step_log),
+      groups_(groups),
       vocab_(vocab),
       bubble_(pipeline->stages()),
       waits_(clock->NowUs()),
@@ -92,7 +93,7 @@ absl::Status Engine::Submit(MicroBatch batch) {
   RETURN_IF_ERROR(pipeline_->Submit(batch));
   const int64_t now_us = clock_->NowUs();
   bubble_.Submitted(batch.number, now_us);
-  in_flight_.push_back({std::move(batch), clock_->TraceUs()});
+  in_flight_.push_back({std::move(batch), clock_->TraceUs(), now_us});
   waits_.Progressed(now_us);
   return absl::OkStatus();
 }
@@ -184,13 +185,24 @@ void Engine::Confirm(const StepResult& result, int64_t now_us) {
   if (step_log_ != nullptr && !oldest.batch.shutdown) {
     step_log_->Write(oldest.batch, result, oldest.submit_us, clock_->TraceUs());
   }
+  if (groups_ != nullptr && !oldest.batch.shutdown) PlanGroups(result, oldest, now_us);
   in_flight_.pop_front();
+}
+
+// What the times of this result teach about how decode rows are best grouped.
+void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us) {
+  int64_t decode_rows = 0;
+  for (const SequenceSlice& slice : submitted.batch.slices) decode_rows += slice.count == 1 && slice.sample ? 1 : 0;
+  int64_t outside_us = now_us - submitted.submitted_us;
+  for (const StageTimes& times : result.times) outside_us -= times.end_us - times.start_us;
+  groups_->Confirmed(decode_rows, submitted.batch.rows() - decode_rows, result.times, outside_us);
+  scheduler_->SetDecodeGroups(groups_->Groups(scheduler_->decoding()));
 }
 
 absl::Status Engine::ShutDownStages() {
   MicroBatch last = scheduler_->Shutdown();
   RETURN_IF_ERROR(pipeline_->Submit(last));
-  in_flight_.push_back({std::move(last), clock_->TraceUs()});  // no work: the bubble meter is not told
+  in_flight_.push_back({std::move(last), clock_->TraceUs(), clock_->NowUs()});  // no work: the bubble meter is not told
   while (!in_flight_.empty()) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
     if (result.has_value()) {

@@ -16,6 +16,7 @@
 #include "coordinator/engine/engine_clock.h"
 #include "coordinator/engine/front.h"
 #include "coordinator/pipeline/pipeline.h"
+#include "coordinator/schedule/group_planner.h"
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
@@ -23,8 +24,9 @@ namespace stagecoach {
 class Engine {
  public:
   // All pointers outlive the engine; step_log may be nullptr. `vocab`: of the model, which requests are checked
-  // against.
-  Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepLog* step_log);
+  // against. `groups`: chooses the scheduler's decode groups; nullptr: they stay as they are.
+  Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepLog* step_log,
+         GroupPlanner* groups = nullptr);
 
   // Admit, fill the pipeline, await one result, publish it. Waits a bounded time when there is nothing to do. While the
   // front is behind in reading, what is in flight comes back and nothing is submitted. kUnavailable: a stage is lost or
@@ -42,7 +44,8 @@ class Engine {
  private:
   struct Submitted {
     MicroBatch batch;
-    int64_t submit_us;
+    int64_t submit_us;     // TraceUs()
+    int64_t submitted_us;  // of the engine's clock
   };
 
   absl::Status TakeCommands();
@@ -56,6 +59,7 @@ class Engine {
   absl::Status PublishEvents();
   absl::Status Report();  // when it is time
   void Confirm(const StepResult& result, int64_t now_us);
+  void PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us);
   void WaitForWork();  // after a turn in which nothing happened
 
   Pipeline* const pipeline_;
@@ -63,6 +67,7 @@ class Engine {
   Front* const front_;
   EngineClock* const clock_;
   StepLog* const step_log_;
+  GroupPlanner* const groups_;
   const int64_t vocab_;
   BubbleMeter bubble_;
   WaitPolicy waits_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -63,6 +64,16 @@ SchedulerOptions SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& 
   options.micro_batches = plan.micro_batches;
   options.max_open_tokens = plan.max_open_tokens;
   return options;
+}
+
+// By stage: equal numbers for stages that share a host.
+std::vector<int> HostsOf(const std::vector<pb::Hello>& stages) {
+  std::map<std::string, int> numbers;
+  std::vector<int> hosts;
+  for (const pb::Hello& stage : stages) {
+    hosts.push_back(numbers.try_emplace(stage.host(), static_cast<int>(numbers.size())).first->second);
+  }
+  return hosts;
 }
 
 class Job {
@@ -137,8 +148,13 @@ class Job {
     scheduler_ = std::make_unique<Scheduler>(options);
     if (wrap_ != nullptr) wrapped_ = wrap_(stage_pipeline_.get(), scheduler_.get());
     Pipeline* pipeline = wrapped_ != nullptr ? wrapped_.get() : stage_pipeline_.get();
+    if (job_.decode_groups() > 0) {
+      scheduler_->SetDecodeGroups(job_.decode_groups());
+    } else {
+      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), options.micro_batches);
+    }
     engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
-                                       step_log_.get());
+                                       step_log_.get(), groups_.get());
     return absl::OkStatus();
   }
 
@@ -184,6 +200,7 @@ class Job {
   std::unique_ptr<Pipeline> wrapped_;
   std::unique_ptr<JobReport> report_;
   std::unique_ptr<ChannelFront> front_;
+  std::unique_ptr<GroupPlanner> groups_;  // none where the job says how many groups there are
   std::unique_ptr<Engine> engine_;
 };
 

@@ -39,6 +39,7 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
   RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumBatchedTokens, job.max_num_batched_tokens()));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kPrefillChunk, job.prefill_chunk()));
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kMicroBatches, job.micro_batches()));
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kDecodeGroups, job.decode_groups()));
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kThreads, job.threads()));
   RETURN_IF_ERROR(CheckBlockTokens(job.block_tokens()));
   RETURN_IF_ERROR(FromProto(job.cpu_bind()).status());
@@ -124,6 +125,11 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   JobPlan plan;
   plan.bf16_dot = isas.bf16_dot;
   plan.micro_batches = job.micro_batches() > 0 ? job.micro_batches() : stages;
+  if (job.decode_groups() > plan.micro_batches) {
+    return absl::InvalidArgumentError(absl::StrCat("`decode_groups` is ", job.decode_groups(), ", but only ",
+                                                   plan.micro_batches, " micro-batches are in flight; give at most ",
+                                                   "that, or more `micro_batches`"));
+  }
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;
     stage.set_stage(i);

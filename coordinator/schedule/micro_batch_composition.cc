@@ -56,8 +56,12 @@ void Scheduler::Compose(Draft& draft) {
 }
 
 void Scheduler::ComposeDecodeRows(Draft& draft) {
-  const int64_t share = (decoding_ + options_.micro_batches - 1) / options_.micro_batches;
-  const int64_t count = std::min({share, draft.rows_left, static_cast<int64_t>(ready_.size())});
+  const int64_t free_groups = decode_groups_ - groups_in_flight_;
+  if (free_groups <= 0) return;
+  const auto ready = static_cast<int64_t>(ready_.size());
+  const int64_t share = (decoding_ + decode_groups_ - 1) / decode_groups_;
+  const int64_t part = (ready + free_groups - 1) / free_groups;
+  const int64_t count = std::min({share, part, draft.rows_left});
   taken_.assign(ready_.begin(), std::next(ready_.begin(), count));
   counters_.visits += taken_.size();
   // Oldest first: who preempts takes blocks from those whose turn comes later. Mostly they are in this order already.
@@ -231,14 +235,17 @@ MicroBatch Scheduler::Shutdown() { return {.number = next_number_++, .shutdown =
 MicroBatch Scheduler::Submit(Draft draft) {
   draft.batch.number = next_number_++;
   draft.batch.free = std::exchange(frees_, {});
+  bool decodes = false;
   for (const SliceInFlight& slice : draft.slices) {
     (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
+    decodes = decodes || slice.decode;
   }
+  groups_in_flight_ += decodes ? 1 : 0;
   ++counters_.micro_batches;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     counters_.blocks_used_peak[group] = std::max(counters_.blocks_used_peak[group], blocks_.used(group));
   }
-  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices)});
+  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices), .decodes = decodes});
   return std::move(draft.batch);
 }
 

@@ -57,6 +57,7 @@ std::string InvalidLogitsError(int64_t first, int64_t last) {
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
       blocks_(options.group_blocks),
+      decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
       more_blocks_(options.group_blocks.size()) {
   CHECK(ValidateSchedulerOptions(options).ok());
@@ -115,6 +116,11 @@ absl::Status Scheduler::Preempt(SequenceId id) {
   }
   PreemptRunning(*running->second);
   return absl::OkStatus();
+}
+
+void Scheduler::SetDecodeGroups(int32_t groups) {
+  CHECK(1 <= groups && groups <= options_.micro_batches);
+  decode_groups_ = groups;
 }
 
 bool Scheduler::HasUnfinished() const { return !sequences_.empty(); }
@@ -189,6 +195,7 @@ absl::StatusOr<std::vector<SequenceEvent>> Scheduler::Confirm(const StepResult& 
   RETURN_IF_ERROR(CheckResult(result));
   const InFlight oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
+  groups_in_flight_ -= oldest.decodes ? 1 : 0;
   std::vector<SequenceEvent> events;
   events.reserve(oldest.slices.size());
   auto token = result.sampled.begin();

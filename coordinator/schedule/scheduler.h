@@ -43,12 +43,14 @@
 
 namespace stagecoach {
 
-// What the policies make of a micro-batch. Decode rows: at most ceil(decoding sequences / micro_batches), so that every
-// micro-batch in flight carries its share; of the ready ones those that waited longest. Nothing waits for a share to
-// fill up. Chunks: of the oldest prompt first, then of the next ones, while rows are left; a prompt has work while it
-// has rows that were not handed out and it either runs or could be admitted now. kPrefillFirst: chunks alone, while any
-// prompt has work, decode rows only otherwise. kDecodePriority: at most kPrefillQuantum rows of prompts beside decode
-// rows, whole chunks without them.
+// What the policies make of a micro-batch. Decode rows go round in at most decode_groups() micro-batches at once, of
+// equal size or one apart: one carries at most ceil(decoding sequences / groups), and no more than its part of the
+// ready ones among the groups that are not under way; of the ready ones those that waited longest. Nothing waits for a
+// share to fill up, but what is ready while all groups are under way waits for one of them, so that fragments merge.
+// Chunks: of the oldest prompt first, then of the next ones, while rows are left; a prompt has work while it has rows
+// that were not handed out and it either runs or could be admitted now. kPrefillFirst: chunks alone, while any prompt
+// has work, decode rows only otherwise. kDecodePriority: at most kPrefillQuantum rows of prompts beside decode rows,
+// whole chunks without them.
 //
 // A prompt that has work cannot starve: after this many micro-batches in a row that gave prompts less than
 // one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved), the next one
@@ -66,7 +68,7 @@ struct SchedulerOptions {
   int32_t block_tokens = 32;
   std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
   int64_t context = 0;                // most tokens a sequence may have, prompt and output
-  int32_t micro_batches = 1;          // in flight at once; decode rows are spread over this many
+  int32_t micro_batches = 1;          // in flight at once
   int64_t max_open_tokens = 0;        // opened by one micro-batch; at least context
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range
@@ -116,6 +118,12 @@ class Scheduler {
   // running).
   absl::Status Preempt(SequenceId sequence);
 
+  // How many groups decode rows go round in, 1 to micro_batches, which it is at first. Takes effect as groups come
+  // back.
+  void SetDecodeGroups(int32_t groups);
+  int32_t decode_groups() const { return decode_groups_; }
+  int64_t decoding() const { return decoding_; }
+
   bool HasUnfinished() const;
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
@@ -141,6 +149,7 @@ class Scheduler {
   struct InFlight {
     uint64_t number = 0;
     std::vector<SliceInFlight> slices;
+    bool decodes = false;  // some of them are decode rows
   };
   struct Draft;  // a micro-batch being composed
 
@@ -179,6 +188,8 @@ class Scheduler {
   SchedulerOptions options_;
   BlockManager blocks_;
   std::deque<InFlight> in_flight_;  // oldest first
+  int32_t decode_groups_;
+  int32_t groups_in_flight_ = 0;  // of the micro-batches in flight: those with decode rows
   SchedulerCounters counters_;
 
   // By order of arrival. Each unfinished sequence is in exactly one of waiting_ (kWaiting, kPreempted) and running_.

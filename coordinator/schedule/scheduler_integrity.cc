@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -92,6 +93,12 @@ absl::Status Scheduler::CheckQueues() const {
     return absl::InternalError(absl::StrCat(prompts, " prompts with work, ", ready, " ready and ", decoding,
                                             " decoding; kept are ", prompts_.size(), ", ", ready_.size(), " and ",
                                             decoding_));
+  }
+  const auto groups = std::count_if(in_flight_.begin(), in_flight_.end(),
+                                    [](const InFlight& micro_batch) { return micro_batch.decodes; });
+  if (groups != groups_in_flight_) {
+    return absl::InternalError(
+        absl::StrCat(groups, " micro-batches with decode rows are in flight, counted are ", groups_in_flight_));
   }
   return absl::OkStatus();
 }
