@@ -35,7 +35,7 @@ class DecodeGroups : public ::testing::Test {
     for (int i = 0; i < sequences; ++i) {
       ASSERT_TRUE(scheduler_.Add({.id = next_id_++, .prompt = {1, 2, 3}, .max_new_tokens = 400}).ok());
     }
-    while (scheduler_.decoding() < next_id_ - 1) {
+    while (scheduler_.decoding() < static_cast<int64_t>(next_id_) - 1) {
       Fill();
       Return();
     }
