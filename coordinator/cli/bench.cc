@@ -122,6 +122,8 @@ void BenchVerb::AddOptions(CLI::App* app) {
                  "sequences that decode at once (1)");
   AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, JobLimits::kStages.range,
                  "pipeline stages (the host file's slots, else 1)");
+  AddIntegerList(app, "--layer-split", &cluster_options_.layer_split, {1, kMaxLayers},
+                 "layers of each stage, such as 10,9,9 (otherwise split by cost)");
   AddIntegerList(app, "-t,--threads", &lists_.threads, JobLimits::kThreads.range,
                  "compute threads per stage (allowed cores / stages of the host)");
   AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up",
@@ -171,7 +173,10 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
                                    cluster_options_.max_num_batched_tokens, " rows; raise --max-num-batched-tokens"));
   }
   const bool placed_elsewhere = context.joined || !cluster_options_.hostfile.empty() || !cluster_options_.hosts.empty();
-  if (!placed_elsewhere) std::replace(lists_.stages.begin(), lists_.stages.end(), int64_t{0}, int64_t{1});
+  const auto split_stages = static_cast<int64_t>(cluster_options_.layer_split.size());
+  if (!placed_elsewhere) {
+    std::replace(lists_.stages.begin(), lists_.stages.end(), int64_t{0}, std::max<int64_t>(1, split_stages));
+  }
   jobs_ = JobsOf(lists_);
   if (context.joined && jobs_.size() > 1) {
     return UsageError(absl::StrCat("mpirun or srun has started one job, but the lists make ", jobs_.size(),

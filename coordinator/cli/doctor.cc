@@ -26,6 +26,7 @@
 #include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/program_output.h"
+#include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/job_plan.h"
 
 namespace stagecoach {
@@ -169,7 +170,7 @@ class DoctorVerb : public Verb {
 
   void FindRoom(const pb::ConfigureJob& job, const pb::ProbeReport& report) {
     const std::vector<pb::Hello> stages(report.hellos().begin() + 1, report.hellos().end());
-    const absl::StatusOr<JobPlan> plan = PlanJob(job, stages, *model_, {.run_id = 1, .epoch = 1});
+    const absl::StatusOr<JobPlan> plan = PlanJobUnmeasured(job, stages, model_, {.run_id = 1, .epoch = 1});
     if (!plan.ok()) {
       findings_.push_back(FromStatus("memory", plan.status()));
       return;

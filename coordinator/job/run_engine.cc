@@ -23,6 +23,7 @@
 #include "coordinator/job/job_report.h"
 #include "coordinator/job/run_probe.h"
 #include "coordinator/pipeline/stage_pipeline.h"
+#include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/job_plan.h"
 
 namespace stagecoach {
@@ -123,7 +124,7 @@ class Job {
     std::random_device random;
     const uint64_t run_id =
         (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
-    ASSIGN_OR_RETURN(plan_, PlanJob(job_, stages_, *model_, {.run_id = run_id, .epoch = 1}));
+    ASSIGN_OR_RETURN(plan_, PlanJobUnmeasured(job_, stages_, model_, {.run_id = run_id, .epoch = 1}));
     const SchedulerOptions options = SchedulerOptionsOf(job_, plan_, policy);
     RETURN_IF_ERROR(ValidateSchedulerOptions(options));
     if (!job_.step_log().empty()) {

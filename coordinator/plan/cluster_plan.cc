@@ -13,6 +13,7 @@
 #include "common/model/footprint.h"
 #include "common/wire/bit_class.h"
 #include "common/wire/job_proto.h"
+#include "coordinator/plan/assumed_facts.h"
 #include "coordinator/plan/cpu_plan.h"
 
 namespace stagecoach {
@@ -221,6 +222,32 @@ std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<in
     }
   }
   return hellos;
+}
+
+absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                          std::shared_ptr<const ModelDescription> model, const JobEpoch& epoch) {
+  if (job.layer_split_size() > 0) return PlanJob(job, hellos, *model, epoch);
+  ClusterQuestion question = {.model = std::move(model), .job = job};
+  HostProfile& profile = question.profile;
+  profile.default_link = AssumedLink();  // that to and from the coordinator carries no hidden states: any will do
+  for (const pb::Hello& hello : hellos) {
+    auto host = std::find_if(profile.hosts.begin(), profile.hosts.end(),
+                             [&](const HostFacts& facts) { return facts.name == hello.host(); });
+    if (host == profile.hosts.end()) {
+      host = profile.hosts.insert(
+          host, AssumedHost(hello.host(), std::max(1, hello.allowed_cores()), hello.available_memory_bytes()));
+    }
+    question.stage_hosts.push_back(static_cast<int>(host - profile.hosts.begin()));
+  }
+  const int64_t context = job.context() > 0 ? job.context() : question.model->hyper.context;
+  question.load.prompt_tokens =
+      std::clamp<int64_t>(context - question.load.output_tokens, 1, question.load.prompt_tokens);
+  question.load.output_tokens = std::clamp<int64_t>(context - 1, 1, question.load.output_tokens);
+  const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), false);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Costs> costs, CostsOn(question, cpus, hellos));
+  ASSIGN_OR_RETURN(const PipelineModel pipeline, PipelineOn(question, *costs));
+  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
+  return PlanJob(job, hellos, *question.model, epoch, &split_by);
 }
 
 absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {

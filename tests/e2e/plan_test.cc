@@ -238,12 +238,11 @@ TEST(Plan, StagesHoldWhatWasPlanned) {
   ASSERT_EQ(tiny.size(), 1u);
   ASSERT_EQ(tiny_planned.size(), 1u);
   const double base = tiny[0] - tiny_planned[0];
-  const std::vector<double> held = PeakBytesOfStages(
-      bench({"--shape", "qwen3-0.6b", "-p", "512", "-n", "2", "-b", "32", "--pp", "2", "--kv-cache-memory", "46M"}));
-  // The layers as the engine splits them by itself.
+  const std::vector<double> held = PeakBytesOfStages(bench({"--shape", "qwen3-0.6b", "-p", "512", "-n", "2", "-b", "32",
+                                                            "--layer-split", "16,12", "--kv-cache-memory", "46M"}));
   const std::vector<double> planned = PlannedBytes(
-      plan("qwen3-0.6b", {"--pp", "2", "--layer-split", "19,9", "--max-num-seqs", "32", "--kv-cache-memory", "46M",
-                          "-c", "544", "--prompt-tokens", "512", "--output-tokens", "2", "--micro-batches", "2"}));
+      plan("qwen3-0.6b", {"--layer-split", "16,12", "--max-num-seqs", "32", "--kv-cache-memory", "46M", "-c", "544",
+                          "--prompt-tokens", "512", "--output-tokens", "2", "--micro-batches", "2"}));
   ASSERT_EQ(held.size(), 2u);
   ASSERT_EQ(planned.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {

@@ -72,6 +72,36 @@ TEST(ClusterPlan, TheSlowHostGetsFewerLayers) {
   EXPECT_LT(first(), even);
 }
 
+TEST(ClusterPlan, AJobWithoutAPlanSplitsTheLayersAsThePlanWould) {
+  for (const std::vector<int>& cores : {std::vector<int>{4}, {4, 4}, {4, 12}, {16, 2, 8}}) {
+    ClusterQuestion question = Question(0);
+    for (size_t i = 0; i < cores.size(); ++i) {
+      question.profile.hosts.push_back(AssumedHost("n" + std::to_string(i), cores[i], 16 * kGiB));
+      question.stage_hosts.push_back(static_cast<int>(i));
+    }
+    question.job.set_prefill_chunk(512);
+    const ClusterPlan plan = Plan(question);
+    const auto job =
+        PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
+    ASSERT_TRUE(job.ok()) << job.status();
+    for (size_t s = 0; s < cores.size(); ++s) {
+      EXPECT_EQ(job->stages[s].first_layer(), plan.job.stages[s].first_layer()) << cores.size();
+      EXPECT_EQ(job->stages[s].last_layer(), plan.job.stages[s].last_layer()) << cores.size();
+    }
+  }
+}
+
+TEST(ClusterPlan, AShortContextIsNoReasonToRefuseAJob) {
+  ClusterQuestion question = Question(2);
+  question.job.set_prefill_chunk(512);
+  for (const int64_t context : {1, 2, 100, 4096}) {
+    question.job.set_context(context);
+    const auto job =
+        PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
+    EXPECT_TRUE(job.ok()) << context << ": " << job.status();
+  }
+}
+
 // The split is the best there is, by the very costs that the prediction is made of.
 TEST(ClusterPlan, NoOtherSplitIsFasterAtItsGroupsAndChunk) {
   std::mt19937 random(5);
