@@ -1,0 +1,377 @@
+#include "coordinator/bench/sweep_point.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
+#include "coordinator/front/json.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMaxLineBytes = 4 << 20;
+constexpr size_t kMaxTextBytes = 64 << 10;
+constexpr int64_t kMaxCount = int64_t{1} << 53;  // exact wherever JSON is read
+constexpr double kMaxNumber = 1e18;
+
+// The fields of every struct, named once: the writer and the reader both visit them. `Record` is the struct, constant
+// for the writer.
+template <typename Visitor, typename Record>
+void VisitPercentiles(Visitor& visit, Record& p) {
+  visit("count", p.count);
+  visit("mean", p.mean);
+  visit("p50", p.p50);
+  visit("p90", p.p90);
+  visit("p95", p.p95);
+  visit("p99", p.p99);
+  visit("max", p.max);
+}
+
+template <typename Visitor, typename Record>
+void VisitConfig(Visitor& visit, Record& c) {
+  visit("model", c.model);
+  visit("stages", c.stages, JobLimits::kStages.range.max);
+  visit("threads", c.threads, JobLimits::kThreads.range.max);
+  visit("hosts", c.hosts);
+  visit("decode_groups", c.decode_groups, JobLimits::kDecodeGroups.range.max);
+  visit("micro_batches", c.micro_batches, JobLimits::kMicroBatches.range.max);
+  visit("max_num_seqs", c.max_num_seqs, JobLimits::kMaxNumSeqs.range.max);
+  visit("max_num_batched_tokens", c.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range.max);
+  visit("prefill_chunk", c.prefill_chunk, JobLimits::kPrefillChunk.range.max);
+  visit("chunking", c.chunking);
+  visit("policy", c.policy);
+  visit("wire_type", c.wire_type);
+  visit("kv_type", c.kv_type);
+  visit("isa", c.isa);
+  visit("cpu_bind", c.cpu_bind);
+  visit("weights", c.weights);
+  visit("block_tokens", c.block_tokens, JobLimits::kBlockTokens.range.max);
+  visit("kv_cache_bytes", c.kv_cache_bytes);
+  visit("link_latency_s", c.link_latency_s);
+  visit("link_bytes_per_s", c.link_bytes_per_s);
+  visit("arrivals", c.arrivals);
+  visit("concurrency", c.concurrency);
+  visit("prompt", c.prompt);
+  visit("output", c.output);
+  visit("requests", c.requests);
+  visit("duration_s", c.duration_s);
+  visit("slo_ttft_s", c.slo_ttft_s);
+  visit("slo_itl_s", c.slo_itl_s);
+  visit("seed", c.seed);
+  visit("repetition", c.repetition);
+}
+
+template <typename Visitor, typename Record>
+void VisitOrigin(Visitor& visit, Record& o) {
+  visit("program_version", o.program_version);
+  visit("command", o.command);
+  visit("started_at", o.started_at);
+  visit("model_type", o.model_type);
+  visit("model_bytes", o.model_bytes);
+  visit("model_elements", o.model_elements);
+  visit("file_bytes", o.file_bytes);
+  visit("header_hash", o.header_hash);
+  visit("host", o.host);
+  visit("processor", o.processor);
+  visit("cores", o.cores);
+  visit("load_average", o.load_average);
+  visit("bf16_dot", o.bf16_dot);
+}
+
+template <typename Visitor, typename Record>
+void VisitStage(Visitor& visit, Record& s) {
+  visit("host", s.host);
+  visit("rank", s.rank);
+  visit("first_layer", s.first_layer);
+  visit("last_layer", s.last_layer);
+  visit("threads", s.threads);
+  visit("isa", s.isa);
+  visit("cpus", s.cpus);
+  visit("weight_bytes", s.weight_bytes);
+  visit("kv_bytes", s.kv_bytes);
+  visit("scratch_bytes", s.scratch_bytes);
+  visit("resident_bytes", s.resident_bytes);
+  visit("blocks", s.blocks);
+  visit("blocks_used_peak", s.blocks_used_peak);
+  visit("compute_s", s.compute_s);
+  visit("send_s", s.send_s);
+  visit("wait_s", s.wait_s);
+  visit("bubble", s.bubble);
+}
+
+template <typename Visitor, typename Record>
+void VisitResult(Visitor& visit, Record& r) {
+  visit("load_s", r.load_s);
+  visit("wall_s", r.wall_s);
+  visit("requests", r.requests);
+  visit("failed", r.failed);
+  visit("unfinished", r.unfinished);
+  visit("prompt_tokens", r.prompt_tokens);
+  visit("output_tokens", r.output_tokens);
+  visit("prompt_tokens_per_s", r.prompt_tokens_per_s);
+  visit("output_tokens_per_s", r.output_tokens_per_s);
+  visit("ttft_s", r.ttft_s);
+  visit("itl_s", r.itl_s);
+  visit("latency_s", r.latency_s);
+  visit("slo_requests", r.slo_requests);
+  visit("slo_share", r.slo_share);
+  visit("goodput_requests_per_s", r.goodput_requests_per_s);
+  visit("goodput_tokens_per_s", r.goodput_tokens_per_s);
+  visit("busy_s", r.busy_s);
+  visit("bubble", r.bubble);
+  visit("bubble_floor", r.bubble_floor);
+  visit("micro_batches", r.micro_batches);
+  visit("prefill_rows", r.prefill_rows);
+  visit("decode_rows", r.decode_rows);
+  visit("rows_per_pass", r.rows_per_pass);
+  visit("preemptions", r.preemptions);
+  visit("relaunches", r.relaunches);
+}
+
+template <typename Visitor, typename Record>
+void VisitPrediction(Visitor& visit, Record& p) {
+  visit("source", p.source);
+  visit("measured_steps", p.measured_steps);
+  visit("sequences", p.sequences);
+  visit("prefill_tokens_per_s", p.prefill_tokens_per_s);
+  visit("decode_tokens_per_s", p.decode_tokens_per_s);
+  visit("output_tokens_per_s", p.output_tokens_per_s);
+  visit("ttft_s", p.ttft_s);
+  visit("itl_s", p.itl_s);
+  visit("decode_groups", p.decode_groups);
+  visit("bubble", p.bubble);
+  visit("bubble_few", p.bubble_few);
+  visit("bubble_imbalance", p.bubble_imbalance);
+  visit("bubble_hop", p.bubble_hop);
+  visit("prefill_bubble", p.prefill_bubble);
+  visit("bottleneck_stage", p.bottleneck_stage);
+  visit("bottleneck_is_link", p.bottleneck_is_link);
+}
+
+class FieldWriter {
+ public:
+  void operator()(const char* name, const std::string& value) { json[name] = value; }
+  void operator()(const char* name, bool value) { json[name] = value; }
+  void operator()(const char* name, int64_t value, int64_t = 0) { json[name] = value; }
+  void operator()(const char* name, uint64_t value) { json[name] = value; }
+  void operator()(const char* name, double value) { json[name] = std::isfinite(value) ? value : 0.0; }
+  void operator()(const char* name, const Percentiles& value) {
+    FieldWriter inner;
+    VisitPercentiles(inner, value);
+    json[name] = std::move(inner.json);
+  }
+
+  Json json = Json::object();
+};
+
+// Reads the fields of one object. The first error stays; after it nothing changes.
+class FieldReader {
+ public:
+  FieldReader(std::string path, const Json& object, absl::Status* status)
+      : path_(std::move(path)), object_(object), status_(*status) {
+    if (!object.is_object()) Fail("", "an object", object.type_name());
+  }
+
+  void operator()(const char* name, std::string& value) {
+    const Json* found = Find(name);
+    if (found == nullptr) return;
+    if (!found->is_string()) return Fail(name, "a text", found->type_name());
+    const std::string& text = found->get_ref<const std::string&>();
+    if (text.size() > kMaxTextBytes) {
+      return Fail(name, absl::StrCat("at most ", kMaxTextBytes, " bytes"), absl::StrCat(text.size()));
+    }
+    value = text;
+  }
+  void operator()(const char* name, bool& value) {
+    const Json* found = Find(name);
+    if (found == nullptr) return;
+    if (!found->is_boolean()) return Fail(name, "true or false", found->type_name());
+    value = found->get<bool>();
+  }
+  void operator()(const char* name, int64_t& value, int64_t most = kMaxCount) {
+    const Json* found = Find(name);
+    if (found == nullptr) return;
+    const std::string expected = absl::StrCat("an integer from 0 to ", most);
+    if (!found->is_number_unsigned()) return Fail(name, expected, Shown(*found));
+    if (found->get<uint64_t>() > static_cast<uint64_t>(most)) return Fail(name, expected, Shown(*found));
+    value = found->get<int64_t>();
+  }
+  void operator()(const char* name, uint64_t& value) {
+    const Json* found = Find(name);
+    if (found == nullptr) return;
+    if (!found->is_number_unsigned()) return Fail(name, "an integer from 0", Shown(*found));
+    value = found->get<uint64_t>();
+  }
+  void operator()(const char* name, double& value) {
+    const Json* found = Find(name);
+    if (found == nullptr) return;
+    if (!found->is_number() || !(found->get<double>() >= 0) || found->get<double>() > kMaxNumber) {
+      return Fail(name, absl::StrCat("a number from 0 to ", kMaxNumber), Shown(*found));
+    }
+    value = found->get<double>();
+  }
+  void operator()(const char* name, Percentiles& value) {
+    const Json* found = Find(name);
+    if (found == nullptr) return;
+    FieldReader inner(absl::StrCat(path_, name, "."), *found, &status_);
+    VisitPercentiles(inner, value);
+  }
+
+  void Fail(absl::string_view name, absl::string_view expected, absl::string_view found) {
+    if (!status_.ok()) return;
+    const std::string where =
+        path_.empty() || !name.empty() ? absl::StrCat(path_, name) : path_.substr(0, path_.size() - 1);
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(where.empty() ? "the line" : where, ": expected ", expected, ", found ", found));
+  }
+  const Json* Find(const char* name) const {
+    if (!status_.ok() || !object_.is_object()) return nullptr;
+    const auto found = object_.find(name);
+    return found == object_.end() ? nullptr : &*found;
+  }
+
+ private:
+  // What is nested is only named.
+  static std::string Shown(const Json& value) {
+    return value.is_number() ? CompactJson(value) : std::string(value.type_name());
+  }
+
+  const std::string path_;
+  const Json& object_;
+  absl::Status& status_;
+};
+
+Json ConfigJson(const SweepConfig& config) {
+  FieldWriter writer;
+  VisitConfig(writer, config);
+  return std::move(writer.json);
+}
+
+void ReadStages(const Json& list, SweepPoint* point, absl::Status* status) {
+  if (!list.is_array() || list.size() > static_cast<size_t>(JobLimits::kStages.range.max)) {
+    *status = absl::InvalidArgumentError(
+        absl::StrCat("stages: expected a list of at most ", JobLimits::kStages.range.max, " objects, found ",
+                     list.is_array() ? absl::StrCat(list.size()) : std::string(list.type_name())));
+    return;
+  }
+  for (const Json& entry : list) {
+    FieldReader reader(absl::StrCat("stages[", point->stages.size(), "]."), entry, status);
+    VisitStage(reader, point->stages.emplace_back());
+    if (!status->ok()) return;
+  }
+}
+
+absl::StatusOr<SweepPoint> ReadPoint(const Json& document) {
+  absl::Status status;
+  SweepPoint point;
+  FieldReader top("", document, &status);
+  int64_t version = -1;
+  top("version", version);
+  RETURN_IF_ERROR(status);
+  if (version != kSweepPointVersion) {
+    return absl::InvalidArgumentError(absl::StrCat("version: expected ", kSweepPointVersion, ", found ",
+                                                   version < 0 ? "none" : absl::StrCat(version)));
+  }
+  const Json* config = top.Find("config");
+  if (config == nullptr) return absl::InvalidArgumentError("config: expected an object, found none");
+  FieldReader config_reader("config.", *config, &status);
+  VisitConfig(config_reader, point.config);
+  std::string key;
+  top("key", key);
+  top("simulated", point.simulated);
+  top("error", point.error);
+  if (const Json* origin = top.Find("origin"); origin != nullptr) {
+    FieldReader reader("origin.", *origin, &status);
+    VisitOrigin(reader, point.origin);
+  }
+  if (const Json* result = top.Find("result"); result != nullptr) {
+    FieldReader reader("result.", *result, &status);
+    VisitResult(reader, point.result);
+  }
+  if (const Json* stages = top.Find("stages"); stages != nullptr) ReadStages(*stages, &point, &status);
+  if (const Json* prediction = top.Find("prediction"); prediction != nullptr) {
+    FieldReader reader("prediction.", *prediction, &status);
+    VisitPrediction(reader, point.prediction.emplace());
+  }
+  RETURN_IF_ERROR(status);
+  if (const std::string expected = SweepKey(point.config); key != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key: expected ", expected, ", that of this configuration, found \"", key.substr(0, 32), "\""));
+  }
+  return point;
+}
+
+}  // namespace
+
+Percentiles PercentilesOf(std::vector<double> values) {
+  Percentiles result;
+  if (values.empty()) return result;
+  std::sort(values.begin(), values.end());
+  const double n = static_cast<double>(values.size());
+  const auto rank = [&](double share) {
+    const int64_t index = static_cast<int64_t>(std::ceil(share * n)) - 1;
+    return values[static_cast<size_t>(std::clamp<int64_t>(index, 0, static_cast<int64_t>(values.size()) - 1))];
+  };
+  result.count = static_cast<int64_t>(values.size());
+  result.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  result.p50 = rank(0.50);
+  result.p90 = rank(0.90);
+  result.p95 = rank(0.95);
+  result.p99 = rank(0.99);
+  result.max = values.back();
+  return result;
+}
+
+std::string SweepKey(const SweepConfig& config) {
+  // FNV-1a over the record's own form of the configuration.
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : CompactJson(ConfigJson(config))) {
+    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
+  }
+  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
+}
+
+std::string SweepPointLine(const SweepPoint& point) {
+  Json json = {{"version", kSweepPointVersion}, {"key", SweepKey(point.config)}};
+  json["simulated"] = point.simulated;
+  json["error"] = point.error;
+  json["config"] = ConfigJson(point.config);
+  FieldWriter origin, result;
+  VisitOrigin(origin, point.origin);
+  VisitResult(result, point.result);
+  json["origin"] = std::move(origin.json);
+  json["result"] = std::move(result.json);
+  json["stages"] = Json::array();
+  for (const SweepStage& stage : point.stages) {
+    FieldWriter writer;
+    VisitStage(writer, stage);
+    json["stages"].push_back(std::move(writer.json));
+  }
+  if (point.prediction.has_value()) {
+    FieldWriter prediction;
+    VisitPrediction(prediction, *point.prediction);
+    json["prediction"] = std::move(prediction.json);
+  }
+  return CompactJson(json) + "\n";
+}
+
+absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line) {
+  if (line.size() > kMaxLineBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the line: expected at most ", kMaxLineBytes, " bytes, found ", line.size()));
+  }
+  Json document;
+  try {
+    document = Json::parse(line.begin(), line.end());
+  } catch (const Json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("the line: expected a JSON object, found: ", error.what()));
+  }
+  return ReadPoint(document);
+}
+
+}  // namespace stagecoach

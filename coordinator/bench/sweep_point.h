@@ -1,0 +1,179 @@
+#ifndef STAGECOACH_COORDINATOR_BENCH_SWEEP_POINT_H_
+#define STAGECOACH_COORDINATOR_BENCH_SWEEP_POINT_H_
+
+// One finished point of a sweep: what was asked for, what reproduces it, what came out, and what had been predicted.
+// One JSON object a line (points.jsonl), written by `coordinator sweep` and `coordinator simulate`, read by the report.
+//
+// Units: seconds, bytes, tokens; rates a second; shares from 0 to 1. Empty texts and zeros mean what the fields'
+// comments say. Every time of a request is measured at the front: a request arrives when its client means to send it
+// (whatever the pipeline is doing then), and a token when the result that brings it reaches the engine, in the front's
+// host.
+//
+//   TTFT     arrival -> first token
+//   ITL      between two tokens of one request that follow each other; all of them, of all requests, are one sample
+//   latency  arrival -> last token
+//   SLO      a request meets it when its TTFT is at most slo_ttft_s and the mean of its ITLs at most slo_itl_s; a bound
+//            of 0 is none. Goodput is the rate of those that do (DistServe, Zhong et al. 2024, section 2).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+inline constexpr int kSweepPointVersion = 1;
+inline constexpr char kSweepFileName[] = "points.jsonl";  // in a sweep's directory
+
+// Of a sample of `count` values; all 0 where it is empty. A percentile is the smallest value that at least that share
+// of the values is not above (nearest rank).
+struct Percentiles {
+  int64_t count = 0;
+  double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
+  friend bool operator==(const Percentiles&, const Percentiles&) = default;
+};
+Percentiles PercentilesOf(std::vector<double> values);  // finite ones
+
+// What a point asks for. Two points are the same when all of this is.
+struct SweepConfig {
+  std::string model;          // absolute path, or dummy:<shape>:<type>
+  int64_t stages = 0;         // 0: as many as the hosts have slots
+  int64_t threads = 0;        // of a stage; 0: allowed cores / stages of the host
+  std::string hosts;          // host list or host file as it was given; empty: this host
+  int64_t decode_groups = 0;  // 0: found out from the stages' times
+  int64_t micro_batches = 0;  // in flight; 0: the number of stages
+  int64_t max_num_seqs = 0;   // sequences that run at once
+  int64_t max_num_batched_tokens = 0;
+  int64_t prefill_chunk = 0;
+  std::string chunking = "constant";
+  std::string policy;  // these as their options name them
+  std::string wire_type;
+  std::string kv_type;
+  std::string isa = "auto";
+  std::string cpu_bind = "auto";
+  std::string weights = "file";
+  int64_t block_tokens = 0;
+  uint64_t kv_cache_bytes = 0;  // per stage; 0: from free memory
+  double link_latency_s = 0;    // emulated between all ranks; both 0: none
+  double link_bytes_per_s = 0;  // 0: no limit
+
+  std::string arrivals = "closed";  // "closed", "poisson:<requests a second>", "trace:<file>"
+  int64_t concurrency = 0;          // closed loop: requests under way at any time; 0: open loop
+  std::string prompt;               // tokens: "128", or a distribution as its option names it
+  std::string output;               // "
+  int64_t requests = 0;             // that arrive; 0: as many as do in duration_s
+  double duration_s = 0;            // after which no more arrive; 0: no such limit
+  double slo_ttft_s = 0, slo_itl_s = 0;
+  uint64_t seed = 0;       // of arrivals, lengths and prompts
+  int64_t repetition = 0;  // from 0
+  friend bool operator==(const SweepConfig&, const SweepConfig&) = default;
+};
+
+// 16 hexadecimal digits: a hash of all fields, the same in every program of this version of the record.
+std::string SweepKey(const SweepConfig& config);
+
+// On what it ran, and how to run it again.
+struct SweepOrigin {
+  std::string program_version;
+  std::string command;       // a command line that measures this point
+  std::string started_at;    // UTC, 2026-11-22T16:00:00Z
+  std::string model_type;    // "qwen3 0.6B Q8_0"
+  uint64_t model_bytes = 0;  // of all tensors
+  uint64_t model_elements = 0;
+  uint64_t file_bytes = 0;  // of all shards
+  std::string header_hash;  // of the first shard, 16 hexadecimal digits
+  std::string host;         // of the coordinator
+  std::string processor;    // of that host
+  int64_t cores = 0;        // that the coordinator's host allows
+  double load_average = 0;  // of that host before the point: runnable threads, over a minute
+  bool bf16_dot = false;    // the bit class of the answers
+  friend bool operator==(const SweepOrigin&, const SweepOrigin&) = default;
+};
+
+// One stage. Times are sums over the point; peaks and resident memory are those of the job up to its end, in which
+// other points may have run before.
+struct SweepStage {
+  std::string host;
+  int64_t rank = 0;
+  int64_t first_layer = 0, last_layer = 0;  // the last one exclusive
+  int64_t threads = 0;
+  std::string isa;
+  std::string cpus;  // that its threads are bound to, "0-3,8"; "any"
+  uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0, resident_bytes = 0;
+  int64_t blocks = 0, blocks_used_peak = 0;  // of the KV pool
+  double compute_s = 0;
+  double send_s = 0;
+  double wait_s = 0;  // with work in the pipeline, but not computing: busy_s - compute_s
+  double bubble = 0;  // wait_s / busy_s
+  friend bool operator==(const SweepStage&, const SweepStage&) = default;
+};
+
+struct SweepResult {
+  double load_s = 0;       // from the launch until the job was ready; the launch may be shared with other points
+  double wall_s = 0;       // from the first arrival to the last token
+  int64_t requests = 0;    // that ended with all their tokens
+  int64_t failed = 0;      // that could not be computed
+  int64_t unfinished = 0;  // that were still running when the time was over
+  int64_t prompt_tokens = 0, output_tokens = 0;             // of the first
+  double prompt_tokens_per_s = 0, output_tokens_per_s = 0;  // these over wall_s
+  Percentiles ttft_s, itl_s, latency_s;
+  int64_t slo_requests = 0;           // that met both bounds
+  double slo_share = 0;               // of all that arrived
+  double goodput_requests_per_s = 0;  // slo_requests over wall_s
+  double goodput_tokens_per_s = 0;    // their output tokens over wall_s
+  double busy_s = 0;                  // with at least one micro-batch in flight
+  double bubble = 0;                  // share of the stages' time in busy_s that they did not compute
+  double bubble_floor = 0;            // the same work could not have had less (coordinator/engine/bubble_meter.h)
+  int64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0;
+  double rows_per_pass = 0;  // rows of a micro-batch on average: each reads all weights once
+  int64_t preemptions = 0, relaunches = 0;
+  friend bool operator==(const SweepResult&, const SweepResult&) = default;
+};
+
+// What the planner says of the same point (coordinator/plan/prediction.h).
+struct SweepPrediction {
+  std::string source;           // "profile <file>", "cluster <file>", "assumed"
+  bool measured_steps = false;  // rests on measured steps of this very model
+  int64_t sequences = 0;        // that it reckons with at once
+  double prefill_tokens_per_s = 0, decode_tokens_per_s = 0;
+  double output_tokens_per_s = 0;  // of the whole load, prompts included: what result.output_tokens_per_s should be
+  double ttft_s = 0;               // of a prompt alone
+  double itl_s = 0;
+  int64_t decode_groups = 0;
+  double bubble = 0;  // in decode; the sum of the next three
+  double bubble_few = 0, bubble_imbalance = 0, bubble_hop = 0;
+  double prefill_bubble = 0;        // of a prompt alone
+  int64_t bottleneck_stage = 0;     // in decode
+  bool bottleneck_is_link = false;  // the link behind it
+  friend bool operator==(const SweepPrediction&, const SweepPrediction&) = default;
+};
+
+struct SweepPoint {
+  SweepConfig config;
+  SweepOrigin origin;
+  bool simulated = false;  // by a model of the cluster; nothing ran
+  std::string error;       // empty: it succeeded; otherwise it failed so, and the results are 0
+  SweepResult result;
+  std::vector<SweepStage> stages;  // in pipeline order; none where the job never was ready
+  std::optional<SweepPrediction> prediction;
+
+  bool ok() const { return error.empty(); }
+  bool link_emulated() const { return config.link_latency_s > 0 || config.link_bytes_per_s > 0; }
+  friend bool operator==(const SweepPoint&, const SweepPoint&) = default;
+};
+
+// The point as one line, with its newline. Numbers that are not finite are written as 0.
+std::string SweepPointLine(const SweepPoint& point);
+
+// Reads such a line, with or without its newline; whatever stands in it, nothing but this point's texts takes memory.
+// Absent fields have their defaults, but for `version`, `key` and `config`; fields of other names are passed over.
+// kInvalidArgument: the field, what was expected and what was found; also where the key is not that of the
+// configuration.
+absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_BENCH_SWEEP_POINT_H_
