@@ -1,0 +1,243 @@
+#include "coordinator/bench/arrivals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <numbers>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/counter_rng.h"
+#include "common/base/status_macros.h"
+#include "common/base/value_range.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr IntegerRange kTokensRange = {1, kMostRequestTokens};
+constexpr NumberRange kMedianRange = {1, static_cast<double>(kMostRequestTokens)};
+constexpr NumberRange kSigmaRange = {0, 10};
+constexpr NumberRange kRateRange = {0, kMostArrivalRate, true};
+constexpr NumberRange kArrivalRange = {0, kMostArrivalS};
+constexpr absl::string_view kLengthForms = "expected N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA[:LONGEST]";
+constexpr absl::string_view kArrivalForms = "expected closed, poisson:RATE or trace:FILE";
+
+// Draws that have to do with different things are of different streams.
+constexpr uint64_t kPromptStream = 1, kOutputStream = 2, kGapStream = 3;
+
+double Uniform(uint64_t seed, uint64_t stream, uint64_t position) {
+  return UniformAt(MixBits(seed) + stream, position);
+}
+
+// Box and Muller 1958.
+double Normal(uint64_t seed, uint64_t stream, uint64_t position) {
+  const double radius = std::sqrt(-2 * std::log1p(-Uniform(seed, stream, 2 * position)));
+  return radius * std::cos(2 * std::numbers::pi * Uniform(seed, stream, 2 * position + 1));
+}
+
+absl::Status ReadTokens(absl::string_view text, int64_t* tokens) {
+  if (!absl::SimpleAtoi(text, tokens)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number of tokens, ", kLengthForms));
+  }
+  return CheckInteger(*tokens, kTokensRange);
+}
+
+absl::Status ReadNumber(absl::string_view text, NumberRange range, absl::string_view forms, double* number) {
+  if (!absl::SimpleAtod(text, number)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number, ", forms));
+  }
+  return CheckNumber(*number, range);
+}
+
+// A number of the line, or why it is none.
+absl::StatusOr<double> Field(const nlohmann::json& line, const char* name) {
+  const auto field = line.find(name);
+  if (field == line.end()) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is missing"));
+  if (!field->is_number()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected a number, found ", field->type_name()));
+  }
+  return field->get<double>();
+}
+
+absl::StatusOr<int64_t> TokensField(const nlohmann::json& line, const char* name) {
+  ASSIGN_OR_RETURN(const double value, Field(line, name));
+  if (value != std::floor(value)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected whole tokens, found ", value));
+  }
+  if (absl::Status status = CheckNumber(value, {1, static_cast<double>(kMostRequestTokens)}); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "': ", status.message()));
+  }
+  return static_cast<int64_t>(value);
+}
+
+absl::StatusOr<ArrivingRequest> ParseTraceLine(absl::string_view text) {
+  const nlohmann::json line = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!line.is_object()) return absl::InvalidArgumentError("expected a JSON object");
+  ArrivingRequest request;
+  ASSIGN_OR_RETURN(request.arrival_s, Field(line, "arrival_s"));
+  if (absl::Status status = CheckNumber(request.arrival_s, kArrivalRange); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("'arrival_s': ", status.message()));
+  }
+  ASSIGN_OR_RETURN(request.prompt_tokens, TokensField(line, "prompt_tokens"));
+  ASSIGN_OR_RETURN(request.output_tokens, TokensField(line, "output_tokens"));
+  return request;
+}
+
+}  // namespace
+
+int64_t LengthDistribution::At(uint64_t seed, uint64_t number, uint64_t stream) const {
+  switch (kind) {
+    case Kind::kFixed: return low;
+    case Kind::kUniform: {
+      const auto range = static_cast<double>(high - low + 1);
+      return std::min(high, low + static_cast<int64_t>(Uniform(seed, stream, number) * range));
+    }
+    case Kind::kLogNormal: break;
+  }
+  const double length = std::round(median * std::exp(sigma * Normal(seed, stream, number)));
+  return static_cast<int64_t>(std::clamp(length, 1.0, static_cast<double>(high)));
+}
+
+int64_t LengthDistribution::Longest() const { return kind == Kind::kFixed ? low : high; }
+
+absl::StatusOr<LengthDistribution> ParseLengths(absl::string_view text) {
+  std::vector<absl::string_view> words = absl::StrSplit(text, ':');
+  LengthDistribution lengths;
+  if (words.front() == "lognormal") {
+    if (words.size() != 3 && words.size() != 4) {
+      return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kLengthForms));
+    }
+    lengths.kind = LengthDistribution::Kind::kLogNormal;
+    RETURN_IF_ERROR(ReadNumber(words[1], kMedianRange, kLengthForms, &lengths.median));
+    RETURN_IF_ERROR(ReadNumber(words[2], kSigmaRange, kLengthForms, &lengths.sigma));
+    if (words.size() == 4) RETURN_IF_ERROR(ReadTokens(words[3], &lengths.high));
+    return lengths;
+  }
+  if (words.front() == "uniform") {
+    words.erase(words.begin());
+    if (words.size() != 2) return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kLengthForms));
+  }
+  if (words.size() > 2) return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kLengthForms));
+  RETURN_IF_ERROR(ReadTokens(words[0], &lengths.low));
+  lengths.high = lengths.low;
+  if (words.size() == 1) return lengths;
+  lengths.kind = LengthDistribution::Kind::kUniform;
+  RETURN_IF_ERROR(ReadTokens(words[1], &lengths.high));
+  if (lengths.high < lengths.low) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "': the longest length, ", lengths.high, ", is below the shortest, ", lengths.low));
+  }
+  return lengths;
+}
+
+std::string LengthsText(const LengthDistribution& lengths) {
+  switch (lengths.kind) {
+    case LengthDistribution::Kind::kFixed: return absl::StrCat(lengths.low);
+    case LengthDistribution::Kind::kUniform: return absl::StrCat("uniform:", lengths.low, ":", lengths.high);
+    case LengthDistribution::Kind::kLogNormal: break;
+  }
+  return absl::StrFormat("lognormal:%.17g:%.17g:%d", lengths.median, lengths.sigma, lengths.high);
+}
+
+absl::StatusOr<Arrivals> ParseArrivals(absl::string_view text) {
+  Arrivals arrivals;
+  if (text == "closed") return arrivals;
+  if (absl::StartsWith(text, "poisson:")) {
+    arrivals.kind = Arrivals::Kind::kPoisson;
+    RETURN_IF_ERROR(ReadNumber(text.substr(8), kRateRange, kArrivalForms, &arrivals.rate_per_s));
+    return arrivals;
+  }
+  if (absl::StartsWith(text, "trace:") && text.size() > 6) {
+    arrivals.kind = Arrivals::Kind::kTrace;
+    arrivals.trace_file = std::string(text.substr(6));
+    return arrivals;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kArrivalForms));
+}
+
+std::string ArrivalsText(const Arrivals& arrivals) {
+  switch (arrivals.kind) {
+    case Arrivals::Kind::kClosedLoop: return "closed";
+    case Arrivals::Kind::kPoisson: return absl::StrFormat("poisson:%.17g", arrivals.rate_per_s);
+    case Arrivals::Kind::kTrace: break;
+  }
+  return absl::StrCat("trace:", arrivals.trace_file);
+}
+
+std::vector<ArrivingRequest> MakeRequests(const RequestLoad& load) {
+  CHECK(load.arrivals.kind != Arrivals::Kind::kTrace);
+  std::vector<ArrivingRequest> requests;
+  requests.reserve(static_cast<size_t>(load.requests));
+  double gaps = 0;  // at one request a second
+  for (int64_t i = 0; i < load.requests; ++i) {
+    const auto number = static_cast<uint64_t>(i);
+    ArrivingRequest& request = requests.emplace_back();
+    if (load.arrivals.kind == Arrivals::Kind::kPoisson) {
+      gaps -= std::log1p(-Uniform(load.seed, kGapStream, number));
+      request.arrival_s = gaps / load.arrivals.rate_per_s;
+    }
+    request.prompt_tokens = load.prompt.At(load.seed, number, kPromptStream);
+    request.output_tokens = load.output.At(load.seed, number, kOutputStream);
+  }
+  return requests;
+}
+
+absl::StatusOr<std::vector<ArrivingRequest>> ParseArrivalTrace(absl::string_view text, absl::string_view file) {
+  std::vector<ArrivingRequest> requests;
+  int64_t number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    if (absl::StripAsciiWhitespace(line).empty()) continue;
+    absl::StatusOr<ArrivingRequest> request = ParseTraceLine(line);
+    absl::Status status = request.status();
+    if (status.ok() && !requests.empty() && request->arrival_s < requests.back().arrival_s) {
+      status = absl::InvalidArgumentError(absl::StrCat("'arrival_s': ", request->arrival_s, " comes after ",
+                                                       requests.back().arrival_s, ", expected times in order"));
+    }
+    if (status.ok() && requests.size() == static_cast<size_t>(kMostRequests)) {
+      status = absl::InvalidArgumentError(absl::StrCat("more than ", kMostRequests, " requests"));
+    }
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("'", file, "', line ", number, ": ", status.message()));
+    }
+    requests.push_back(*request);
+  }
+  if (requests.empty()) return absl::InvalidArgumentError(absl::StrCat("'", file, "' holds no requests"));
+  return requests;
+}
+
+absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) return absl::NotFoundError(absl::StrCat("cannot read '", file, "'"));
+  return ParseArrivalTrace(text, file);
+}
+
+RequestFeed::RequestFeed(std::vector<ArrivingRequest> requests, int64_t concurrency)
+    : requests_(std::move(requests)), concurrency_(concurrency) {}
+
+std::optional<size_t> RequestFeed::Take(double now_s) {
+  if (AllTaken() || Full() || requests_[next_].arrival_s > now_s) return std::nullopt;
+  ++unfinished_;
+  return next_++;
+}
+
+void RequestFeed::Finished() {
+  CHECK_GT(unfinished_, 0);
+  --unfinished_;
+}
+
+std::optional<double> RequestFeed::NextAt() const {
+  if (AllTaken() || Full()) return std::nullopt;
+  return requests_[next_].arrival_s;
+}
+
+}  // namespace stagecoach
