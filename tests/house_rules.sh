@@ -79,7 +79,7 @@ allow coordinator/engine 'common/(base|obs|step|transport)|coordinator/(pipeline
 allow coordinator/job 'common/(base|job|model|obs|step|wire|transport)|proto|coordinator/(channel|engine|pipeline|plan|schedule)'
 allow coordinator/launch 'common/(base|job|wire)|proto|coordinator/channel'
 allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|request|text)'
-allow coordinator/bench 'common/(base|gguf|job|model|quant|step)|proto|coordinator/(front|launch)'
+allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|launch)'
 allow coordinator/cli 'common/.*|proto|coordinator/.*'
 allow coordinator 'common/(base|transport/mpi)|coordinator/(cli|front)'
 for folder in $(grep -E '^(common|coordinator|stage_worker)/' <<<"$sources" | xargs -n1 dirname | sort -u); do

@@ -18,6 +18,11 @@ constexpr int64_t kWarmUpTokens = 4;
 
 }  // namespace
 
+TokenId RandomToken(uint64_t seed, uint64_t position, int64_t vocab) {
+  const int64_t token = static_cast<int64_t>(UniformAt(seed, position) * static_cast<double>(vocab));
+  return static_cast<TokenId>(std::min(token, vocab - 1));
+}
+
 void DecodeWindow::Note(uint64_t sequence, int64_t at_us, int64_t tokens, int64_t position) {
   if (done_) return;
   if (start_us_ < 0) {
@@ -54,8 +59,7 @@ absl::Status BenchRunner::AwaitReady() {
 absl::Status BenchRunner::Submit(const BenchTest& test) {
   GenerationRequest request;
   for (int64_t i = 0; i < test.prompt_tokens(); ++i) {
-    const int64_t token = static_cast<int64_t>(UniformAt(kPromptSeed, drawn_++) * static_cast<double>(vocab_));
-    request.prompt.push_back(static_cast<TokenId>(std::min(token, vocab_ - 1)));
+    request.prompt.push_back(RandomToken(kPromptSeed, drawn_++, vocab_));
   }
   request.sampling = sampling_;
   request.max_new_tokens = MaxNewTokens(test, scheduling_);

@@ -19,6 +19,9 @@
 
 namespace stagecoach {
 
+// Token `position` of an endless random prompt; below `vocab`.
+TokenId RandomToken(uint64_t seed, uint64_t position, int64_t vocab);
+
 // What one repetition gave.
 struct BenchSample {
   int64_t us = 0;

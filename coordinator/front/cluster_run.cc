@@ -37,7 +37,8 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
   std::unique_ptr<Session> session;
   if (joined) {
     LogInfo(
-        "under a launcher of your own a lost stage ends the run; a job that the coordinator launches itself is launched "
+        "under a launcher of your own a lost stage ends the run; a job that the coordinator launches itself is "
+        "launched "
         "again and goes on");
     options.job.set_stages(options.stages);
     session = Session::Join(engine_descriptor, std::move(options.job));
@@ -75,13 +76,13 @@ absl::StatusOr<RequestId> ClusterRun::Submit(GenerationRequest request) {
   return id;
 }
 
-absl::StatusOr<std::optional<SessionEvent>> ClusterRun::Next() {
+absl::StatusOr<std::optional<SessionEvent>> ClusterRun::Next(absl::Duration most) {
   const bool loading = session_->ready() == nullptr;
   if (loading) progress_.Draw(LoadText(session_->load_progress()));
   const absl::Duration timeout = StopRequested() ? absl::Milliseconds(50)
                                  : loading       ? absl::Milliseconds(100)
                                                  : absl::Seconds(1);
-  absl::StatusOr<std::optional<SessionEvent>> event = session_->Next(timeout);
+  absl::StatusOr<std::optional<SessionEvent>> event = session_->Next(std::min(timeout, most));
   signals_.Clear();
   if (!event.ok()) {
     failed_ = true;

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/front/session.h"
@@ -30,9 +31,9 @@ class ClusterRun {
   absl::StatusOr<RequestId> Submit(GenerationRequest request);
   void Cancel(RequestId request);
 
-  // Waits for the next event: at most a second, and not beyond a signal or SignalWatch::Wake. Errors are final and
-  // carry their exit code.
-  absl::StatusOr<std::optional<SessionEvent>> Next();
+  // Waits for the next event: at most this long or a second, and not beyond a signal or SignalWatch::Wake. Errors are
+  // final and carry their exit code.
+  absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration most = absl::Seconds(1));
 
   // A first signal asked to stop: cancel what runs and go on calling Next until all has ended or GiveUp() holds.
   bool StopRequested() const { return signals_.stops() > 0; }
@@ -43,6 +44,8 @@ class ClusterRun {
 
   // What the job agreed on, once it is ready; nullptr before.
   const pb::JobReady* ready() const { return session_->ready(); }
+  // The latest that the engine said of itself, about once a second; empty before its first.
+  const pb::EngineStatus& engine_status() const { return session_->engine_status(); }
   ProgressLine& progress() { return progress_; }
   const RunTotals& totals() const { return totals_; }
   double SecondsSinceReady() const;

@@ -1,0 +1,272 @@
+#include "coordinator/bench/sweep_measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/wire/job_proto.h"
+#include "coordinator/bench/bench_measure.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kWarmUpPrompt = 64, kWarmUpOutput = 8, kWarmUpRequests = 2;
+// The engine reports once a second; longer than this it never takes while it lives.
+constexpr int64_t kSettleUs = 5'000'000;
+
+double SecondsOf(int64_t us) { return static_cast<double>(us) * 1e-6; }
+double RateOf(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
+
+double ComputeOf(const pb::JobStatistics& statistics) {
+  double compute_s = 0;
+  for (const pb::StageSummary& stage : statistics.stages()) compute_s += stage.compute_s();
+  return compute_s;
+}
+
+// How long the ideal pipeline takes for the work so far, all stages together: the bubble's floor is what of that is not
+// computing.
+double IdealSpan(const pb::JobStatistics& statistics) {
+  return statistics.bubble_floor() < 1 ? ComputeOf(statistics) / (1 - statistics.bubble_floor()) : 0;
+}
+
+double ShareIdle(double compute_s, double span_s) {
+  return span_s > 0 ? std::clamp(1 - compute_s / span_s, 0.0, 1.0) : 0;
+}
+
+SweepStage StageOf(const pb::StageSummary& before, const pb::StageSummary& after, double busy_s, int64_t blocks) {
+  SweepStage stage;
+  stage.host = after.host();
+  stage.rank = after.rank();
+  stage.first_layer = after.first_layer();
+  stage.last_layer = after.last_layer();
+  stage.threads = after.threads();
+  stage.isa = InstructionSetName(after.isa());
+  stage.cpus = CpuList(after);
+  stage.weight_bytes = after.weight_bytes();
+  stage.kv_bytes = after.kv_bytes();
+  stage.scratch_bytes = after.scratch_bytes();
+  stage.resident_bytes = after.resident_bytes();
+  stage.blocks = blocks;
+  stage.blocks_used_peak = after.blocks_used_peak();
+  stage.compute_s = std::max(0.0, after.compute_s() - before.compute_s());
+  stage.send_s = std::max(0.0, after.send_s() - before.send_s());
+  stage.wait_s = std::max(0.0, busy_s - stage.compute_s);
+  stage.bubble = ShareIdle(stage.compute_s, busy_s);
+  return stage;
+}
+
+}  // namespace
+
+void RequestMeter::Arrived(RequestId request, int64_t at_us, int64_t prompt_tokens) {
+  first_arrival_us_ = arrived_ == 0 ? at_us : std::min(first_arrival_us_, at_us);
+  ++arrived_;
+  running_[request] = {.arrived_us = at_us, .prompt_tokens = prompt_tokens, .token_us = {}};
+}
+
+void RequestMeter::Tokens(RequestId request, int64_t at_us, int64_t tokens) {
+  const auto found = running_.find(request);
+  if (found == running_.end()) return;
+  found->second.token_us.insert(found->second.token_us.end(), static_cast<size_t>(tokens), at_us);
+  last_token_us_ = std::max(last_token_us_, at_us);
+}
+
+void RequestMeter::Ended(RequestId request) {
+  const auto found = running_.find(request);
+  if (found == running_.end()) return;
+  Collect(found->second);
+  running_.erase(found);
+}
+
+void RequestMeter::Collect(const Request& request) {
+  ++sums_.requests;
+  sums_.prompt_tokens += request.prompt_tokens;
+  if (request.token_us.empty()) return;
+  const int64_t tokens = static_cast<int64_t>(request.token_us.size());
+  sums_.output_tokens += tokens;
+  const double ttft_s = SecondsOf(request.token_us.front() - request.arrived_us);
+  ttft_s_.push_back(ttft_s);
+  latency_s_.push_back(SecondsOf(request.token_us.back() - request.arrived_us));
+  for (size_t i = 1; i < request.token_us.size(); ++i) {
+    itl_s_.push_back(SecondsOf(request.token_us[i] - request.token_us[i - 1]));
+  }
+  const double span_s = SecondsOf(request.token_us.back() - request.token_us.front());
+  const double mean_itl_s = tokens > 1 ? span_s / static_cast<double>(tokens - 1) : 0;
+  if ((slo_ttft_s_ > 0 && ttft_s > slo_ttft_s_) || (slo_itl_s_ > 0 && mean_itl_s > slo_itl_s_)) return;
+  ++sums_.slo_requests;
+  slo_output_tokens_ += tokens;
+}
+
+void RequestMeter::Failed(RequestId request) {
+  if (running_.erase(request) > 0) ++sums_.failed;
+}
+
+SweepResult RequestMeter::Result() const {
+  SweepResult result = sums_;
+  result.unfinished = static_cast<int64_t>(running_.size());
+  result.wall_s = std::max(0.0, SecondsOf(last_token_us_ - first_arrival_us_));
+  result.prompt_tokens_per_s = RateOf(result.prompt_tokens, result.wall_s);
+  result.output_tokens_per_s = RateOf(result.output_tokens, result.wall_s);
+  result.ttft_s = PercentilesOf(ttft_s_);
+  result.itl_s = PercentilesOf(itl_s_);
+  result.latency_s = PercentilesOf(latency_s_);
+  result.slo_share = RateOf(result.slo_requests, static_cast<double>(arrived_));
+  result.goodput_requests_per_s = RateOf(result.slo_requests, result.wall_s);
+  result.goodput_tokens_per_s = RateOf(slo_output_tokens_, result.wall_s);
+  return result;
+}
+
+void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& after, int64_t blocks,
+                    SweepResult* result, std::vector<SweepStage>* stages) {
+  result->micro_batches = static_cast<int64_t>(after.micro_batches() - before.micro_batches());
+  result->prefill_rows = static_cast<int64_t>(after.prefill_rows() - before.prefill_rows());
+  result->decode_rows = static_cast<int64_t>(after.decode_rows() - before.decode_rows());
+  result->rows_per_pass =
+      RateOf(result->prefill_rows + result->decode_rows, static_cast<double>(result->micro_batches));
+  result->preemptions = static_cast<int64_t>(after.preemptions() - before.preemptions());
+  result->busy_s = std::max(0.0, after.busy_s() - before.busy_s());
+  const double compute_s = ComputeOf(after) - ComputeOf(before);
+  result->bubble = ShareIdle(compute_s, result->busy_s * after.stages_size());
+  result->bubble_floor = ShareIdle(compute_s, IdealSpan(after) - IdealSpan(before));
+  stages->clear();
+  const pb::StageSummary none;
+  for (int s = 0; s < after.stages_size(); ++s) {
+    stages->push_back(
+        StageOf(s < before.stages_size() ? before.stages(s) : none, after.stages(s), result->busy_s, blocks));
+  }
+}
+
+absl::Status SweepRunner::Begin(const SweepConfig& point, const std::vector<ArrivingRequest>& requests) {
+  while (cluster_->ready() == nullptr) {
+    if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);
+    const absl::Status status = cluster_->Next().status();
+    alive_ = status.ok();
+    RETURN_IF_ERROR(status);
+  }
+  std::vector<ArrivingRequest> small(requests.begin(),
+                                     requests.begin() + std::min<int64_t>(kWarmUpRequests, std::ssize(requests)));
+  for (ArrivingRequest& request : small) {
+    request.arrival_s = 0;
+    request.prompt_tokens = std::min(request.prompt_tokens, kWarmUpPrompt);
+    request.output_tokens = std::min(request.output_tokens, kWarmUpOutput);
+  }
+  RequestMeter unused(0, 0);
+  RequestFeed feed(std::move(small), 0);
+  SweepConfig warm_up = point;
+  warm_up.duration_s = 0;
+  return Serve(warm_up, &feed, &unused);
+}
+
+absl::Status SweepRunner::Run(const SweepConfig& point, std::vector<ArrivingRequest> requests, SweepResult* result,
+                              std::vector<SweepStage>* stages) {
+  ASSIGN_OR_RETURN(const pb::JobStatistics before, Settled());
+  RequestMeter meter(point.slo_ttft_s, point.slo_itl_s);
+  RequestFeed feed(std::move(requests), point.concurrency);
+  const absl::Status served = Serve(point, &feed, &meter);
+  *result = meter.Result();
+  if (alive_) RETURN_IF_ERROR(CancelAll());
+  RETURN_IF_ERROR(served);
+  ASSIGN_OR_RETURN(const pb::JobStatistics after, Settled());
+  TakeStatistics(before, after, cluster_->ready()->blocks(), result, stages);
+  return absl::OkStatus();
+}
+
+absl::Status SweepRunner::Serve(const SweepConfig& point, RequestFeed* feed, RequestMeter* meter) {
+  const bool open_loop = point.concurrency == 0;
+  const int64_t begin_us = MonotonicUs();
+  while (true) {
+    const double now_s = SecondsOf(MonotonicUs() - begin_us);
+    const bool over = point.duration_s > 0 && now_s > point.duration_s;
+    while (!over) {
+      const std::optional<size_t> number = feed->Take(now_s);
+      if (!number.has_value()) break;
+      const ArrivingRequest& request = feed->requests()[*number];
+      const int64_t meant_us = begin_us + std::llround(request.arrival_s * 1e6);
+      RETURN_IF_ERROR(Submit(request, point.seed, open_loop ? meant_us : MonotonicUs(), meter));
+    }
+    if (running_.empty() && (over || feed->AllTaken())) return absl::OkStatus();
+    if (open_loop && point.duration_s > 0 && now_s > 2 * point.duration_s) return absl::OkStatus();
+    absl::Duration most = absl::Seconds(1);
+    if (const std::optional<double> next = feed->NextAt(); next.has_value() && !over) {
+      most = std::clamp(absl::Seconds(*next - now_s), absl::ZeroDuration(), most);
+    }
+    RETURN_IF_ERROR(Await(most, meter, feed));
+  }
+}
+
+absl::Status SweepRunner::Submit(const ArrivingRequest& request, uint64_t seed, int64_t arrived_us,
+                                 RequestMeter* meter) {
+  GenerationRequest generation;
+  for (int64_t i = 0; i < request.prompt_tokens; ++i) generation.prompt.push_back(RandomToken(seed, drawn_++, vocab_));
+  generation.max_new_tokens = request.output_tokens;
+  ASSIGN_OR_RETURN(const RequestId id, cluster_->Submit(std::move(generation)));
+  running_[id] = {.prompt_tokens = request.prompt_tokens};
+  meter->Arrived(id, arrived_us, request.prompt_tokens);
+  return absl::OkStatus();
+}
+
+absl::Status SweepRunner::Await(absl::Duration most, RequestMeter* meter, RequestFeed* feed) {
+  if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);
+  absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next(most);
+  alive_ = event.ok();
+  RETURN_IF_ERROR(event.status());
+  if (!event->has_value() || !running_.contains((*event)->request)) return absl::OkStatus();
+  const SessionEvent& happened = **event;
+  if (!happened.tokens.empty()) {
+    const int64_t tokens = static_cast<int64_t>(happened.tokens.size());
+    running_[happened.request].output_tokens += tokens;
+    meter->Tokens(happened.request, happened.at_us, tokens);
+  }
+  if (!happened.finished.has_value()) return absl::OkStatus();
+  const Running ended = running_[happened.request];
+  running_.erase(happened.request);
+  // The last token is sampled, but never a row itself.
+  if (ended.output_tokens > 0) rows_ += static_cast<uint64_t>(ended.prompt_tokens + ended.output_tokens - 1);
+  feed->Finished();
+  switch (happened.finished->reason()) {
+    case pb::RequestFinished::REASON_REJECTED:
+      return absl::OutOfRangeError(absl::StrCat("a request was rejected: ", happened.finished->error()));
+    case pb::RequestFinished::REASON_FAILED: meter->Failed(happened.request); break;
+    default: meter->Ended(happened.request);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SweepRunner::CancelAll() {
+  for (const auto& [id, running] : running_) cluster_->Cancel(id);
+  while (!running_.empty() && !cluster_->GiveUp()) {
+    absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next();
+    alive_ = event.ok();
+    RETURN_IF_ERROR(event.status());
+    if (event->has_value() && (*event)->finished.has_value()) running_.erase((*event)->request);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<pb::JobStatistics> SweepRunner::Settled() {
+  const int64_t deadline_us = MonotonicUs() + kSettleUs;
+  while (true) {
+    const pb::EngineStatus& status = cluster_->engine_status();
+    const pb::JobStatistics& statistics = status.statistics();
+    const bool idle =
+        status.requests_running() == 0 && status.requests_waiting() == 0 && status.micro_batches_in_flight() == 0;
+    if (idle && statistics.stages_size() > 0 && statistics.prefill_rows() + statistics.decode_rows() >= rows_) {
+      return statistics;
+    }
+    if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);
+    if (MonotonicUs() > deadline_us) {
+      return absl::DeadlineExceededError(absl::StrCat("the engine has not reported ", rows_, " rows after ",
+                                                      kSettleUs / 1'000'000, " s of rest, but ",
+                                                      statistics.prefill_rows() + statistics.decode_rows()));
+    }
+    const absl::Status next = cluster_->Next(absl::Milliseconds(100)).status();
+    alive_ = next.ok();
+    RETURN_IF_ERROR(next);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,99 @@
+#ifndef STAGECOACH_COORDINATOR_BENCH_SWEEP_MEASURE_H_
+#define STAGECOACH_COORDINATOR_BENCH_SWEEP_MEASURE_H_
+
+// Measures the points of a sweep on a running job, from the front: what a client of the pipeline would see.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/ids.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/bench/sweep_point.h"
+#include "coordinator/front/cluster_run.h"
+#include "proto/engine.pb.h"
+
+namespace stagecoach {
+
+// From what happens to requests to the figures of a result. Pure; times of one clock, in microseconds; not thread-safe.
+class RequestMeter {
+ public:
+  // The bounds of a good request; 0: none.
+  RequestMeter(double slo_ttft_s, double slo_itl_s) : slo_ttft_s_(slo_ttft_s), slo_itl_s_(slo_itl_s) {}
+
+  void Arrived(RequestId request, int64_t at_us, int64_t prompt_tokens);
+  void Tokens(RequestId request, int64_t at_us, int64_t tokens);  // never before the ones ahead of them
+  void Ended(RequestId request);                                  // with all its tokens
+  void Failed(RequestId request);
+
+  // All but what the job's statistics say. What has neither ended nor failed counts as unfinished.
+  SweepResult Result() const;
+
+ private:
+  struct Request {
+    int64_t arrived_us = 0;
+    int64_t prompt_tokens = 0;
+    std::vector<int64_t> token_us;
+  };
+  void Collect(const Request& request);
+
+  const double slo_ttft_s_, slo_itl_s_;
+  absl::flat_hash_map<RequestId, Request> running_;
+  int64_t arrived_ = 0;
+  int64_t first_arrival_us_ = 0, last_token_us_ = 0;
+  std::vector<double> ttft_s_, itl_s_, latency_s_;  // of those that ended
+  int64_t slo_output_tokens_ = 0;
+  SweepResult sums_;  // its counts
+};
+
+// What a job's statistics say of the time between two of them, in which nothing else ran.
+void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& after, int64_t blocks,
+                    SweepResult* result, std::vector<SweepStage>* stages);
+
+// Runs the points of one launch. Errors: kCancelled after a signal; what the session says, after which the job is gone;
+// others are of the point alone.
+class SweepRunner {
+ public:
+  SweepRunner(ClusterRun* cluster, int64_t vocab) : cluster_(cluster), vocab_(vocab) {}
+
+  // Waits until the job is ready, and warms it up: two short requests of this point.
+  absl::Status Begin(const SweepConfig& point, const std::vector<ArrivingRequest>& requests);
+
+  // Sends each request at its time, whatever comes back, or, in a closed loop, as soon as another has ended. With a
+  // duration and an open loop, what is not there after twice the duration is cancelled.
+  absl::Status Run(const SweepConfig& point, std::vector<ArrivingRequest> requests, SweepResult* result,
+                   std::vector<SweepStage>* stages);
+
+  // Whether the job can still run another point.
+  bool alive() const { return alive_; }
+
+ private:
+  absl::Status Submit(const ArrivingRequest& request, uint64_t seed, int64_t arrived_us, RequestMeter* meter);
+  absl::Status Await(absl::Duration most, RequestMeter* meter, RequestFeed* feed);
+  absl::Status Serve(const SweepConfig& point, RequestFeed* feed, RequestMeter* meter);
+  absl::Status CancelAll();
+  // The statistics of everything up to now: those that count as many rows, once nothing runs.
+  absl::StatusOr<pb::JobStatistics> Settled();
+
+  ClusterRun* const cluster_;
+  const int64_t vocab_;
+  struct Running {
+    int64_t prompt_tokens = 0;
+    int64_t output_tokens = 0;  // so far
+  };
+  absl::flat_hash_map<RequestId, Running> running_;
+  uint64_t drawn_ = 0;  // random tokens so far: no two prompts of a launch begin alike
+  uint64_t rows_ = 0;   // that the stages must have computed for what ended
+  bool alive_ = true;
+};
+
+// What a signal ended, in the words of the command line's end.
+inline constexpr absl::string_view kInterrupted = "interrupted";
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_BENCH_SWEEP_MEASURE_H_

@@ -1,0 +1,60 @@
+#ifndef STAGECOACH_COORDINATOR_BENCH_SWEEP_PLAN_H_
+#define STAGECOACH_COORDINATOR_BENCH_SWEEP_PLAN_H_
+
+// What a sweep measures: the product of its lists as points, in the order in which they are measured, and which of them
+// share a launch. Pure, but for RequestsOf.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/bench/sweep_point.h"
+
+namespace stagecoach {
+
+// The lists of the command line, each in the user's order and with at least one value, but for `max_num_seqs`.
+struct SweepLists {
+  SweepConfig base;  // what all points share
+  // Of a job.
+  std::vector<int64_t> stages = {0}, threads = {0}, decode_groups = {0}, micro_batches = {0};
+  std::vector<int64_t> prefill_chunks = {512}, max_num_batched_tokens = {512}, block_tokens = {32};
+  std::vector<int64_t> max_num_seqs;  // empty: the most of `concurrency`, at least kFewestSeqs
+  std::vector<std::string> policies, wire_types, kv_types;
+  // Of the load.
+  std::vector<std::string> arrivals = {"closed"};                // as ParseArrivals takes them
+  std::vector<int64_t> concurrency = {8};                        // of a closed loop; an open one is measured once
+  std::vector<std::string> prompts = {"128"}, outputs = {"64"};  // as ParseLengths takes them; a trace has its own
+  int64_t repetitions = 1;
+  static constexpr int64_t kFewestSeqs = 8;
+};
+
+// All points, each once. Repetitions are outermost, so that what drifts (heat, other users) falls on all points alike;
+// then what needs a launch of its own, then the loads. Where neither `requests` nor `duration_s` of the base is given,
+// a closed loop has kRoundsOfClosedLoop requests for each one under way (at least kFewestRequests), Poisson arrivals
+// kRequestsOfPoisson, and a trace all of its own.
+std::vector<SweepConfig> PointsOf(const SweepLists& lists);
+inline constexpr int64_t kRoundsOfClosedLoop = 4, kFewestRequests = 8, kRequestsOfPoisson = 64;
+
+// The configuration of a point's job: the point without its load. Points whose jobs are equal can share a launch.
+SweepConfig JobOf(const SweepConfig& point);
+
+// Points that one launch measures, in their order.
+struct SweepLaunch {
+  std::vector<SweepConfig> points;  // never empty
+};
+// Points that follow each other and have equal jobs and repetitions.
+std::vector<SweepLaunch> LaunchesOf(const std::vector<SweepConfig>& points);
+
+// The requests of a point's load: the same for all its repetitions. Of those that a duration limits, no more than
+// kMostTimedRequests. Errors are those of the trace, or kInvalidArgument when no request is left.
+absl::StatusOr<std::vector<ArrivingRequest>> RequestsOf(const SweepConfig& point);
+inline constexpr int64_t kMostTimedRequests = 100'000;
+
+// Tokens of context that the longest of them needs.
+int64_t ContextOf(const std::vector<ArrivingRequest>& requests);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_BENCH_SWEEP_PLAN_H_
