@@ -22,12 +22,6 @@ namespace {
 constexpr int64_t kLargestChunk = 512;  // of those that are tried: larger ones gain nothing and delay decoding more
 constexpr double kGroupsMargin = 1e-3;
 
-// What the stages cost on their hosts, whatever layers they have.
-struct Costs {
-  ModelParts parts;
-  std::deque<StageCosts> of_stage;  // [stages]
-};
-
 absl::Status Validate(const ClusterQuestion& question) {
   const auto hosts = static_cast<int>(question.profile.hosts.size());
   for (const int host : question.stage_hosts) {
@@ -63,22 +57,24 @@ const PartWork* MeasuredLayer(const HostProfile& profile, const ModelDescription
   return same ? &parts.layers[static_cast<size_t>(probed.layer)] : nullptr;
 }
 
-absl::StatusOr<std::unique_ptr<Costs>> CostsOn(const ClusterQuestion& question, const std::vector<StageCpus>& cpus,
-                                               const std::vector<pb::Hello>& hellos) {
-  auto costs = std::make_unique<Costs>();
+// What the stages cost on their hosts, whatever layers they have.
+absl::StatusOr<std::shared_ptr<PlannedPipeline>> CostsOn(const ClusterQuestion& question,
+                                                         const std::vector<StageCpus>& cpus,
+                                                         const std::vector<pb::Hello>& hellos) {
+  auto costs = std::make_shared<PlannedPipeline>();
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(question.job.kv_type()));
   ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(question.job)));
   ASSIGN_OR_RETURN(costs->parts, PartsOf(*question.model, kv_type, isas.bf16_dot));
   const PartWork* measured = MeasuredLayer(question.profile, *question.model, costs->parts);
   for (size_t s = 0; s < question.stage_hosts.size(); ++s) {
-    costs->of_stage.emplace_back(&question.profile.hosts[question.stage_hosts[s]], cpus[s].threads, &costs->parts,
-                                 measured);
+    costs->costs.emplace_back(&question.profile.hosts[question.stage_hosts[s]], cpus[s].threads, &costs->parts,
+                              measured);
   }
   return costs;
 }
 
 // The pipeline with no layers given yet.
-absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const Costs& costs) {
+absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const PlannedPipeline& costs) {
   const HostProfile& profile = question.profile;
   const auto link = [&](int from, int to) -> absl::StatusOr<StageLink> {
     const std::optional<LinkFacts> facts = LinkBetween(profile, from, to);
@@ -87,7 +83,7 @@ absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const 
                                                      " to ", profile.hosts[to].name,
                                                      "; give it, or one for all, in the description of the hosts"));
     }
-    return StageLink{facts->latency_us * 1e-6, facts->bytes_per_s()};
+    return StageLink{facts->latency_us * 1e-6, facts->bytes_per_s(), facts->jitter_us * 1e-6};
   };
   PipelineModel pipeline;
   ASSIGN_OR_RETURN(const WireType wire, FromProto(question.job.wire_type()));
@@ -98,7 +94,7 @@ absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const 
   for (size_t s = 0; s < stages; ++s) {
     const int host = question.stage_hosts[s];
     PipelineStage& stage = pipeline.stages.emplace_back();
-    stage.costs = &costs.of_stage[s];
+    stage.costs = &costs.costs[s];
     stage.host = host;
     stage.host_stages = static_cast<int>(std::count(question.stage_hosts.begin(), question.stage_hosts.end(), host));
     ASSIGN_OR_RETURN(stage.link, link(host, s + 1 < stages ? question.stage_hosts[s + 1] : profile.coordinator));
@@ -108,7 +104,8 @@ absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const 
 
 // What each stage would take for one request of each sequence if it had everything: the partitioner picks from it.
 // Every stage is taken to be busy, with as many groups as stages.
-PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineModel& pipeline, const Costs& costs) {
+PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineModel& pipeline,
+                              const PlannedPipeline& costs) {
   const int stages = pipeline.size();
   const auto sequences = static_cast<double>(question.job.max_num_seqs());
   const double groups = std::min<double>(sequences, stages);
@@ -122,7 +119,7 @@ PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineMod
   input.layer_cost.assign(costs.parts.layers.size(), 0);
   for (int s = 0; s < stages; ++s) {
     const double active = ActiveStages(pipeline, s, stages);
-    const StageCosts& on = costs.of_stage[static_cast<size_t>(s)];
+    const StageCosts& on = costs.costs[static_cast<size_t>(s)];
     PartCosts& all = input.stage_costs.emplace_back();
     all.layers.assign(costs.parts.layers.size(), 0);
     for (size_t layer = 0; layer < all.layers.size(); ++layer) {
@@ -258,8 +255,9 @@ absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {
   RETURN_IF_ERROR(Validate(question));
   const std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts);
   const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), false);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Costs> costs, CostsOn(question, cpus, hellos));
-  ASSIGN_OR_RETURN(PipelineModel pipeline, PipelineOn(question, *costs));
+  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
+  ASSIGN_OR_RETURN(costs->model, PipelineOn(question, *costs));
+  PipelineModel& pipeline = costs->model;
   const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
   pb::ConfigureJob job = question.job;
   if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
@@ -269,7 +267,7 @@ absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {
   for (int s = 0; s < plan.stages(); ++s) {
     const pb::StageAssignment& stage = plan.job.stages[s];
     pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
-    plan.measured = plan.measured && costs->of_stage[static_cast<size_t>(s)].measured();
+    plan.measured = plan.measured && costs->costs[static_cast<size_t>(s)].measured();
     ASSIGN_OR_RETURN(const StageMemory memory,
                      StageMemoryOf(*question.model, stage, static_cast<uint64_t>(stage.group_blocks(0))));
     plan.memory.push_back(memory);
@@ -277,6 +275,7 @@ absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {
   plan.sequences = SequencesHeld(question, plan.job);
   Predict(question, pipeline, &plan);
   plan.stage_share = Shares(question, plan);
+  plan.pipeline = costs;
   return plan;
 }
 

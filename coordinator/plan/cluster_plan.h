@@ -6,6 +6,7 @@
 // Pure.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -37,6 +38,13 @@ struct ClusterQuestion {
   PlanLoad load;
 };
 
+// What the predictions rest on: the pipeline with its layers given out, and what its steps cost.
+struct PlannedPipeline {
+  ModelParts parts;
+  std::deque<StageCosts> costs;  // [stages]
+  PipelineModel model;           // of these costs
+};
+
 struct ClusterPlan {
   JobPlan job;                      // with its stages, pools and context
   std::vector<StageMemory> memory;  // [stages]
@@ -45,7 +53,8 @@ struct ClusterPlan {
   bool measured = false;            // whether every stage's time rests on measured steps of this very model
   DecodePrediction decode;
   PrefillPrediction prefill;
-  double output_tokens_per_s = 0;  // of the whole load, prompts included
+  double output_tokens_per_s = 0;                   // of the whole load, prompts included
+  std::shared_ptr<const PlannedPipeline> pipeline;  // while the question's profile is there
 
   int stages() const { return static_cast<int>(job.stages.size()); }
 };

@@ -68,6 +68,7 @@ class StageCosts {
   double Layer(int64_t layer, const StepLoad& load, double active) const;
   double Head(const StepLoad& load, double active) const;
   bool measured() const { return measured_layer_ != nullptr && !host_->steps.empty(); }
+  const ModelParts& parts() const { return *parts_; }
 
  private:
   struct Point {

@@ -22,6 +22,7 @@ void Worsen(const LinkFacts& link, std::optional<LinkFacts>* worst) {
   }
   (*worst)->latency_us = std::max((*worst)->latency_us, link.latency_us);
   (*worst)->bandwidth_gbit_s = std::min((*worst)->bandwidth_gbit_s, link.bandwidth_gbit_s);
+  (*worst)->jitter_us = std::max((*worst)->jitter_us, link.jitter_us);
 }
 
 std::optional<LinkFacts> WorstOf(const HostProfile& profile, int from, int to) {

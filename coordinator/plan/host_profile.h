@@ -68,11 +68,22 @@ struct LinkFacts {
   double bandwidth_gbit_s = 0;  // > 0; of frames of 1 MiB
   int from_stage = kNoStage;    // what was measured; kCoordinator is one end of its own, kNoStage: written by hand
   int to_stage = kNoStage;
+  double jitter_us = 0;  // what comes on top of the latency by chance, on average; known to simulations alone
   static constexpr int kCoordinator = -1;
   static constexpr int kNoStage = -2;
 
   double bytes_per_s() const { return bandwidth_gbit_s * 1e9 / 8; }
   friend bool operator==(const LinkFacts&, const LinkFacts&) = default;
+};
+
+// What the links of some hosts to all others go through, such as a rack's: in each direction its bandwidth is shared by
+// all frames that leave, or enter, these hosts. Known to simulations alone: the predictions take links to be free.
+struct UplinkFacts {
+  std::string name;             // unique in a profile
+  double bandwidth_gbit_s = 0;  // > 0; of each direction
+  std::vector<int> hosts;       // indices into HostProfile::hosts, each of one uplink at most
+  double bytes_per_s() const { return bandwidth_gbit_s * 1e9 / 8; }
+  friend bool operator==(const UplinkFacts&, const UplinkFacts&) = default;
 };
 
 // A stage of the job that measured, in pipeline order.
@@ -104,6 +115,7 @@ struct HostProfile {
   std::vector<ProbedStage> stages;        // empty: written by hand
   std::vector<LinkFacts> links;           // each direction for itself where both were measured
   std::optional<LinkFacts> default_link;  // of two different hosts that `links` do not name; from and to mean nothing
+  std::vector<UplinkFacts> uplinks;       // empty: no hosts share any
   std::optional<ProbedModel> model;       // of the hosts' step times
   friend bool operator==(const HostProfile&, const HostProfile&) = default;
 };
@@ -129,13 +141,14 @@ const HostSpeed* SpeedOf(const HostFacts& host, int stages, int threads);
 //    "link": {"latency_us": 30, "bandwidth_gbit_s": 10}}
 //
 // Top: version (1), measured_at, coordinator (a host's name; the first host), hosts (required, at least one), stages,
-// links, link (the default one), model.
+// links, link (the default one), uplinks, model.
 // A host: name, cores, memory_gib (required); slots (1), hardware_threads (cores), numa_nodes (1), available_gib
 // (memory_gib), huge_pages, isas, steps; and its speed: either `speeds`, a list of {stages, threads, read_gb_s,
 // int8_gops, bf16_gops, f32_gops}, or these last four at the host itself, for one stage with all cores. There read_gb_s
 // and int8_gops are required, bf16_gops is 0 and f32_gops a quarter of int8_gops unless given.
 // A link: from, to (names of hosts), latency_us, bandwidth_gbit_s (required; the default link has no names);
-// from_stage, to_stage. A field that is not known is refused by its name, as is one that stands twice.
+// jitter_us (0), from_stage, to_stage. An uplink: name, bandwidth_gbit_s, hosts (names). A field that is not known is
+// refused by its name, as is one that stands twice.
 //
 // kInvalidArgument: `file`, the field, what was expected and what was found.
 absl::StatusOr<HostProfile> ParseHostProfile(absl::string_view file, absl::string_view text);

@@ -158,6 +158,7 @@ class Reader {
     }
     ReadStages(&fields);
     ReadLinks(&fields);
+    ReadUplinks(&fields);
     ReadModel(&fields);
     fields.End();
     RETURN_IF_ERROR(status_);
@@ -289,6 +290,7 @@ class Reader {
     LinkFacts link;
     link.latency_us = fields->Number("latency_us", kTimeRange, std::nullopt);
     link.bandwidth_gbit_s = fields->Number("bandwidth_gbit_s", kRateRange, std::nullopt);
+    link.jitter_us = fields->Number("jitter_us", kTimeRange, 0);
     return link;
   }
 
@@ -317,6 +319,33 @@ class Reader {
       Fields fields(file_, "link", *link, &status_);
       profile_.default_link = ReadLink(&fields);
       fields.End();
+    }
+  }
+
+  void ReadUplinks(Fields* top) {
+    const std::vector<const Json*> list = top->List("uplinks", /*required=*/false);
+    std::set<std::string> names;
+    std::set<int> taken;
+    for (size_t i = 0; i < list.size() && status_.ok(); ++i) {
+      Fields fields(file_, absl::StrCat("uplinks[", i, "]"), *list[i], &status_);
+      UplinkFacts uplink;
+      uplink.name = fields.Text("name", std::nullopt);
+      if (!names.insert(uplink.name).second) {
+        fields.Fail("name", "a name that no other uplink has", absl::StrCat("\"", uplink.name, "\" again"));
+      }
+      uplink.bandwidth_gbit_s = fields.Number("bandwidth_gbit_s", kRateRange, std::nullopt);
+      for (const Json* host : fields.List("hosts", /*required=*/true)) {
+        const auto found = host->is_string() ? host_index_.find(host->get<std::string>()) : host_index_.end();
+        if (found == host_index_.end()) {
+          fields.Fail("hosts", "names of hosts", Shown(*host));
+        } else if (!taken.insert(found->second).second) {
+          fields.Fail("hosts", "every host in one uplink at most", absl::StrCat(Shown(*host), " again"));
+        } else {
+          uplink.hosts.push_back(found->second);
+        }
+      }
+      fields.End();
+      profile_.uplinks.push_back(std::move(uplink));
     }
   }
 
@@ -432,6 +461,7 @@ Json JsonOf(const HostProfile& profile, const LinkFacts& link) {
                {"to", profile.hosts[static_cast<size_t>(link.to)].name},
                {"latency_us", link.latency_us},
                {"bandwidth_gbit_s", link.bandwidth_gbit_s}};
+  if (link.jitter_us > 0) json["jitter_us"] = link.jitter_us;
   const auto put = [&json](const char* name, int stage) {
     if (stage != LinkFacts::kNoStage) json[name] = stage >= 0 ? Json(stage) : Json(kCoordinatorStage);
   };
@@ -475,6 +505,13 @@ std::string HostProfileJson(const HostProfile& profile) {
   if (profile.default_link.has_value()) {
     json["link"] = {{"latency_us", profile.default_link->latency_us},
                     {"bandwidth_gbit_s", profile.default_link->bandwidth_gbit_s}};
+    if (profile.default_link->jitter_us > 0) json["link"]["jitter_us"] = profile.default_link->jitter_us;
+  }
+  for (const UplinkFacts& uplink : profile.uplinks) {
+    Json hosts = Json::array();
+    for (const int host : uplink.hosts) hosts.push_back(profile.hosts[static_cast<size_t>(host)].name);
+    json["uplinks"].push_back(
+        {{"name", uplink.name}, {"bandwidth_gbit_s", uplink.bandwidth_gbit_s}, {"hosts", std::move(hosts)}});
   }
   if (profile.model.has_value()) {
     const ProbedModel& model = *profile.model;

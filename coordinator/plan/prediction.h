@@ -35,6 +35,7 @@ namespace stagecoach {
 struct StageLink {
   double latency_s = 0;
   double bytes_per_s = 0;
+  double jitter_s = 0;  // by chance on top of the latency, on average: not predicted, but simulated
 };
 
 struct PipelineStage {

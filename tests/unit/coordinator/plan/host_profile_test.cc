@@ -185,5 +185,28 @@ TEST(HostProfile, FindsTheSpeedThatFitsBest) {
   EXPECT_EQ(SpeedOf(profile.hosts[1], 1, 1), nullptr);
 }
 
+TEST(HostProfile, TellsASimulationOfJitterAndOfSharedUplinks) {
+  const std::string hosts = R"({"hosts": [
+      {"name": "a", "cores": 1, "memory_gib": 1, "read_gb_s": 1, "int8_gops": 1},
+      {"name": "b", "cores": 1, "memory_gib": 1, "read_gb_s": 1, "int8_gops": 1}],
+      "link": {"latency_us": 30, "bandwidth_gbit_s": 10, "jitter_us": 5}, "uplinks": )";
+  const auto profile = ParseHostProfile("f", hosts + R"([{"name": "rack", "bandwidth_gbit_s": 40, "hosts": ["b"]}]})");
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(LinkBetween(*profile, 0, 1)->jitter_us, 5);
+  ASSERT_EQ(profile->uplinks.size(), 1u);
+  EXPECT_EQ(profile->uplinks[0].hosts, std::vector<int>{1});
+  EXPECT_EQ(*ParseHostProfile("f", HostProfileJson(*profile)), *profile);
+  for (const char* wrong : {R"([{"name": "r", "bandwidth_gbit_s": 1, "hosts": ["c"]}]})",
+                            R"([{"name": "r", "bandwidth_gbit_s": 1, "hosts": ["a", "a"]}]})",
+                            R"([{"name": "r", "bandwidth_gbit_s": 0, "hosts": ["a"]}]})",
+                            R"([{"name": "r", "bandwidth_gbit_s": 1, "hosts": [7]}]})", R"([{"name": "r"}]})",
+                            R"([{"name": "r", "bandwidth_gbit_s": 1, "hosts": ["a"]},
+                                {"name": "r", "bandwidth_gbit_s": 1, "hosts": ["b"]}]})"}) {
+    const absl::Status status = ParseHostProfile("f", hosts + wrong).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << wrong;
+    EXPECT_NE(std::string(status.message()).find("uplinks["), std::string::npos) << status;
+  }
+}
+
 }  // namespace
 }  // namespace stagecoach

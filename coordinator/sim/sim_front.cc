@@ -1,0 +1,96 @@
+#include "coordinator/sim/sim_front.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/counter_rng.h"
+#include "coordinator/sim/step_answer.h"
+
+namespace stagecoach {
+
+SimFront::SimFront(RequestFeed feed, int64_t vocab, VirtualClock* clock)
+    : feed_(std::move(feed)), vocab_(vocab), clock_(clock), requests_(feed_.requests().size()) {}
+
+absl::StatusOr<std::optional<FrontCommand>> SimFront::Next() {
+  if (!again_.empty()) {
+    const size_t number = again_.front();
+    again_.pop_front();
+    return std::optional<FrontCommand>(CommandFor(number));
+  }
+  const std::optional<double> due_s = feed_.NextAt();
+  if (!due_s.has_value() || NsOf(*due_s) > clock_->now_ns()) return std::optional<FrontCommand>();
+  const std::optional<size_t> number = feed_.Take(*due_s);
+  CHECK(number.has_value());
+  SimulatedRequest& request = requests_[*number];
+  const double arrival_s = feed_.requests()[*number].arrival_s;
+  request.arrived_ns = arrival_s > 0 ? NsOf(arrival_s) : clock_->now_ns();
+  ++unfinished_;
+  return std::optional<FrontCommand>(CommandFor(*number));
+}
+
+SubmitCommand SimFront::CommandFor(size_t number) const {
+  const ArrivingRequest& shape = feed_.requests()[number];
+  SubmitCommand command;
+  command.request = static_cast<RequestId>(number + 1);
+  command.spec.prompt.reserve(static_cast<size_t>(shape.prompt_tokens));
+  const uint64_t first = MixBits(number + 1);
+  for (int64_t i = 0; i < shape.prompt_tokens; ++i) {
+    command.spec.prompt.push_back(
+        static_cast<TokenId>((first + static_cast<uint64_t>(i)) % static_cast<uint64_t>(vocab_)));
+  }
+  command.spec.output.assign(static_cast<size_t>(requests_[number].tokens), kSimulatedToken);
+  command.spec.max_new_tokens = shape.output_tokens;
+  return command;
+}
+
+absl::Status SimFront::Publish(const RequestEvents& events) {
+  const int64_t now_ns = clock_->now_ns();
+  for (const RequestDelta& delta : events.deltas) Take(delta, now_ns);
+  for (const RequestEnd& end : events.ends) Finish(end);
+  return absl::OkStatus();
+}
+
+void SimFront::Take(const RequestDelta& delta, int64_t now_ns) {
+  SimulatedRequest& request = requests_[static_cast<size_t>(delta.request) - 1];
+  for (size_t i = 0; i < delta.tokens.size(); ++i) {
+    if (request.tokens++ == 0) {
+      request.first_ns = now_ns;
+      ++first_tokens_;
+    } else {
+      gaps_s_.push_back(static_cast<float>(SecondsOf(now_ns - request.last_ns)));
+    }
+    request.last_ns = now_ns;
+  }
+}
+
+void SimFront::Finish(const RequestEnd& end) {
+  SimulatedRequest& request = requests_[static_cast<size_t>(end.request) - 1];
+  CHECK(!request.ended);
+  request.ended = true;
+  request.error = end.error;
+  --unfinished_;
+  feed_.Finished();
+}
+
+bool SimFront::Wait(int64_t most_us) {
+  to_next_event_(most_us);
+  return NextNs() <= clock_->now_ns();
+}
+
+void SimFront::Resubmit() {
+  again_.clear();
+  while (oldest_ < requests_.size() && requests_[oldest_].ended) ++oldest_;
+  for (size_t number = oldest_; number < requests_.size() && requests_[number].arrived_ns >= 0; ++number) {
+    if (!requests_[number].ended) again_.push_back(number);
+  }
+}
+
+int64_t SimFront::NextNs() const {
+  if (!again_.empty()) return 0;
+  const std::optional<double> next_s = feed_.NextAt();
+  return next_s.has_value() ? NsOf(*next_s) : kNeverNs;
+}
+
+}  // namespace stagecoach

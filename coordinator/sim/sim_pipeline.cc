@@ -1,0 +1,164 @@
+#include "coordinator/sim/sim_pipeline.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+#include "coordinator/sim/step_answer.h"
+
+namespace stagecoach {
+
+SimPipeline::SimPipeline(const SimCluster* cluster, VirtualClock* clock, uint64_t seed, int64_t fails_at_ns,
+                         int64_t detect_ns)
+    : cluster_(cluster),
+      clock_(clock),
+      fails_at_ns_(fails_at_ns),
+      detect_ns_(detect_ns),
+      cost_(&cluster->pipeline),
+      network_(&cluster->pipeline, cluster->uplinks, seed),
+      stages_(cluster->pipeline.stages.size()) {
+  std::map<int, int> numbers;
+  for (const PipelineStage& stage : cluster->pipeline.stages) {
+    host_of_.push_back(numbers.try_emplace(stage.host, static_cast<int>(numbers.size())).first->second);
+  }
+  computing_.resize(numbers.size());
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    stages_[s].step_s.resize(static_cast<size_t>(std::count(host_of_.begin(), host_of_.end(), host_of_[s])));
+  }
+}
+
+absl::Status SimPipeline::Submit(const MicroBatch& batch) {
+  CHECK_EQ(batch.number, first_number_ + flights_.size());
+  clock_->AdvanceTo(clock_->now_ns() + NsOf(cluster_->turn_s));
+  Flight& flight = flights_.emplace_back();
+  flight.load = LoadOf(batch);
+  flight.result = AnswerTo(batch);
+  flight.result.times.resize(stages_.size());
+  Push(clock_->now_ns() + NsOf(cluster_->pipeline.to_first_s), Event::Kind::kArrival, 0, batch.number);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<StepResult>> SimPipeline::Poll() {
+  const int64_t now_ns = clock_->now_ns();
+  RunUntil(now_ns);
+  if (flights_.empty() || flights_.front().ready_ns > now_ns) {
+    if (fails_at_ns_ < now_ns && fails_at_ns_ + detect_ns_ <= now_ns) {
+      return absl::UnavailableError(
+          absl::StrFormat("a stage was lost at %.3f s of simulated time", SecondsOf(fails_at_ns_)));
+    }
+    return std::optional<StepResult>();
+  }
+  std::optional<StepResult> result = std::move(flights_.front().result);
+  flights_.pop_front();
+  ++first_number_;
+  return result;
+}
+
+std::optional<int64_t> SimPipeline::NextNs(int64_t limit_ns) {
+  const int64_t lost_ns = fails_at_ns_ == kNeverNs ? kNeverNs : fails_at_ns_ + std::max<int64_t>(detect_ns_, 1);
+  limit_ns = std::min(limit_ns, lost_ns);
+  while (!events_.empty() && events_.front().at_ns <= std::min(limit_ns, fails_at_ns_)) {
+    if (!flights_.empty() && flights_.front().ready_ns <= events_.front().at_ns) break;
+    RunUntil(events_.front().at_ns);
+  }
+  if (!flights_.empty() && flights_.front().ready_ns <= limit_ns) return flights_.front().ready_ns;
+  if (lost_ns <= limit_ns && lost_ns != kNeverNs) return lost_ns;
+  return std::nullopt;
+}
+
+void SimPipeline::Push(int64_t at_ns, Event::Kind kind, int stage, uint64_t subject) {
+  events_.push_back({at_ns, next_order_++, kind, stage, subject});
+  std::push_heap(events_.begin(), events_.end(), std::greater<>());
+}
+
+void SimPipeline::RunUntil(int64_t limit_ns) {
+  limit_ns = std::min(limit_ns, fails_at_ns_);
+  while (!events_.empty() && events_.front().at_ns <= limit_ns) {
+    std::pop_heap(events_.begin(), events_.end(), std::greater<>());
+    const Event event = events_.back();
+    events_.pop_back();
+    Take(event);
+  }
+}
+
+void SimPipeline::Take(const Event& event) {
+  if (event.kind == Event::Kind::kArrival) {
+    Arrive(event.stage, event.subject, event.at_ns);
+  } else if (stages_[static_cast<size_t>(event.stage)].plan == event.subject) {
+    End(event.stage, event.at_ns);
+  }
+}
+
+void SimPipeline::Arrive(int stage, uint64_t number, int64_t now_ns) {
+  Flight& flight = FlightOf(number);
+  if (stage == stages()) {
+    flight.ready_ns = now_ns;
+    return;
+  }
+  flight.result.times[static_cast<size_t>(stage)].received_us = now_ns / 1000;
+  Stage& at = stages_[static_cast<size_t>(stage)];
+  at.waiting.push_back(number);
+  if (!at.computing) Begin(stage, now_ns);
+}
+
+void SimPipeline::Begin(int stage, int64_t now_ns) {
+  Stage& at = stages_[static_cast<size_t>(stage)];
+  const int host = host_of_[static_cast<size_t>(stage)];
+  std::vector<int>& computing = computing_[static_cast<size_t>(host)];
+  at.number = at.waiting.front();
+  at.waiting.pop_front();
+  at.computing = true;
+  at.left = 1;
+  at.since_ns = now_ns;
+  std::fill(at.step_s.begin(), at.step_s.end(), -1.0);
+  StageTimes& times = FlightOf(at.number).result.times[static_cast<size_t>(stage)];
+  times.stage = stage;
+  times.start_us = now_ns / 1000;
+  times.send_us = at.last_send_us;
+  const int before = static_cast<int>(computing.size());
+  computing.push_back(stage);
+  ReplanHost(host, std::max(before, 1), now_ns);
+}
+
+void SimPipeline::End(int stage, int64_t now_ns) {
+  Stage& at = stages_[static_cast<size_t>(stage)];
+  const int host = host_of_[static_cast<size_t>(stage)];
+  std::vector<int>& computing = computing_[static_cast<size_t>(host)];
+  Flight& flight = FlightOf(at.number);
+  flight.result.times[static_cast<size_t>(stage)].end_us = now_ns / 1000;
+  const SimNetwork::Delivery delivery = network_.Send(stage, at.number, flight.load.rows, now_ns);
+  at.last_send_us = (delivery.sent_ns - now_ns) / 1000;
+  Push(delivery.arrives_ns, Event::Kind::kArrival, stage + 1, at.number);
+  const int before = static_cast<int>(computing.size());
+  computing.erase(std::find(computing.begin(), computing.end(), stage));
+  at.computing = false;
+  if (!computing.empty()) ReplanHost(host, before, now_ns);
+  if (!at.waiting.empty()) Begin(stage, now_ns);
+}
+
+double SimPipeline::StepSeconds(Stage& stage, int number, int active) {
+  double& seconds = stage.step_s[static_cast<size_t>(active) - 1];
+  if (seconds < 0) seconds = cost_.Seconds(number, FlightOf(stage.number).load, active);
+  return seconds;
+}
+
+// The stages that compute on the host are now others, or another number: from here on they go at another speed.
+void SimPipeline::ReplanHost(int host, int active_before, int64_t now_ns) {
+  const std::vector<int>& computing = computing_[static_cast<size_t>(host)];
+  const int active = static_cast<int>(computing.size());
+  for (const int number : computing) {
+    Stage& stage = stages_[static_cast<size_t>(number)];
+    if (stage.since_ns < now_ns) {
+      const double whole = StepSeconds(stage, number, active_before);
+      stage.left = whole > 0 ? std::max(0.0, stage.left - SecondsOf(now_ns - stage.since_ns) / whole) : 0;
+      stage.since_ns = now_ns;
+    }
+    ++stage.plan;
+    Push(now_ns + NsOf(stage.left * StepSeconds(stage, number, active)), Event::Kind::kComputed, number, stage.plan);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,102 @@
+#ifndef STAGECOACH_COORDINATOR_SIM_SIM_PIPELINE_H_
+#define STAGECOACH_COORDINATOR_SIM_SIM_PIPELINE_H_
+
+// Stages that cost time instead of doing work.
+//
+// A stage works on one micro-batch at a time, in order, as soon as its frame is there. How fast depends on how many
+// stages of its host compute at that moment (StepCost::Seconds with so many): whenever one begins or ends, what the
+// others have left goes on at the new speed (processor sharing). Frames go by SimNetwork. The coordinator takes
+// `turn_s` to make and send a micro-batch; in that time nothing else of it happens.
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/pipeline/pipeline.h"
+#include "coordinator/sim/sim_network.h"
+#include "coordinator/sim/step_cost.h"
+#include "coordinator/sim/virtual_clock.h"
+
+namespace stagecoach {
+
+struct SimCluster {
+  PipelineModel pipeline;          // 1 .. 512 stages; its costs outlive all use
+  std::vector<SimUplink> uplinks;  // empty: no links share any
+  double turn_s = 0;               // of the coordinator, for each micro-batch
+};
+
+// Not thread-safe.
+class SimPipeline : public Pipeline {
+ public:
+  // `cluster` and `clock` outlive this. `fails_at_ns`: from then on no stage does anything, and `detect_ns` later Poll
+  // says so; kNeverNs: it never fails.
+  SimPipeline(const SimCluster* cluster, VirtualClock* clock, uint64_t seed, int64_t fails_at_ns = kNeverNs,
+              int64_t detect_ns = 0);
+
+  int stages() const override { return cluster_->pipeline.size(); }
+  absl::Status Submit(const MicroBatch& batch) override;
+  absl::StatusOr<std::optional<StepResult>> Poll() override;
+
+  // When Poll will next have something to say (a result or the loss of a stage), if that is known by `limit_ns`: the
+  // stages are run that far, and no farther than that moment. Time itself is the caller's to move.
+  std::optional<int64_t> NextNs(int64_t limit_ns);
+
+  uint64_t events() const { return next_order_; }  // so far: what the simulation costs
+
+ private:
+  struct Flight {
+    StepLoad load;
+    StepResult result;
+    int64_t ready_ns = kNeverNs;  // at the coordinator
+  };
+  struct Event {
+    int64_t at_ns = 0;
+    uint64_t order = 0;  // of two at the same time the one that was made first
+    enum class Kind { kArrival, kComputed } kind = Kind::kArrival;
+    int stage = 0;         // stages(): the coordinator
+    uint64_t subject = 0;  // kArrival: the micro-batch's number; kComputed: Stage::plan
+    bool operator>(const Event& other) const {
+      return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
+    }
+  };
+  struct Stage {
+    std::deque<uint64_t> waiting;  // numbers of micro-batches whose frames are there
+    bool computing = false;
+    uint64_t number = 0;         // the micro-batch
+    double left = 0;             // of its step, 1 at its beginning
+    std::vector<double> step_s;  // [stages of the host] of the whole step while so many, less one, compute beside it;
+                                 // negative: not asked for yet
+    int64_t since_ns = 0;        // `left` is of this time
+    uint64_t plan = 0;           // of its end: a new one voids the events of those before
+    int64_t last_send_us = 0;
+  };
+
+  Flight& FlightOf(uint64_t number) { return flights_[number - first_number_]; }
+  void Push(int64_t at_ns, Event::Kind kind, int stage, uint64_t subject);
+  void RunUntil(int64_t limit_ns);
+  void Take(const Event& event);
+  void Arrive(int stage, uint64_t number, int64_t now_ns);
+  void Begin(int stage, int64_t now_ns);
+  void End(int stage, int64_t now_ns);
+  double StepSeconds(Stage& stage, int number, int active);
+  void ReplanHost(int host, int active_before, int64_t now_ns);
+
+  const SimCluster* const cluster_;
+  VirtualClock* const clock_;
+  const int64_t fails_at_ns_, detect_ns_;
+  StepCost cost_;
+  SimNetwork network_;
+  std::vector<Stage> stages_;
+  std::vector<int> host_of_;                 // [stages] 0 .. hosts - 1
+  std::vector<std::vector<int>> computing_;  // [hosts] stages that compute
+  std::deque<Flight> flights_;               // by number, from first_number_
+  uint64_t first_number_ = 0;
+  std::vector<Event> events_;  // a heap, the earliest on top
+  uint64_t next_order_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_SIM_SIM_PIPELINE_H_

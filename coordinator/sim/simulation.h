@@ -1,0 +1,61 @@
+#ifndef STAGECOACH_COORDINATOR_SIM_SIMULATION_H_
+#define STAGECOACH_COORDINATOR_SIM_SIMULATION_H_
+
+// A whole run in simulated time: the real engine and scheduler over a SimPipeline, with the restarts that lost stages
+// cause. Deterministic: the same options give the same run, bit for bit.
+//
+// What it does not know: kernels that slow each other down through shared caches, other programs on the hosts, a
+// network's congestion control, the operating system's scheduling, and what the coordinator takes beyond a constant.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/obs/step_log.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/engine/front.h"
+#include "coordinator/schedule/scheduler.h"
+#include "coordinator/sim/sim_front.h"
+#include "coordinator/sim/sim_pipeline.h"
+
+namespace stagecoach {
+
+// When a stage is lost, and what follows. The job is gone with it; another one takes over what was unfinished.
+struct SimFailures {
+  std::vector<double> at_s;                // at these times; what falls into a relaunch changes nothing
+  double mean_between_s = 0;               // and by chance: of one stage, exponential; 0: never
+  double detect_s = 6;                     // until the coordinator knows (a rank is lost after 6 s without a heartbeat)
+  double relaunch_s = 30;                  // until the next job is ready
+  static constexpr int kMostInVain = 100;  // jobs in a row that are lost without one token: then it is given up
+};
+
+struct SimOptions {
+  SimCluster cluster;
+  SchedulerOptions scheduler;  // valid
+  int32_t decode_groups = 0;   // 0: found out from the stages' times, as in a job
+  int64_t vocab = 2;
+  std::vector<ArrivingRequest> requests;
+  int64_t concurrency = 0;  // RequestFeed's
+  SimFailures failures;
+  uint64_t seed = 0;            // of jitter and failures
+  StepLog* step_log = nullptr;  // outlives the simulation; not closed by it
+};
+
+struct SimOutcome {
+  std::vector<SimulatedRequest> requests;  // in order of arrival
+  std::vector<float> gaps_s;               // between tokens of one request that follow each other, all of them
+  std::vector<EngineStatus> jobs;          // at the end of each
+  int64_t begin_ns = 0, end_ns = 0;        // the first arrival, the last token
+  uint64_t events = 0;                     // of the stages: what it took to simulate
+
+  int relaunches() const { return static_cast<int>(jobs.size()) - 1; }
+};
+
+// kResourceExhausted: failures leave no time to get on. kInternal: work is left, but nothing ever happens again, or
+// the scheduler's books do not balance in the end; both are faults of this program.
+absl::StatusOr<SimOutcome> Simulate(const SimOptions& options);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_SIM_SIMULATION_H_

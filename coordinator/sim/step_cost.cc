@@ -1,0 +1,67 @@
+#include "coordinator/sim/step_cost.h"
+
+#include <algorithm>
+
+namespace stagecoach {
+namespace {
+
+bool SameWork(const PartWork& a, const PartWork& b) {
+  return a.bytes_kept == b.bytes_kept && a.int8_ops == b.int8_ops && a.bf16_ops == b.bf16_ops &&
+         a.f32_ops == b.f32_ops && a.attention_ops == b.attention_ops && a.kv_token_bytes == b.kv_token_bytes;
+}
+
+// One chunk with as many rows that attend to as many positions.
+StepLoad AsOneChunk(const StepLoad& load) {
+  const double history = std::max(0.0, load.positions / load.rows - (load.rows + 1) / 2);
+  StepLoad chunk = StepLoad::Chunk(load.rows, history, false);
+  chunk.head_rows = load.head_rows;
+  return chunk;
+}
+
+}  // namespace
+
+StepLoad LoadOf(const MicroBatch& batch) {
+  StepLoad load;
+  for (const SequenceSlice& slice : batch.slices) {
+    const StepLoad rows = StepLoad::Chunk(slice.count, slice.start, slice.sample);
+    load.rows += rows.rows;
+    load.sequences += 1;
+    load.positions += rows.positions;
+    load.kv_tokens += rows.kv_tokens;
+    const auto targets =
+        slice.targets.size() - static_cast<size_t>(std::count(slice.targets.begin(), slice.targets.end(), kNoToken));
+    load.head_rows += std::max(rows.head_rows, static_cast<double>(targets));
+  }
+  return load;
+}
+
+StepCost::StepCost(const PipelineModel* pipeline) : pipeline_(pipeline) {
+  for (const PipelineStage& stage : pipeline->stages) {
+    std::vector<Alike>& groups = layers_.emplace_back();
+    const ModelParts& parts = stage.costs->parts();
+    for (int64_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
+      const auto alike = std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
+        return SameWork(parts.layers[static_cast<size_t>(group.layer)], parts.layers[static_cast<size_t>(layer)]);
+      });
+      if (alike == groups.end()) {
+        groups.push_back({layer, 1});
+      } else {
+        ++alike->count;
+      }
+    }
+  }
+}
+
+double StepCost::Seconds(int stage, const StepLoad& load, int active) const {
+  if (load.rows <= 0) return 0;
+  const StageCosts& costs = *pipeline_->stages[static_cast<size_t>(stage)].costs;
+  const bool as_one = costs.measured() && load.rows != load.sequences;
+  const StepLoad of = as_one ? AsOneChunk(load) : load;
+  double seconds = 0;
+  for (const Alike& group : layers_[static_cast<size_t>(stage)]) {
+    seconds += static_cast<double>(group.count) * costs.Layer(group.layer, of, active);
+  }
+  return stage + 1 == pipeline_->size() ? seconds + costs.Head(of, active) : seconds;
+}
+
+}  // namespace stagecoach

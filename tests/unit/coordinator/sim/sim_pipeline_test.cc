@@ -1,0 +1,167 @@
+#include "coordinator/sim/sim_pipeline.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/coordinator/sim/sim_cluster_testing.h"
+
+namespace stagecoach {
+namespace {
+
+MicroBatch Decode(uint64_t number, int rows) {
+  MicroBatch batch;
+  batch.number = number;
+  for (int i = 0; i < rows; ++i) {
+    batch.slices.push_back({.sequence = static_cast<SequenceId>(i + 1), .start = 9, .count = 1, .tokens = {1}});
+    batch.slices.back().sample = true;
+  }
+  return batch;
+}
+
+// Results until nothing comes any more, with the times at which they come.
+std::vector<std::pair<double, StepResult>> Drain(SimPipeline* pipeline, VirtualClock* clock) {
+  std::vector<std::pair<double, StepResult>> results;
+  while (const std::optional<int64_t> next_ns = pipeline->NextNs(kNeverNs)) {
+    clock->AdvanceTo(*next_ns);
+    absl::StatusOr<std::optional<StepResult>> result = pipeline->Poll();
+    if (!result.ok() || !result->has_value()) break;
+    results.emplace_back(clock->now_s() * 1e3, **result);
+  }
+  return results;
+}
+
+TEST(SimPipeline, AnswersWhatIsSampledAfterTheStagesTimes) {
+  TestCluster cluster({0, 1}, {1, 2});
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  ASSERT_TRUE(pipeline.Submit(Decode(0, 3)).ok());
+  ASSERT_TRUE(pipeline.Submit(Decode(1, 3)).ok());
+  EXPECT_FALSE((*pipeline.Poll()).has_value());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_NEAR(results[0].first, 3, 1e-3);
+  EXPECT_NEAR(results[1].first, 5, 1e-3);  // the second stage is the slow one
+  const StepResult& second = results[1].second;
+  EXPECT_EQ(second.number, 1u);
+  ASSERT_EQ(second.sampled.size(), 3u);
+  EXPECT_EQ(second.sampled[2].sequence, 3u);
+  EXPECT_EQ(second.sampled[2].position, 10);
+  ASSERT_EQ(second.times.size(), 2u);
+  EXPECT_EQ(second.times[0].received_us, 0);
+  EXPECT_EQ(second.times[0].start_us, 1000);
+  EXPECT_EQ(second.times[0].end_us, 2000);
+  EXPECT_EQ(second.times[1].start_us, 3000);
+  EXPECT_EQ(second.times[1].end_us, 5000);
+}
+
+TEST(SimPipeline, StagesOfOneHostShareItsMemoryForAsLongAsTheyWorkAtOnce) {
+  // Two stages on one host, of 2 and 4 ms when alone. The second micro-batch's first stage begins at 2 ms beside the
+  // first one's second stage: both at half speed until the first stage is through, at 6 ms. Then 2 of the other's 4 ms
+  // are left, to 8 ms; the second micro-batch's own 4 ms end at 12.
+  TestCluster cluster({0, 0}, {2, 4});
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
+  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_NEAR(static_cast<double>(results[1].second.times[0].end_us), 6000, 1);
+  EXPECT_NEAR(results[0].first, 8, 1e-3);
+  EXPECT_NEAR(results[1].first, 12, 1e-3);
+}
+
+TEST(SimPipeline, AFrameTakesLatencyAndItsBytesAndTheNextOneWaitsForTheLink) {
+  TestCluster cluster({0, 1});
+  cluster.sim.pipeline.stages[0].link = {.latency_s = 0.010, .bytes_per_s = 1e6};  // a row of 4000 bytes: 4 ms
+  cluster.sim.pipeline.stages[1].link.latency_s = 0.5;
+  cluster.sim.pipeline.to_first_s = 0.25;
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
+  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_NEAR(results[0].first, 250 + 1 + 4 + 10 + 1 + 500, 1e-3);
+  EXPECT_NEAR(results[1].first, 250 + 1 + 8 + 10 + 1 + 500, 1e-3);
+  EXPECT_EQ(results[0].second.times[0].send_us, 0);  // of the frame before
+  EXPECT_EQ(results[1].second.times[0].send_us, 4000);
+}
+
+TEST(SimNetwork, LinksBehindOneUplinkShareIt) {
+  // Racks {0, 2} and {1, 3}: every hop crosses, the first and the third in one direction.
+  TestCluster cluster({0, 1, 2, 3});
+  for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e6};
+  const std::vector<SimUplink> racks = {{1e6, {0, 2}}, {1e6, {1, 3}}};
+  SimNetwork shared(&cluster.sim.pipeline, racks, 0), wide(&cluster.sim.pipeline, {{1e9, {0, 2}}}, 0);
+  EXPECT_EQ(shared.Send(0, 0, 1, 0).arrives_ns, 4'000'000);
+  EXPECT_EQ(shared.Send(1, 0, 1, 0).arrives_ns, 4'000'000);  // the other direction
+  EXPECT_EQ(shared.Send(2, 0, 1, 0).arrives_ns, 8'000'000);
+  EXPECT_EQ(wide.Send(0, 0, 1, 0).arrives_ns, 4'000'000);
+  EXPECT_EQ(wide.Send(2, 0, 1, 0).arrives_ns, 4'004'000);  // the uplink was taken for 4 us
+}
+
+TEST(SimNetwork, JitterIsDrawnBySeedAndNeverLetsAFrameOvertake) {
+  TestCluster cluster({0, 1});
+  cluster.sim.pipeline.stages[0].link = {.latency_s = 0.001, .bytes_per_s = 1e9, .jitter_s = 0.002};
+  SimNetwork one(&cluster.sim.pipeline, {}, 5), same(&cluster.sim.pipeline, {}, 5), other(&cluster.sim.pipeline, {}, 6);
+  int64_t last_ns = 0, differ = 0;
+  double extra_s = 0;
+  for (uint64_t frame = 0; frame < 1000; ++frame) {
+    const auto ready_ns = static_cast<int64_t>(frame) * 100'000'000;
+    const SimNetwork::Delivery delivery = one.Send(0, frame, 1, ready_ns);
+    EXPECT_EQ(same.Send(0, frame, 1, ready_ns).arrives_ns, delivery.arrives_ns);
+    differ += other.Send(0, frame, 1, ready_ns).arrives_ns != delivery.arrives_ns ? 1 : 0;
+    EXPECT_GE(delivery.arrives_ns, last_ns);
+    last_ns = delivery.arrives_ns;
+    extra_s += SecondsOf(delivery.arrives_ns - delivery.sent_ns) - 0.001;
+  }
+  EXPECT_GT(differ, 990);
+  EXPECT_NEAR(extra_s / 1000, 0.002, 0.0003);
+  SimNetwork burst(&cluster.sim.pipeline, {}, 5);
+  last_ns = 0;
+  for (uint64_t frame = 0; frame < 1000; ++frame) {
+    const int64_t arrives_ns = burst.Send(0, frame, 1, 0).arrives_ns;
+    EXPECT_GE(arrives_ns, last_ns);
+    last_ns = arrives_ns;
+  }
+}
+
+TEST(SimPipeline, SaysThatAStageIsLostOnceThatIsFoundOut) {
+  TestCluster cluster({0});
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0, /*fails_at_ns=*/1'500'000, /*detect_ns=*/1'000'000'000);
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
+  EXPECT_EQ(pipeline.NextNs(kNeverNs), 1'000'000);
+  clock.AdvanceTo(1'000'000);
+  EXPECT_TRUE((*pipeline.Poll()).has_value());
+  EXPECT_EQ(pipeline.NextNs(5'000'000), std::nullopt);  // the second step never ends
+  EXPECT_EQ(pipeline.NextNs(kNeverNs), 1'001'500'000);
+  clock.AdvanceTo(1'001'500'000);
+  EXPECT_TRUE(absl::IsUnavailable(pipeline.Poll().status()));
+}
+
+TEST(StepCost, CountsTheRowsOfAMix) {
+  MicroBatch batch = Decode(0, 2);
+  batch.slices.push_back({.sequence = 9, .start = 100, .count = 50, .tokens = {}});
+  const StepLoad load = LoadOf(batch);
+  EXPECT_EQ(load.rows, 52);
+  EXPECT_EQ(load.sequences, 3);
+  EXPECT_EQ(load.kv_tokens, 2 * 10 + 150);
+  EXPECT_EQ(load.positions, 2 * 10 + 50 * 100 + 50 * 51 / 2);
+  EXPECT_EQ(load.head_rows, 2);
+  batch.slices[2].targets.assign(50, kNoToken);
+  batch.slices[2].targets[7] = 3;
+  EXPECT_EQ(LoadOf(batch).head_rows, 3);
+}
+
+TEST(StepCost, IsTheLayersCostWhicheverAreAlike) {
+  TestCluster cluster({0, 1}, {3, 4});
+  cluster.parts.layers[1].bytes_kept = 5e6;
+  const StepCost cost(&cluster.sim.pipeline);
+  EXPECT_DOUBLE_EQ(cost.Seconds(0, StepLoad::Decode(1, 1), 1), 0.007);
+  EXPECT_DOUBLE_EQ(cost.Seconds(1, StepLoad::Decode(1, 1), 1), 0.004);
+  EXPECT_DOUBLE_EQ(cost.Seconds(1, StepLoad::Decode(1, 1), 2), 0.008);
+  EXPECT_EQ(cost.Seconds(0, StepLoad{}, 1), 0);
+}
+
+}  // namespace
+}  // namespace stagecoach

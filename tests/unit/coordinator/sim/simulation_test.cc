@@ -1,0 +1,208 @@
+#include "coordinator/sim/simulation.h"
+
+#include "coordinator/plan/prediction.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/coordinator/sim/sim_cluster_testing.h"
+
+namespace stagecoach {
+namespace {
+
+int64_t Tokens(const SimOutcome& outcome) {
+  int64_t tokens = 0;
+  for (const SimulatedRequest& request : outcome.requests) tokens += request.tokens;
+  return tokens;
+}
+
+// Produced a second between two of the run's tokens far from its ends.
+double SteadyGapS(const SimOutcome& outcome) { return outcome.gaps_s[outcome.gaps_s.size() / 2]; }
+
+TEST(Simulation, GivesEveryRequestItsTokens) {
+  const TestCluster cluster({0, 1});
+  const absl::StatusOr<SimOutcome> outcome = Simulate(RunOf(cluster, 20, 100, 30, 8));
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->requests.size(), 20u);
+  for (const SimulatedRequest& request : outcome->requests) {
+    EXPECT_TRUE(request.ended);
+    EXPECT_EQ(request.tokens, 30);
+    EXPECT_GE(request.first_ns, request.arrived_ns);
+    EXPECT_GT(request.last_ns, request.first_ns);
+  }
+  ASSERT_EQ(outcome->jobs.size(), 1u);
+  EXPECT_EQ(outcome->jobs[0].counters.prefill_rows, 2000u);
+  EXPECT_EQ(outcome->jobs[0].counters.decode_rows, 20u * 29);
+  EXPECT_EQ(outcome->jobs[0].running + outcome->jobs[0].waiting, 0);
+  EXPECT_EQ(outcome->gaps_s.size(), 20u * 29);
+}
+
+// With costs that do not depend on the rows, every closed formula of prediction.h holds exactly.
+class ClosedFormula : public testing::TestWithParam<std::tuple<int, int, double>> {};
+
+TEST_P(ClosedFormula, IsWhatComesOutOfTheSimulation) {
+  const auto [stages, groups, latency_s] = GetParam();
+  TestCluster cluster = TestCluster::OfOwnHosts(stages);
+  for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {latency_s, 4e7};  // 0.1 ms a row
+  cluster.sim.pipeline.to_first_s = latency_s;
+  const int64_t sequences = 2 * groups;
+  SimOptions options = RunOf(cluster, sequences, 4, 400, static_cast<int>(sequences));
+  options.scheduler.micro_batches = groups;
+  options.decode_groups = groups;
+  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const DecodePrediction predicted = PredictDecode(cluster.sim.pipeline, sequences, 100, groups);
+  EXPECT_NEAR(SteadyGapS(*outcome) / predicted.itl_s, 1, 0.002);
+  const double seconds = SecondsOf(outcome->end_ns - outcome->requests[0].first_ns);
+  EXPECT_NEAR(static_cast<double>(sequences) * 399 / seconds / predicted.tokens_per_s, 1, 0.02);
+  EXPECT_NEAR(outcome->jobs[0].bubble, predicted.bubble, 0.02);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipelines, ClosedFormula,
+                         testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 3, 4, 6),
+                                          testing::Values(0.0, 0.0005)));
+
+TEST(Simulation, AChunkedPromptsFirstTokenComesWhenTheFormulaSays) {
+  TestCluster cluster = TestCluster::OfOwnHosts(4);
+  SimOptions options = RunOf(cluster, 1, 800, 1, 1);
+  options.scheduler.prefill_chunk = options.scheduler.max_num_batched_tokens = 100;
+  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const double predicted_s = PredictPrefill(cluster.sim.pipeline, 800, 100, 4).ttft_s;
+  EXPECT_NEAR(SecondsOf(outcome->requests[0].first_ns), predicted_s, 1e-5);
+  EXPECT_NEAR(predicted_s, (8 + 4 - 1) * 0.001, 1e-4);
+}
+
+TEST(Simulation, IsTheSameForTheSameSeedAndAnotherForAnother) {
+  TestCluster cluster = TestCluster::OfOwnHosts(3);
+  cluster.sim.pipeline.stages[1].link.jitter_s = 0.001;
+  SimOptions options = RunOf(cluster, 60, 40, 50, 8);
+  RequestLoad load;
+  load.arrivals = {.kind = Arrivals::Kind::kPoisson, .rate_per_s = 20};
+  load.prompt = *ParseLengths("8:128");
+  load.output = *ParseLengths("lognormal:30:0.5:200");
+  load.requests = 60;
+  options.requests = MakeRequests(load);
+  options.seed = 3;
+  const SimOutcome first = *Simulate(options), again = *Simulate(options);
+  EXPECT_EQ(first.gaps_s, again.gaps_s);
+  EXPECT_EQ(first.end_ns, again.end_ns);
+  EXPECT_EQ(first.events, again.events);
+  for (size_t i = 0; i < first.requests.size(); ++i) {
+    EXPECT_EQ(first.requests[i].first_ns, again.requests[i].first_ns);
+    EXPECT_EQ(first.requests[i].arrived_ns, NsOf(options.requests[i].arrival_s));
+  }
+  options.seed = 4;
+  EXPECT_NE(Simulate(options)->end_ns, first.end_ns);
+}
+
+TEST(Simulation, AnUplinkThatTwoHopsShareHalvesWhatItsLinksAllow) {
+  TestCluster cluster({0, 1, 2, 3});
+  for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e6};
+  SimOptions options = RunOf(cluster, 16, 4, 200, 16);
+  options.scheduler.micro_batches = 8;
+  options.decode_groups = 8;
+  const SimOutcome free = *Simulate(options);
+  options.cluster.uplinks = {{1e6, {0, 2}}};
+  const SimOutcome shared = *Simulate(options);
+  EXPECT_NEAR(SteadyGapS(shared) / SteadyGapS(free), 2, 0.01);
+}
+
+TEST(Simulation, GoesOnAfterEveryLossWithAllTokens) {
+  TestCluster cluster = TestCluster::OfOwnHosts(3);
+  SimOptions options = RunOf(cluster, 30, 100, 60, 8);
+  options.failures = {.at_s = {0.05, 0.2, 7}, .detect_s = 6, .relaunch_s = 1};
+  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(Tokens(*outcome), 30 * 60);
+  for (const SimulatedRequest& request : outcome->requests) EXPECT_EQ(request.tokens, 60);
+  // The one at 0.2 s falls into the time in which nothing runs, that at 7 s into the relaunch.
+  EXPECT_EQ(outcome->relaunches(), 1);
+  EXPECT_GT(outcome->end_ns, NsOf(7.05));
+  options.failures.at_s = {};
+  const SimOutcome calm = *Simulate(options);
+  EXPECT_LT(calm.end_ns, outcome->end_ns - NsOf(6.9));
+  EXPECT_EQ(Tokens(calm), 30 * 60);
+}
+
+TEST(Simulation, LosesStagesByChanceAndStillFinishes) {
+  TestCluster cluster = TestCluster::OfOwnHosts(4);
+  SimOptions options = RunOf(cluster, 40, 50, 200, 8);
+  options.failures = {.mean_between_s = 2, .detect_s = 0, .relaunch_s = 0.1};
+  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_GT(outcome->relaunches(), 2);
+  EXPECT_EQ(Tokens(*outcome), 40 * 200);
+  EXPECT_EQ(Simulate(options)->end_ns, outcome->end_ns);
+}
+
+TEST(Simulation, GivesUpWhereNoJobLivesLongEnough) {
+  TestCluster cluster = TestCluster::OfOwnHosts(2);
+  SimOptions options = RunOf(cluster, 1, 50, 10, 1);
+  options.failures = {.mean_between_s = 1e-6, .detect_s = 0, .relaunch_s = 0.1};
+  const absl::Status status = Simulate(options).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
+TEST(Simulation, PreemptsWhereBlocksRunOutAndStillGivesAllTokens) {
+  TestCluster cluster = TestCluster::OfOwnHosts(2);
+  SimOptions options = RunOf(cluster, 12, 60, 500, 12);
+  options.scheduler.group_blocks = {70};
+  options.scheduler.context = 1024;
+  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_GT(outcome->jobs[0].counters.preemptions, 0u);
+  EXPECT_EQ(Tokens(*outcome), 12 * 500);
+}
+
+TEST(Simulation, LetsOnlySoManyRunAtOnceInAClosedLoop) {
+  TestCluster cluster({0});
+  SimOptions options = RunOf(cluster, 10, 10, 20, 8);
+  options.concurrency = 1;
+  const SimOutcome outcome = *Simulate(options);
+  for (size_t i = 1; i < outcome.requests.size(); ++i) {
+    EXPECT_EQ(outcome.requests[i].arrived_ns, outcome.requests[i - 1].last_ns);
+  }
+  EXPECT_NEAR(SecondsOf(outcome.end_ns), 10 * 20 * 0.001, 1e-6);
+}
+
+TEST(Simulation, SaysWhyARequestWasRefusedAndGoesOnWithTheOthers) {
+  TestCluster cluster({0});
+  SimOptions options = RunOf(cluster, 3, 10, 20, 8);
+  options.requests[1].prompt_tokens = 5000;
+  const SimOutcome outcome = *Simulate(options);
+  EXPECT_EQ(outcome.requests[1].tokens, 0);
+  EXPECT_NE(outcome.requests[1].error, "");
+  EXPECT_EQ(Tokens(outcome), 40);
+}
+
+TEST(Simulation, WaitsOutLongPausesBetweenArrivals) {
+  TestCluster cluster({0});
+  SimOptions options = RunOf(cluster, 3, 10, 5, 8);
+  options.requests[1].arrival_s = 100.5;
+  options.requests[2].arrival_s = 3600;
+  const SimOutcome outcome = *Simulate(options);
+  EXPECT_EQ(outcome.requests[2].arrived_ns, NsOf(3600));
+  EXPECT_EQ(outcome.requests[2].first_ns, NsOf(3600.001));
+  EXPECT_EQ(outcome.jobs[0].busy_us, 15000);
+}
+
+TEST(Simulation, TheCoordinatorsTurnDelaysEveryMicroBatch) {
+  TestCluster cluster({0});
+  cluster.sim.turn_s = 0.0005;
+  const SimOutcome outcome = *Simulate(RunOf(cluster, 1, 10, 101, 1));
+  EXPECT_NEAR(SecondsOf(outcome.end_ns), 101 * 0.0015, 1e-6);
+}
+
+// What it costs is counted, not timed: two events a stage and micro-batch, whatever the pauses of the engine.
+TEST(Simulation, Of512StagesTakesTwoEventsAStageAndMicroBatch) {
+  TestCluster cluster = TestCluster::OfOwnHosts(512);
+  SimOptions options = RunOf(cluster, 512, 4, 4, 512);
+  options.decode_groups = 256;
+  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(Tokens(*outcome), 512 * 4);
+  const uint64_t passes = outcome->jobs[0].counters.micro_batches;
+  EXPECT_EQ(outcome->events, passes * (2 * 512 + 1));
+}
+
+}  // namespace
+}  // namespace stagecoach
