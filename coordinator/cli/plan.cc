@@ -9,30 +9,24 @@
 
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "common/base/host_info.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/cli/plan_places.h"
 #include "coordinator/cli/plan_report.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
-#include "coordinator/launch/launch_plan.h"
-#include "coordinator/launch/placement.h"
-#include "coordinator/plan/assumed_facts.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
 constexpr IntegerRange kPlanTokensRange = {1, 1 << 24};
-constexpr double kBytesOfGib = 1073741824.0;
 
 class PlanVerb : public Verb {
  public:
@@ -46,14 +40,12 @@ class PlanVerb : public Verb {
 
  private:
   absl::Status ChooseModel();
-  absl::StatusOr<PlanPlaces> Places(const LaunchOptions& launch) const;
-  absl::StatusOr<PlanPlaces> DescribedPlaces() const;
-  absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) const;
   absl::Status Print(const PlanReport& report) const;
 
   ClusterOptions options_;
   std::string load_format_ = "gguf", shape_, type_;
-  std::string cluster_, profile_, output_;
+  PlaceSources sources_;
+  std::string output_;
   std::optional<int64_t> chunk_;
   PlanLoad load_;
   bool json_ = false;
@@ -67,8 +59,8 @@ void PlanVerb::AddOptions(CLI::App* app) {
   AddQ2LayoutOption(app, &options_.q2_layout);
   AddText(app, "--hostfile", &options_.hostfile, "FILE", "hosts and their slots in Open MPI's form");
   AddText(app, "--host", &options_.hosts, "LIST", "the same as a list, such as node1:2,node2:2");
-  AddText(app, "--cluster", &cluster_, "FILE", "hosts and links in your own words, as JSON");
-  AddText(app, "--profile", &profile_, "FILE", "the same as it was measured");
+  AddText(app, "--cluster", &sources_.cluster, "FILE", "hosts and links in your own words, as JSON");
+  AddText(app, "--profile", &sources_.profile, "FILE", "the same as it was measured");
   AddInteger(app, "--pp,--pipeline-parallel-size", &options_.stages, JobLimits::kStages.range, "pipeline stages",
              "the slots of the hosts, else 1");
   AddIntegerList(app, "--layer-split", &options_.layer_split, {1, kMaxLayers},
@@ -117,88 +109,6 @@ absl::Status PlanVerb::ChooseModel() {
   return absl::OkStatus();
 }
 
-// As many of the slots as there are to be stages, in order.
-absl::StatusOr<std::vector<int>> FillSlots(const HostProfile& profile, int64_t stages, const std::string& source) {
-  std::vector<int> slots;
-  for (size_t host = 0; host < profile.hosts.size(); ++host) {
-    slots.insert(slots.end(), static_cast<size_t>(profile.hosts[host].slots), static_cast<int>(host));
-  }
-  const int64_t wanted = stages > 0 ? stages : static_cast<int64_t>(slots.size());
-  if (wanted > static_cast<int64_t>(slots.size())) {
-    return UsageError(absl::StrCat("--pp: ", wanted, " stages, but the hosts of '", source, "' have ", slots.size(),
-                                   " slots; lower --pp or give them more"));
-  }
-  if (wanted == 0) return UsageError(absl::StrCat("the hosts of '", source, "' have no slots for stages"));
-  slots.resize(static_cast<size_t>(wanted));
-  return slots;
-}
-
-absl::StatusOr<PlanPlaces> PlanVerb::DescribedPlaces() const {
-  const std::string& file = cluster_.empty() ? profile_ : cluster_;
-  PlanPlaces places;
-  absl::StatusOr<HostProfile> profile = ReadHostProfile(file);
-  if (!profile.ok()) return WithExitCode(profile.status(), ExitCode::kInputFile);
-  places.profile = *std::move(profile);
-  const int64_t split = static_cast<int64_t>(options_.layer_split.size());
-  ASSIGN_OR_RETURN(places.stage_hosts, FillSlots(places.profile, options_.stages > 0 ? options_.stages : split, file));
-  if (!places.profile.default_link.has_value()) {
-    for (size_t s = 1; s < places.stage_hosts.size(); ++s) {
-      if (LinkBetween(places.profile, places.stage_hosts[s - 1], places.stage_hosts[s]).has_value()) continue;
-      places.profile.default_link = AssumedLink();
-      places.assumptions.push_back(absl::StrFormat("links that '%s' does not name: %g Gbit/s, %g us", file,
-                                                   kAssumedLinkGbitS, kAssumedLinkLatencyUs));
-      break;
-    }
-  }
-  return places;
-}
-
-absl::StatusOr<PlanPlaces> PlanVerb::NamedPlaces(const LaunchOptions& launch) const {
-  const absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
-  if (!hosts.ok()) return UsageError(WithFlags(hosts.status().message()));
-  const Placement placement = PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{});
-  PlanPlaces places;
-  const int cores = AllowedCores();
-  const uint64_t memory = AvailableMemoryBytes();
-  places.here = placement.AllHere();
-  places.profile.hosts.push_back(AssumedHost(HostName(), cores, memory));
-  places.profile.default_link = AssumedLink();
-  std::vector<std::string> unseen;
-  for (const PlacedStages& placed : placement.hosts) {
-    int host = 0;
-    while (host < static_cast<int>(places.profile.hosts.size()) && !(placed.here && host == 0) &&
-           places.profile.hosts[host].name != placed.host) {
-      ++host;
-    }
-    if (host == static_cast<int>(places.profile.hosts.size())) {
-      places.profile.hosts.push_back(AssumedHost(placed.host, cores, memory));
-      places.unseen.push_back(host);
-      unseen.push_back(placed.host);
-    }
-    places.stage_hosts.insert(places.stage_hosts.end(), static_cast<size_t>(placed.stages), host);
-  }
-  const HostSpeed& speed = places.profile.hosts[0].speeds[0];
-  if (!unseen.empty()) {
-    places.assumptions.push_back(absl::StrFormat("%s: %d cores and %.1f GiB of free memory, as this host has",
-                                                 absl::StrJoin(unseen, ", "), cores,
-                                                 static_cast<double>(memory) / kBytesOfGib));
-    places.assumptions.push_back(
-        absl::StrFormat("links between hosts: %g Gbit/s, %g us", kAssumedLinkGbitS, kAssumedLinkLatencyUs));
-  }
-  places.assumptions.push_back(absl::StrFormat(
-      "speed of a host with %d cores: %g GB/s of reading, %g int8 and %g f32 GOP/s; a profile (--profile) "
-      "or a description (--cluster) of the hosts says better",
-      cores, speed.read_gbps, speed.int8_gops, speed.f32_gops));
-  return places;
-}
-
-absl::StatusOr<PlanPlaces> PlanVerb::Places(const LaunchOptions& launch) const {
-  const int ways = (cluster_.empty() ? 0 : 1) + (profile_.empty() ? 0 : 1) + (options_.hostfile.empty() ? 0 : 1) +
-                   (options_.hosts.empty() ? 0 : 1);
-  if (ways > 1) return UsageError("--hostfile, --host, --cluster and --profile name the hosts twice; give one of them");
-  return cluster_.empty() && profile_.empty() ? NamedPlaces(launch) : DescribedPlaces();
-}
-
 absl::Status PlanVerb::Print(const PlanReport& report) const {
   const std::string json = PrettyJson(PlanJson(report));
   if (!output_.empty()) {
@@ -218,7 +128,7 @@ absl::Status PlanVerb::Run(const RunContext& context) {
       DescribeModel(std::shared_ptr<const GgufFile>(std::move(file)));
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
   ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(options_, (*model)->hyper, context));
-  ASSIGN_OR_RETURN(const PlanPlaces places, Places(launch));
+  ASSIGN_OR_RETURN(const PlanPlaces places, FindPlaces(options_, sources_, launch));
   ClusterQuestion question;
   question.model = *model;
   question.profile = places.profile;

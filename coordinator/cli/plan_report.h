@@ -3,27 +3,16 @@
 
 // What `coordinator plan` says: a table, figures and sentences, or the same as JSON.
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "coordinator/cli/plan_places.h"
 #include "coordinator/front/json.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/plan_advice.h"
 #include "coordinator/plan/saved_plan.h"
 
 namespace stagecoach {
-
-// Where the stages are, and on what this rests.
-struct PlanPlaces {
-  HostProfile profile;
-  std::vector<int> stage_hosts;          // [stages] indices into profile.hosts
-  bool here = false;                     // all of them on this host, which needs no name
-  std::vector<int> unseen;               // hosts whose cores and memory are assumed
-  std::vector<std::string> assumptions;  // of what nobody measured or described; empty: none
-
-  bool CoresKnown(int host) const { return std::find(unseen.begin(), unseen.end(), host) == unseen.end(); }
-};
 
 struct PlanReport {
   const ClusterQuestion* question = nullptr;

@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/plan_report.h"
-#include "coordinator/launch/shell_words.h"
 #include "coordinator/launch/local_host.h"
+#include "coordinator/launch/shell_words.h"
 
 namespace stagecoach {
 namespace {

@@ -1,0 +1,106 @@
+#include "coordinator/cli/plan_places.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/host_info.h"
+#include "common/base/status_macros.h"
+#include "coordinator/cli/job_flags.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/placement.h"
+#include "coordinator/plan/assumed_facts.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr double kBytesOfGib = 1073741824.0;
+
+// As many of the slots as there are to be stages, in order.
+absl::StatusOr<std::vector<int>> FillSlots(const HostProfile& profile, int64_t stages, const std::string& source) {
+  std::vector<int> slots;
+  for (size_t host = 0; host < profile.hosts.size(); ++host) {
+    slots.insert(slots.end(), static_cast<size_t>(profile.hosts[host].slots), static_cast<int>(host));
+  }
+  const int64_t wanted = stages > 0 ? stages : static_cast<int64_t>(slots.size());
+  if (wanted > static_cast<int64_t>(slots.size())) {
+    return UsageError(absl::StrCat("--pp: ", wanted, " stages, but the hosts of '", source, "' have ", slots.size(),
+                                   " slots; lower --pp or give them more"));
+  }
+  if (wanted == 0) return UsageError(absl::StrCat("the hosts of '", source, "' have no slots for stages"));
+  slots.resize(static_cast<size_t>(wanted));
+  return slots;
+}
+
+absl::StatusOr<PlanPlaces> DescribedPlaces(const ClusterOptions& options, const std::string& file) {
+  PlanPlaces places;
+  absl::StatusOr<HostProfile> profile = ReadHostProfile(file);
+  if (!profile.ok()) return WithExitCode(profile.status(), ExitCode::kInputFile);
+  places.profile = *std::move(profile);
+  const int64_t split = static_cast<int64_t>(options.layer_split.size());
+  ASSIGN_OR_RETURN(places.stage_hosts, FillSlots(places.profile, options.stages > 0 ? options.stages : split, file));
+  if (!places.profile.default_link.has_value()) {
+    for (size_t s = 1; s < places.stage_hosts.size(); ++s) {
+      if (LinkBetween(places.profile, places.stage_hosts[s - 1], places.stage_hosts[s]).has_value()) continue;
+      places.profile.default_link = AssumedLink();
+      places.assumptions.push_back(absl::StrFormat("links that '%s' does not name: %g Gbit/s, %g us", file,
+                                                   kAssumedLinkGbitS, kAssumedLinkLatencyUs));
+      break;
+    }
+  }
+  return places;
+}
+
+absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
+  const absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
+  if (!hosts.ok()) return UsageError(WithFlags(hosts.status().message()));
+  const Placement placement = PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{});
+  PlanPlaces places;
+  const int cores = AllowedCores();
+  const uint64_t memory = AvailableMemoryBytes();
+  places.here = placement.AllHere();
+  places.profile.hosts.push_back(AssumedHost(HostName(), cores, memory));
+  places.profile.default_link = AssumedLink();
+  std::vector<std::string> unseen;
+  for (const PlacedStages& placed : placement.hosts) {
+    int host = 0;
+    while (host < static_cast<int>(places.profile.hosts.size()) && !(placed.here && host == 0) &&
+           places.profile.hosts[host].name != placed.host) {
+      ++host;
+    }
+    if (host == static_cast<int>(places.profile.hosts.size())) {
+      places.profile.hosts.push_back(AssumedHost(placed.host, cores, memory));
+      places.unseen.push_back(host);
+      unseen.push_back(placed.host);
+    }
+    places.stage_hosts.insert(places.stage_hosts.end(), static_cast<size_t>(placed.stages), host);
+  }
+  const HostSpeed& speed = places.profile.hosts[0].speeds[0];
+  if (!unseen.empty()) {
+    places.assumptions.push_back(absl::StrFormat("%s: %d cores and %.1f GiB of free memory, as this host has",
+                                                 absl::StrJoin(unseen, ", "), cores,
+                                                 static_cast<double>(memory) / kBytesOfGib));
+    places.assumptions.push_back(
+        absl::StrFormat("links between hosts: %g Gbit/s, %g us", kAssumedLinkGbitS, kAssumedLinkLatencyUs));
+  }
+  places.assumptions.push_back(absl::StrFormat(
+      "speed of a host with %d cores: %g GB/s of reading, %g int8 and %g f32 GOP/s; a profile (--profile) "
+      "or a description (--cluster) of the hosts says better",
+      cores, speed.read_gbps, speed.int8_gops, speed.f32_gops));
+  return places;
+}
+
+}  // namespace
+
+absl::StatusOr<PlanPlaces> FindPlaces(const ClusterOptions& options, const PlaceSources& sources,
+                                      const LaunchOptions& launch) {
+  const int ways = (sources.cluster.empty() ? 0 : 1) + (sources.profile.empty() ? 0 : 1) +
+                   (options.hostfile.empty() ? 0 : 1) + (options.hosts.empty() ? 0 : 1);
+  if (ways > 1) return UsageError("--hostfile, --host, --cluster and --profile name the hosts twice; give one of them");
+  if (sources.cluster.empty() && sources.profile.empty()) return NamedPlaces(launch);
+  return DescribedPlaces(options, sources.cluster.empty() ? sources.profile : sources.cluster);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,40 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_PLAN_PLACES_H_
+#define STAGECOACH_COORDINATOR_CLI_PLAN_PLACES_H_
+
+// Which hosts a plan puts stages on, and what is known of them.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/launch/launch_options.h"
+#include "coordinator/plan/host_profile.h"
+
+namespace stagecoach {
+
+// Where the stages are, and on what this rests.
+struct PlanPlaces {
+  HostProfile profile;
+  std::vector<int> stage_hosts;          // [stages] indices into profile.hosts
+  bool here = false;                     // all of them on this host, which needs no name
+  std::vector<int> unseen;               // hosts whose cores and memory are assumed
+  std::vector<std::string> assumptions;  // of what nobody measured or described; empty: none
+
+  bool CoresKnown(int host) const { return std::find(unseen.begin(), unseen.end(), host) == unseen.end(); }
+};
+
+// Files that describe hosts and links (--cluster, --profile); empty: none.
+struct PlaceSources {
+  std::string cluster, profile;
+};
+
+// The places of a job: the slots of the hosts that one of the files describes, else those that the options name, for
+// which facts are assumed. Failures carry their exit code.
+absl::StatusOr<PlanPlaces> FindPlaces(const ClusterOptions& options, const PlaceSources& sources,
+                                      const LaunchOptions& launch);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_PLAN_PLACES_H_
