@@ -12,6 +12,7 @@ test_packages=(libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev)
 cross_packages=(googletest g++-aarch64-linux-gnu qemu-user-static) # Arm kernels in an emulator; GoogleTest from its source
 tidy_packages=(clang-tidy git)                                     # clang-tidy over the changed files
 hosts_packages=(iproute2)                                          # several hosts on this machine, in network namespaces
+install_packages=(groff-base)                                      # manual pages, looked at
 fresh_packages=(mmdebstrap)                                        # a minimal Debian to try the two commands in
 
 # install_missing_packages <package>...: as root or with sudo; otherwise the one line that is to be run first, and exit code 1.

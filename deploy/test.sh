@@ -16,7 +16,7 @@ configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
 
 test_everything() {
   part install
-  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${hosts_packages[@]}" "${fresh_packages[@]}"
+  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}"
   part "configure"
   configure_release
   run cmake --preset asan
@@ -56,6 +56,7 @@ test_some() {
       "label cross") extra+=("${cross_packages[@]}") ;;
       "label tidy") extra+=("${tidy_packages[@]}") ;;
       "label hosts") extra+=("${hosts_packages[@]}") ;;
+      "label install") extra+=("${install_packages[@]}") ;;
       "label fresh") extra+=("${fresh_packages[@]}") ;;
       target*) targets+=("$name") ;;
     esac

@@ -23,23 +23,14 @@
 #include "stage_worker/host_report.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
+#include "stage_worker/usage.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr char kCheckKernels[] = "--check-kernels";
-constexpr char kModel[] = "--model";
 constexpr int kExitUsage = 2;
 constexpr int kExitFailed = 70;
 constexpr absl::Duration kGatherDeadline = absl::Seconds(60);
-
-constexpr char kUsage[] =
-    "stage_worker computes one stage of a Stagecoach pipeline. It is started beside a coordinator:\n"
-    "  coordinator generate --pp 2 -m MODEL -p PROMPT          (the coordinator starts it)\n"
-    "  mpirun -n 1 coordinator generate ... : -n STAGES stage_worker [--model FILE]\n"
-    "--model says where this host has the model, when not where the coordinator has it.\n"
-    "Alone, it tells in JSON whether its kernels are right and what this machine could do at best:\n"
-    "  stage_worker --check-kernels [--isa NAME] [--threads N,N,...]\n";
 
 absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world, const std::string& model) {
   pb::Hello mine = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets());
@@ -76,21 +67,30 @@ int ReportAlone(const std::vector<std::string>& arguments) {
   return std::cout.good() ? 0 : kExitFailed;
 }
 
+// Prints one of what it has to say about itself. Never 0 in a job: a rank that leaves cleanly before MPI_Init hangs it.
+int Say(const std::string& text) {
+  const bool in_world = StartedInMpiWorld();
+  (in_world ? std::cerr : std::cout) << text << std::flush;
+  return in_world ? kExitUsage : std::cout.good() ? 0 : kExitFailed;
+}
+
 int Main(int argc, char** argv) {
   SetLogName("stage_worker");
-  if (argc > 1 && std::strcmp(argv[1], kCheckKernels) == 0) return CheckAlone({argv + 2, argv + argc});
+  if (argc > 1 && std::strcmp(argv[1], "--help") == 0) return Say(ManualText(StageWorkerManual()));
+  if (argc > 1 && std::strcmp(argv[1], kManualFlag) == 0) return Say(ManualRoff(StageWorkerManual(), kProgramVersion));
+  if (argc > 1 && std::strcmp(argv[1], kCheckKernelsFlag) == 0) return CheckAlone({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], kHostReportFlag) == 0) return ReportAlone({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], kHostGuardFlag) == 0) return GuardHost({argv + 2, argv + argc});
-  const bool model_given = argc == 3 && std::strcmp(argv[1], kModel) == 0 && argv[2][0] == '/';
+  const bool model_given = argc == 3 && std::strcmp(argv[1], kModelFlag) == 0 && argv[2][0] == '/';
   LeaveSignalsToTheCoordinator();
   // Never 0 here: a rank that leaves cleanly before MPI_Init hangs the job it belongs to.
   if ((argc > 1 && !model_given) || !StartedInMpiWorld()) {
-    if (argc > 1 && std::strcmp(argv[1], kModel) == 0) {
+    if (argc > 1 && std::strcmp(argv[1], kModelFlag) == 0) {
       std::cerr << "stage_worker: --model needs one absolute path\n";
-    } else if (argc > 1 && std::strcmp(argv[1], "--help") != 0) {
+    } else if (argc > 1) {
       std::cerr << "stage_worker: unexpected argument '" << argv[1] << "'\n";
     }
-    std::cerr << kUsage;
+    std::cerr << ManualText(StageWorkerManual());
     return kExitUsage;
   }
   const std::string model = model_given ? argv[2] : "";

@@ -7,6 +7,7 @@
 #include "CLI/Formatter.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/wire/handshake.h"
 
 namespace stagecoach {
@@ -29,6 +30,8 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeQuantizeVerb());
   verbs.push_back(MakeTokenizeVerb());
   verbs.push_back(MakeDetokenizeVerb());
+  verbs.push_back(MakeCompletionVerb());
+  verbs.push_back(MakeManualVerb());
   verbs.push_back(MakeEngineVerb());
   return verbs;
 }
@@ -40,17 +43,21 @@ CommandLine::CommandLine() : verbs_(AllVerbs()), app_(std::make_unique<CLI::App>
   app_->get_formatter()->column_width(34);
   app_->get_formatter()->label("SUBCOMMAND", "VERB");
   app_->get_formatter()->label("Subcommands", "Verbs");
-  app_->footer(
-      "`coordinator <verb> --help` shows a verb's options with their defaults, and an example.\n"
-      "Exit codes: 0 ok, 2 usage, 3 model or input file, 4 launch, 5 lost stages, 130 interrupted.");
+  app_->footer(absl::StrCat(
+      "`coordinator <verb> --help` shows a verb's options with their defaults, and an example.\nExit codes: ",
+      absl::StrJoin(kExitCodes, ", ",
+                    [](std::string* out, const ExitCodeMeaning& entry) {
+                      absl::StrAppend(out, static_cast<int>(entry.code), " ", entry.meaning);
+                    }),
+      "."));
   for (const std::unique_ptr<Verb>& verb : verbs_) {
     CLI::App* sub = app_->add_subcommand(verb->name(), verb->summary());
     sub->group(verb->hidden() ? "" : "Verbs");
-    sub->footer(absl::StrCat("Example: ", verb->example()));
+    sub->footer(absl::StrCat(kExamplePrefix, verb->example()));
     verb->AddOptions(sub);
   }
   CLI::App* help = app_->add_subcommand(kHelpVerb, "show this, or a verb's help")->group("Verbs");
-  help->add_option("verb", "the verb");
+  help->add_option("verb", "the verb")->type_name(absl::StrReplaceAll(VerbNames(), {{", ", "|"}}));
   app_->require_subcommand(0, 1);
 }
 

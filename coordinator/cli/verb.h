@@ -37,6 +37,9 @@ class Verb {
   virtual absl::Status Run(const RunContext& context) = 0;
 };
 
+// What a verb's help ends with, before its example.
+inline constexpr char kExamplePrefix[] = "Example: ";
+
 std::unique_ptr<Verb> MakeGenerateVerb();
 std::unique_ptr<Verb> MakeBatchVerb();
 std::unique_ptr<Verb> MakePerplexityVerb();
@@ -48,6 +51,8 @@ std::unique_ptr<Verb> MakeInspectVerb();
 std::unique_ptr<Verb> MakeQuantizeVerb();
 std::unique_ptr<Verb> MakeTokenizeVerb();
 std::unique_ptr<Verb> MakeDetokenizeVerb();
+std::unique_ptr<Verb> MakeCompletionVerb();
+std::unique_ptr<Verb> MakeManualVerb();
 std::unique_ptr<Verb> MakeEngineVerb();
 
 std::vector<std::unique_ptr<Verb>> AllVerbs();

@@ -16,6 +16,20 @@ enum class ExitCode : int {
   kInterrupted = 130,  // by a signal
 };
 
+// The same in a word, for help and manual pages.
+struct ExitCodeMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+inline constexpr ExitCodeMeaning kExitCodes[] = {
+    {ExitCode::kOk, "ok"},
+    {ExitCode::kUsage, "usage"},
+    {ExitCode::kInputFile, "model or input file"},
+    {ExitCode::kLaunch, "launch"},
+    {ExitCode::kLostStages, "lost stages"},
+    {ExitCode::kInterrupted, "interrupted or drained"},
+};
+
 // The same status, which ends the program with `code` when it reaches the top. An exit code given earlier stays.
 absl::Status WithExitCode(absl::Status status, ExitCode code);
 
