@@ -47,6 +47,7 @@ StageLoop::StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment, 
 
 absl::Status StageLoop::Run() {
   std::thread computing([this] {
+    AskForTurns(Turns::kLong);  // for the gang too
     compute_status_ = Guarded([this] { return Compute(); });
     outgoing_.End();
     ladder_.Wake();
@@ -123,6 +124,7 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
       RETURN_IF_ERROR(DeliverWeights(*std::move(frame)));
     } else if (frame->channel() == Channel::kStep) {
       incoming_.Push({*std::move(frame), TraceUs()});
+      ladder_.Arrived();
     }
   }
   last_send_us_.store(static_cast<int64_t>(endpoint_->counters().last_send_us), std::memory_order_relaxed);

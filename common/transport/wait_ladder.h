@@ -4,8 +4,10 @@
 // How a communication thread waits for what it can only poll: eagerly while work is likely, rarely once nothing has
 // happened for long.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 namespace stagecoach {
 
@@ -13,34 +15,51 @@ namespace stagecoach {
 // thread-safe.
 //
 //   the first time          nothing: try again at once
-//   for 100 us              yield the processor
+//   for 100 us              sleep 5 us; who yields instead comes back, on a busy host, when others have used up their
+//                           turns, while a sleeper that wakes up goes before them
 //   for a second            sleep 20 us, growing to 200 us
 //   then ("idle")           sleep 1/250 of the time since the last progress: 4 ms after a second, at most 20 ms (from
 //                           five seconds on)
+//
+// A pipeline at work is regular, and each sleep that is longer than needed is time in which a stage waits. So around
+// the time at which the next frame would come if it came as the last kGaps ones did, sleeps are short: kTriesAWindow
+// tries between the shortest and the longest of the last gaps (and a quarter of their difference, or 50 us, before and
+// after), or a sleep of 20 us where that would be more tries. Before that time no sleep goes beyond it. A frame that
+// comes at another time is found by the rungs above, as if nothing were expected.
 class WaitPolicy {
  public:
-  static constexpr int64_t kYieldUs = 100;
+  static constexpr int64_t kEagerUs = 100;
+  static constexpr int64_t kEagerSleepUs = 5;
   static constexpr int64_t kShortestSleepUs = 20;
   static constexpr int64_t kLongestBusySleepUs = 200;
   static constexpr int64_t kIdleAfterUs = 1'000'000;
   static constexpr int64_t kIdleShare = 250;
   static constexpr int64_t kLongestIdleSleepUs = 20'000;
+  static constexpr int kGaps = 8;
+  static constexpr int64_t kTriesAWindow = 32;
 
   explicit WaitPolicy(int64_t now_us) { Progressed(now_us); }
 
   void Progressed(int64_t now_us);  // something happened: back to the first rung
+  void Arrived(int64_t now_us);     // Progressed, by what is waited for: the next is expected as long after it
   bool idle(int64_t now_us) const { return now_us - since_us_ >= kIdleAfterUs; }
 
   struct Pause {
-    enum class Kind { kNone, kYield, kSleep } kind = Kind::kNone;
+    enum class Kind { kNone, kSleep } kind = Kind::kNone;
     int64_t sleep_us = 0;  // of kSleep
   };
   Pause Next(int64_t now_us);
 
  private:
+  int64_t ShortenedSleep(int64_t now_us, int64_t sleep_us) const;
+
   bool tried_ = false;
   int64_t since_us_ = 0;
   int64_t sleep_us_ = 0;
+  std::array<int64_t, kGaps> gaps_us_{};  // between the last arrivals, in a ring
+  int64_t gaps_ = 0;                      // known ever since there was a gap of idleness
+  std::optional<int64_t> arrived_us_;
+  int64_t expected_from_us_ = 0, expected_to_us_ = 0;  // the window; empty when nothing is expected
 };
 
 // A sleep that another thread can end. One thread sleeps; Wake() is for the others.
@@ -63,12 +82,20 @@ void PauseThread(const WaitPolicy::Pause& pause, Sleeper* sleeper);
 // Sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer.
 void AllowShortSleeps();
 
+// How long the calling thread, and those that it starts, want the processor at a time. A thread of short turns that
+// wakes up goes before threads of long ones, however busy these are, on Linux from 6.12 on (the slice of its EEVDF
+// scheduler); it needs no privilege and gets no larger share. Without it a frame waits on a host whose cores all
+// compute until one of the compute threads has used up its turn, some milliseconds. Other kernels ignore it.
+enum class Turns { kShort, kLong };
+void AskForTurns(Turns turns);
+
 // One thread waits; Wake() is for the others.
 class WaitLadder {
  public:
   WaitLadder();  // allows short sleeps
 
-  void Progressed();  // something happened: back to the first rung
+  void Progressed();  // as of WaitPolicy
+  void Arrived();     // "
   bool idle() const;  // a second has passed without progress
   void Wait();        // one pause of the policy; a sleep ends, or does not begin, at a Wake
 

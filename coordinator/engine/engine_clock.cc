@@ -4,7 +4,10 @@
 
 namespace stagecoach {
 
-SystemClock::SystemClock() { AllowShortSleeps(); }
+SystemClock::SystemClock() {
+  AllowShortSleeps();
+  AskForTurns(Turns::kShort);
+}
 int64_t SystemClock::NowUs() { return MonotonicUs(); }
 int64_t SystemClock::TraceUs() { return stagecoach::TraceUs(); }
 void SystemClock::Pause(const WaitPolicy::Pause& pause) { PauseThread(pause, &sleeper_); }

@@ -1,7 +1,11 @@
 #include "common/transport/wait_ladder.h"
 
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -32,11 +36,11 @@ class Waiting {
   WaitPolicy policy_{0};
 };
 
-TEST(WaitPolicy, TriesAgainAtOnceThenYieldsThenSleepsLongerAndLonger) {
+TEST(WaitPolicy, TriesAgainAtOnceThenSleepsBrieflyThenLongerAndLonger) {
   WaitPolicy policy(0);
   EXPECT_EQ(policy.Next(0).kind, Kind::kNone);
-  EXPECT_EQ(policy.Next(1).kind, Kind::kYield);
-  EXPECT_EQ(policy.Next(99).kind, Kind::kYield);
+  EXPECT_EQ(policy.Next(1).sleep_us, 5);
+  EXPECT_EQ(policy.Next(99).sleep_us, 5);
   int64_t last_us = 0;
   for (int i = 0; i < 20; ++i) {
     const WaitPolicy::Pause pause = policy.Next(100 + 200 * i);
@@ -66,7 +70,7 @@ TEST(WaitPolicy, IsIdleAfterASecondWithoutProgressUntilThereIsSome) {
   policy.Progressed(kSecond);
   EXPECT_FALSE(policy.idle(kSecond));
   EXPECT_EQ(policy.Next(kSecond).kind, Kind::kNone);
-  EXPECT_EQ(policy.Next(kSecond + 1).kind, Kind::kYield);
+  EXPECT_EQ(policy.Next(kSecond + 1).sleep_us, 5);
   EXPECT_EQ(policy.Next(kSecond + 100).sleep_us, 20) << "the first sleep is a short one again";
 }
 
@@ -75,6 +79,52 @@ TEST(WaitPolicy, AThreadThatHasBeenIdleForFiveSecondsTriesFiftyTimesASecond) {
   EXPECT_LE(waiting.TriesUntil(kSecond), 100 + 10 + 5000) << "the rungs before, and sleeps of 200 us";
   EXPECT_LE(waiting.TriesUntil(5 * kSecond), 405) << "250 ln 5";
   EXPECT_LE(waiting.TriesUntil(65 * kSecond), 60 * 50);
+}
+
+// How late a policy finds what comes every `gap_us`, up to a tenth of it earlier or later, in the mean.
+double MeanLateness(int64_t gap_us, int arrivals, int* tries) {
+  WaitPolicy policy(0);
+  int64_t now_us = 0, late_us = 0, counted = 0;
+  for (int i = 1; i <= arrivals; ++i) {
+    const int64_t comes_us = i * gap_us + (i * 37 % 21 - 10) * gap_us / 100;
+    while (now_us < comes_us) {
+      const WaitPolicy::Pause pause = policy.Next(now_us);
+      now_us += pause.kind == Kind::kSleep ? pause.sleep_us : 1;
+      ++*tries;
+    }
+    policy.Arrived(now_us);
+    if (i <= 2 * WaitPolicy::kGaps) continue;
+    late_us += now_us - comes_us;
+    ++counted;
+  }
+  return static_cast<double>(late_us) / static_cast<double>(counted);
+}
+
+TEST(WaitPolicy, FindsWhatComesRegularlySoonerForFewTries) {
+  for (const int64_t gap_us : {1'000, 5'000, 50'000}) {
+    int tries = 0;
+    const double late_us = MeanLateness(gap_us, 200, &tries);
+    EXPECT_LT(late_us, std::max<double>(15, static_cast<double>(gap_us) / 100)) << gap_us;
+    EXPECT_LT(tries / 200, 100 + 15 + gap_us / 200 + WaitPolicy::kTriesAWindow) << gap_us;
+  }
+}
+
+TEST(WaitPolicy, ExpectsNothingAfterTheWindowNorAfterAGapOfIdleness) {
+  WaitPolicy policy(0);
+  int64_t now_us = 0;
+  for (int i = 0; i < 10; ++i) policy.Arrived(now_us += 10'000);
+  const auto sleep_at = [&](int64_t after_us) {
+    policy.Next(now_us + after_us);
+    return policy.Next(now_us + after_us).sleep_us;
+  };
+  for (int i = 0; i < 10; ++i) sleep_at(1'000);  // up to the longest sleep
+  EXPECT_EQ(sleep_at(5'000), 200);
+  EXPECT_EQ(sleep_at(9'850), 100) << "as long as it takes until the window";
+  EXPECT_EQ(sleep_at(10'000), 20);
+  EXPECT_EQ(sleep_at(10'051), 200);
+  policy.Arrived(now_us += 2 * kSecond);
+  for (int i = 0; i < 10; ++i) sleep_at(1'000);
+  EXPECT_EQ(sleep_at(10'000), 200);
 }
 
 TEST(Sleeper, ReturnsAtTheWakeOfAnotherThread) {
@@ -117,6 +167,20 @@ TEST(Sleeper, SeesWhatWasWrittenBeforeTheWake) {
     ASSERT_EQ(number, 2 * turn);
   }
   other.join();
+}
+
+// Whether the kernel keeps the wish depends on its version; no other parameter of a thread may change by it.
+TEST(WaitLadder, AsksForShortTurnsWithoutChangingThePriority) {
+  std::thread([] {
+    ASSERT_EQ(setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 1), 0);
+    const int nice = getpriority(PRIO_PROCESS, 0);
+    WaitLadder ladder;
+    EXPECT_EQ(getpriority(PRIO_PROCESS, 0), nice);
+    EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+    AskForTurns(Turns::kLong);
+    EXPECT_EQ(getpriority(PRIO_PROCESS, 0), nice);
+    EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+  }).join();
 }
 
 TEST(WaitLadder, SetsTheTimerSlackOfItsThread) {
