@@ -31,11 +31,12 @@ Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClo
 
 absl::Status Engine::Step() {
   RETURN_IF_ERROR(TakeCommands());
-  if (!front_->Behind()) {
-    while (std::optional<MicroBatch> batch = scheduler_->Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
-  }
+  RETURN_IF_ERROR(Fill());
   ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
-  if (result.has_value()) RETURN_IF_ERROR(TakeResult(*result));
+  if (result.has_value()) {
+    RETURN_IF_ERROR(TakeResult(*result));
+    RETURN_IF_ERROR(Fill());
+  }
   if (!events_.empty()) {
     RETURN_IF_ERROR(PublishEvents());
   } else if (!result.has_value()) {
@@ -89,18 +90,25 @@ absl::Status Engine::Take(const ShutdownCommand&) {
   return absl::OkStatus();
 }
 
+absl::Status Engine::Fill() {
+  if (front_->Behind()) return absl::OkStatus();
+  while (std::optional<MicroBatch> batch = scheduler_->Next()) RETURN_IF_ERROR(Submit(*std::move(batch)));
+  return absl::OkStatus();
+}
+
 absl::Status Engine::Submit(MicroBatch batch) {
   RETURN_IF_ERROR(pipeline_->Submit(batch));
   const int64_t now_us = clock_->NowUs();
   bubble_.Submitted(batch.number, now_us);
-  in_flight_.push_back({std::move(batch), clock_->TraceUs(), now_us});
+  const auto in_flight = static_cast<int32_t>(in_flight_.size() + 1);
+  in_flight_.push_back({std::move(batch), clock_->TraceUs(), now_us, in_flight});
   waits_.Progressed(now_us);
   return absl::OkStatus();
 }
 
 absl::Status Engine::TakeResult(const StepResult& result) {
   const int64_t arrived_us = clock_->NowUs();
-  waits_.Progressed(arrived_us);
+  waits_.Arrived(arrived_us);
   if (in_flight_.empty())
     return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
   absl::StatusOr<std::vector<SequenceEvent>> events = scheduler_->Confirm(result);
@@ -193,16 +201,19 @@ void Engine::Confirm(const StepResult& result, int64_t now_us) {
 void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us) {
   int64_t decode_rows = 0;
   for (const SequenceSlice& slice : submitted.batch.slices) decode_rows += slice.count == 1 && slice.sample ? 1 : 0;
-  int64_t outside_us = now_us - submitted.submitted_us;
-  for (const StageTimes& times : result.times) outside_us -= times.end_us - times.start_us;
-  groups_->Confirmed(decode_rows, submitted.batch.rows() - decode_rows, result.times, outside_us);
+  groups_->Confirmed({.decode_rows = decode_rows,
+                      .prefill_rows = submitted.batch.rows() - decode_rows,
+                      .in_flight = submitted.in_flight,
+                      .round_trip_us = now_us - submitted.submitted_us,
+                      .times = result.times});
   scheduler_->SetDecodeGroups(groups_->Groups(scheduler_->decoding()));
 }
 
 absl::Status Engine::ShutDownStages() {
   MicroBatch last = scheduler_->Shutdown();
   RETURN_IF_ERROR(pipeline_->Submit(last));
-  in_flight_.push_back({std::move(last), clock_->TraceUs(), clock_->NowUs()});  // no work: the bubble meter is not told
+  in_flight_.push_back(
+      {std::move(last), clock_->TraceUs(), clock_->NowUs(), 0});  // no work: the bubble meter is not told
   while (!in_flight_.empty()) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
     if (result.has_value()) {

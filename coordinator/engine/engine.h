@@ -28,7 +28,8 @@ class Engine {
   Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepLog* step_log,
          GroupPlanner* groups = nullptr);
 
-  // Admit, fill the pipeline, await one result, publish it. Waits a bounded time when there is nothing to do. While the
+  // Admit, fill the pipeline, await one result, fill again where it made room, publish it: the first stage waits for
+  // the successor of what came back, the front for nothing. Waits a bounded time when there is nothing to do. While the
   // front is behind in reading, what is in flight comes back and nothing is submitted. kUnavailable: a stage is lost or
   // the front is gone.
   absl::Status Step();
@@ -46,12 +47,14 @@ class Engine {
     MicroBatch batch;
     int64_t submit_us;     // TraceUs()
     int64_t submitted_us;  // of the engine's clock
+    int32_t in_flight;     // micro-batches then, with this one
   };
 
   absl::Status TakeCommands();
   absl::Status Take(SubmitCommand command);
   absl::Status Take(const CancelCommand& command);
   absl::Status Take(const ShutdownCommand& command);
+  absl::Status Fill();  // with all that the scheduler gives
   absl::Status Submit(MicroBatch batch);
   absl::Status TakeResult(const StepResult& result);
   void TakeEvent(SequenceEvent event);

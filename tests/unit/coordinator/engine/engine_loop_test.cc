@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -37,6 +38,7 @@ class RecordingFront : public Front {
   }
   absl::Status Publish(const RequestEvents& published) override {
     events.push_back(published);
+    if (on_publish) on_publish();
     return absl::OkStatus();
   }
   absl::Status Report(const EngineStatus& status) override {
@@ -52,6 +54,7 @@ class RecordingFront : public Front {
   std::deque<FrontCommand> commands;
   std::vector<RequestEvents> events;
   std::vector<EngineStatus> reports;
+  std::function<void()> on_publish;
   bool behind = false;
   int waits = 0;
 };
@@ -98,6 +101,16 @@ TEST_F(EngineLoopTest, PublishesWhatAResultBroughtForAllRequestsAtOnce) {
     }
   }
   for (const auto& [request, count] : tokens) EXPECT_EQ(count, kTokens) << request;
+}
+
+TEST_F(EngineLoopTest, SubmitsTheSuccessorOfAResultBeforeItPublishesWhatThatBrought) {
+  front_.commands.push_back(Submit(1));
+  // What was published has come back, and one more is under way, until the last token is there.
+  std::vector<uint64_t> submitted;
+  front_.on_publish = [&] { submitted.push_back(pipeline_.submitted()); };
+  while (Ended() == 0) Steps(1);
+  ASSERT_EQ(submitted.size(), static_cast<size_t>(kTokens));
+  for (size_t i = 0; i + 1 < submitted.size(); ++i) EXPECT_EQ(submitted[i], i + 2);
 }
 
 TEST_F(EngineLoopTest, SubmitsNothingWhileTheFrontIsBehindAndTakesWhatComesBack) {
