@@ -130,8 +130,12 @@ void StageComputation::MakeBuffers() {
 }
 
 absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<const uint8_t> bytes, int64_t received_us,
-                                                                 int64_t last_send_us) {
-  StageTimes times{.stage = assignment_.stage(), .received_us = received_us, .start_us = TraceUs()};
+                                                                 FrameSend last_send) {
+  StageTimes times{.stage = assignment_.stage(),
+                   .received_us = received_us,
+                   .start_us = MonotonicUs(),
+                   .send_us = last_send.took_us,
+                   .send_start_us = last_send.start_us};
   absl::StatusOr<StepFrame> decoded =
       DecodeStep(limits_, bytes, next_number_, /*expect_hidden=*/assignment_.stage() > 0);
   if (!decoded.ok()) return BadFrame(decoded.status());
@@ -152,7 +156,6 @@ absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<cons
     if (assignment_.stage_delay_us() > 0)
       std::this_thread::sleep_for(std::chrono::microseconds(assignment_.stage_delay_us()));
   }
-  times.send_us = last_send_us;
   step.times.push_back(times);
   Step done{.frame = {}, .shutdown = step.batch.shutdown};
   if (is_last_) {
@@ -166,7 +169,7 @@ absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<cons
 
 // The time that the head and the codec take belongs to this stage's computation.
 void StageComputation::FinishTimes(StageTimes* times) {
-  times->end_us = TraceUs();
+  times->end_us = MonotonicUs();
   compute_us_ += times->end_us - times->start_us;
 }
 

@@ -28,6 +28,11 @@ struct OutgoingFrame {
   std::shared_ptr<const FrameBuffer> buffer;
 };
 
+// When a frame was sent: begin (MonotonicUs; 0: there was none), and how long it took until it was complete.
+struct FrameSend {
+  int64_t start_us = 0, took_us = 0;
+};
+
 // kDataLoss: a frame that fails its checks was damaged on its way or is out of step, which nothing here can repair, but
 // a new job can.
 absl::Status BadFrame(const absl::Status& status);
@@ -48,9 +53,9 @@ class StageComputation {
     OutgoingFrame frame;    // to the next stage, or the result to the coordinator
     bool shutdown = false;  // it was the last one
   };
-  // `bytes`: the next frame, which arrived at `received_us` (TraceUs); they are not looked at after the return.
-  // `last_send_us`: what the frame sent last took, for its trace. kDataLoss: a bad frame.
-  absl::StatusOr<Step> Compute(absl::Span<const uint8_t> bytes, int64_t received_us, int64_t last_send_us);
+  // `bytes`: the next frame, which arrived at `received_us` (MonotonicUs); they are not looked at after the return.
+  // `last_send`: the frame whose send was completed last, for the trace. kDataLoss: a bad frame.
+  absl::StatusOr<Step> Compute(absl::Span<const uint8_t> bytes, int64_t received_us, FrameSend last_send);
 
   // From any thread once Load has returned OK.
   const FrameLimits& limits() const { return limits_; }

@@ -78,12 +78,17 @@ absl::Status StageLoop::ComputeFrames() {
     const std::optional<Incoming> incoming = incoming_.Take();
     wait_us_ += MonotonicUs() - begin_us;
     if (!incoming.has_value()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(StageComputation::Step step, computation_.Compute(incoming->frame.bytes(), incoming->received_us,
-                                                                       last_send_us_.load(std::memory_order_relaxed)));
+    ASSIGN_OR_RETURN(StageComputation::Step step,
+                     computation_.Compute(incoming->frame.bytes(), incoming->received_us, LastSend()));
     outgoing_.Push(std::move(step.frame));
     ladder_.Wake();
     if (step.shutdown) return absl::OkStatus();
   }
+}
+
+FrameSend StageLoop::LastSend() {
+  const std::lock_guard<std::mutex> lock(send_mu_);
+  return last_send_;
 }
 
 // --- communication thread --------------------------------------------------------------------------------------------
@@ -123,16 +128,24 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
     if (frame->channel() == Channel::kWeights) {
       RETURN_IF_ERROR(DeliverWeights(*std::move(frame)));
     } else if (frame->channel() == Channel::kStep) {
-      incoming_.Push({*std::move(frame), TraceUs()});
+      incoming_.Push({*std::move(frame), MonotonicUs()});
       ladder_.Arrived();
     }
   }
-  last_send_us_.store(static_cast<int64_t>(endpoint_->counters().last_send_us), std::memory_order_relaxed);
+  NoteSend();
   if (const int64_t now = now_us_(); now >= next_heartbeat_us_) {
     next_heartbeat_us_ = now + kHeartbeatUs;
     RETURN_IF_ERROR(SendHeartbeat());
   }
   return progressed;
+}
+
+void StageLoop::NoteSend() {
+  const EndpointCounters counters = endpoint_->counters();
+  if (counters.last_send_start_us == noted_send_us_) return;
+  noted_send_us_ = counters.last_send_start_us;
+  const std::lock_guard<std::mutex> lock(send_mu_);
+  last_send_ = {counters.last_send_start_us, static_cast<int64_t>(counters.last_send_us)};
 }
 
 absl::Status StageLoop::OpenWeights() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
@@ -41,6 +42,7 @@ class StageLoop {
   // Computing thread.
   absl::Status Compute();
   absl::Status ComputeFrames();
+  FrameSend LastSend();
 
   // Communication thread.
   absl::Status Communicate();              // until the outgoing queue has ended and everything is sent
@@ -52,6 +54,7 @@ class StageLoop {
   absl::Status SendToCoordinator(const ControlBody& body);
   absl::Status SendHeartbeat();
   absl::Status Report(const absl::Status& failure);
+  void NoteSend();
 
   // Constant after construction.
   Endpoint* const endpoint_;
@@ -67,7 +70,8 @@ class StageLoop {
   StageComputation computation_;                // says itself what which thread may call
   std::atomic<bool> loaded_{false};
   std::atomic<uint64_t> wait_us_{0};
-  std::atomic<int64_t> last_send_us_{0};
+  std::mutex send_mu_;
+  FrameSend last_send_;  // guarded by send_mu_
   Queue<Incoming> incoming_;
   Queue<OutgoingFrame> outgoing_;  // ended by the computing thread
   WaitLadder ladder_;              // waits on the communication thread, woken by the computing thread
@@ -76,7 +80,8 @@ class StageLoop {
   FramePool control_pool_;
   bool announced_ = false;
   int64_t next_heartbeat_us_ = 0;
-  int64_t answered_us_ = 0;  // when an answer for the stream last came, or was first waited for
+  int64_t noted_send_us_ = 0;  // begin of the send that last_send_ is of
+  int64_t answered_us_ = 0;    // when an answer for the stream last came, or was first waited for
 };
 
 }  // namespace stagecoach

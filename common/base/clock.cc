@@ -15,7 +15,7 @@ int64_t ReadUs(clockid_t clock) {
 
 int64_t MonotonicUs() { return ReadUs(CLOCK_MONOTONIC); }
 
-int64_t TraceUs() {
+int64_t WallUs() {
   static const int64_t offset = ReadUs(CLOCK_REALTIME) - ReadUs(CLOCK_MONOTONIC);
   return offset + MonotonicUs();
 }

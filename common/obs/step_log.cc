@@ -45,18 +45,6 @@ void CutBackToALine(int descriptor, absl::string_view written) {
 
 }  // namespace
 
-StepRecord::StepRecord(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us)
-    : number(batch.number), submit_us(submit_us), confirm_us(confirm_us), times(result.times) {
-  slices.reserve(batch.slices.size());
-  for (const SequenceSlice& slice : batch.slices) {
-    slices.push_back({slice.sequence, slice.start, slice.count, slice.sample});
-  }
-}
-
-size_t StepRecord::bytes() const {
-  return sizeof(*this) + slices.size() * sizeof(Slice) + times.size() * sizeof(StageTimes);
-}
-
 std::string StepLogLine(const StepRecord& record) {
   Json slices = Json::array();
   for (const StepRecord::Slice& slice : record.slices) {
@@ -78,25 +66,34 @@ std::string StepLogLine(const StepRecord& record) {
   return line.dump();
 }
 
-absl::StatusOr<std::unique_ptr<StepLog>> StepLog::Open(const std::string& path, bool append) {
+StepLogFormat PlainStepLog() {
+  StepLogFormat format;
+  format.append = [](const StepRecord& record, std::string* lines) {
+    if (!record.shutdown) absl::StrAppend(lines, StepLogLine(record), "\n");
+  };
+  return format;
+}
+
+absl::StatusOr<std::unique_ptr<StepLog>> StepLog::Open(const std::string& path, bool append, StepLogFormat format) {
   if (append) CutOffHalfALine(path);
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
   if (descriptor < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot write the step log '", path, "': ", std::strerror(errno)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot write the ", format.name, " '", path, "': ", std::strerror(errno)));
   }
-  return std::unique_ptr<StepLog>(new StepLog(path, descriptor));
+  std::unique_ptr<StepLog> log(new StepLog(path, descriptor, std::move(format)));
+  return log;
 }
 
-StepLog::StepLog(std::string path, int descriptor)
-    : path_(std::move(path)), descriptor_(descriptor), writer_([this] { WriteLines(); }) {}
+StepLog::StepLog(std::string path, int descriptor, StepLogFormat format)
+    : path_(std::move(path)), format_(std::move(format)), descriptor_(descriptor), writer_([this] { WriteLines(); }) {}
 
 StepLog::~StepLog() {
   Close().IgnoreError();  // it was logged
   close(descriptor_);
 }
 
-void StepLog::Write(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us) {
-  StepRecord record(batch, result, submit_us, confirm_us);
+void StepLog::Write(StepRecord record) {
   const size_t bytes = record.bytes();
   const std::lock_guard<std::mutex> lock(mu_);
   if (!written_.ok()) return;
@@ -118,8 +115,8 @@ absl::Status StepLog::Close() {
   more_.notify_one();
   writer_.join();
   if (written_.ok() && left_out_ > 0) {
-    written_ = absl::DataLossError(
-        absl::StrCat("the step log '", path_, "' lacks ", left_out_, " lines, because its disk was too slow for them"));
+    written_ = absl::DataLossError(absl::StrCat("the ", format_.name, " '", path_, "' lacks ", left_out_,
+                                                " micro-batches, because its disk was too slow for them"));
     LogError(written_.message());
   }
   return written_;
@@ -127,7 +124,10 @@ absl::Status StepLog::Close() {
 
 void StepLog::WriteLines() {
   std::vector<StepRecord> records;
+  const absl::Status begun = WriteWhole(format_.head);
+  if (!begun.ok()) LogError(begun.message());
   std::unique_lock<std::mutex> lock(mu_);
+  written_ = begun;
   while (written_.ok()) {
     more_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
@@ -148,8 +148,7 @@ void StepLog::WriteLines() {
 absl::Status StepLog::WriteLines(const std::vector<StepRecord>& records) const {
   std::string lines;
   for (const StepRecord& record : records) {
-    lines += StepLogLine(record);
-    lines += '\n';
+    format_.append(record, &lines);
     if (lines.size() < kWriteBytes && &record != &records.back()) continue;
     RETURN_IF_ERROR(WriteWhole(lines));
     lines.clear();
@@ -165,8 +164,8 @@ absl::Status StepLog::WriteWhole(absl::string_view lines) const {
     if (n < 0) {
       const std::string reason = std::strerror(errno);
       CutBackToALine(descriptor_, lines.substr(0, done));
-      return absl::DataLossError(
-          absl::StrCat("cannot write the step log '", path_, "': ", reason, "; no further lines are written"));
+      return absl::DataLossError(absl::StrCat("cannot write the ", format_.name, " '", path_, "': ", reason,
+                                              "; no further lines are written"));
     }
     done += static_cast<size_t>(n);
   }

@@ -1,15 +1,18 @@
 #ifndef STAGECOACH_COMMON_OBS_STEP_LOG_H_
 #define STAGECOACH_COMMON_OBS_STEP_LOG_H_
 
-// One JSON line per micro-batch: what it held and when each stage worked on it.
+// A file to which every micro-batch adds lines as the job runs. The step log itself has one JSON line a micro-batch:
+// what it held and when each stage worked on it.
 //
 //   {"number":3,"slices":[{"sequence":1,"start":512,"count":88,"sample":true}],"submit_us":..,"confirm_us":..,
 //    "stages":[{"stage":0,"received_us":..,"start_us":..,"end_us":..},..]}
 //
-// Times are microseconds since the Unix epoch of the host that took them (common/base/clock.h).
+// Times are microseconds of MonotonicUs() of the host that took them (common/base/clock.h): those of one host are
+// comparable, those of different hosts are not; a trace (coordinator/trace) brings them together.
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,55 +22,50 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/step/step.h"
+#include "common/obs/step_record.h"
 
 namespace stagecoach {
 
-// What a line says.
-struct StepRecord {
-  struct Slice {
-    SequenceId sequence = 0;
-    int32_t start = 0, count = 0;
-    bool sample = false;
-  };
-  StepRecord() = default;
-  StepRecord(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us);
-  size_t bytes() const;  // of memory, about
-
-  uint64_t number = 0;
-  std::vector<Slice> slices;
-  int64_t submit_us = 0, confirm_us = 0;
-  std::vector<StageTimes> times;  // [stages]
-};
-
 // One line, without the newline.
 std::string StepLogLine(const StepRecord& record);
+
+// What is in the file.
+struct StepLogFormat {
+  std::string name = "step log";  // for messages
+  std::string head;               // whole lines, written at once when it is opened
+  // Appends the record's lines, each with its newline; called by the log's own thread. The step log leaves the last
+  // frame of a job out.
+  std::function<void(const StepRecord& record, std::string* lines)> append;
+};
+StepLogFormat PlainStepLog();
 
 // Lines are made and written by a thread of the log's own: however slow the disk is, Write does not wait for it. What
 // is handed over reaches the file whole lines at a time and without delay, so that a killed job leaves whole lines.
 // When the file cannot be written the log ends there; that is logged once, with the file's name. Write, Close: one
 // thread.
-class StepLog {
+class StepLog : public StepSink {
  public:
   // Memory for lines that the disk has not taken yet. What comes on top of that is left out, and counted.
   static constexpr size_t kMaxWaitingBytes = 64 << 20;
 
   // kInvalidArgument when the file cannot be opened for writing. `append`: go on after the lines of an earlier job.
-  static absl::StatusOr<std::unique_ptr<StepLog>> Open(const std::string& path, bool append);
-  ~StepLog();  // Close
+  static absl::StatusOr<std::unique_ptr<StepLog>> Open(const std::string& path, bool append,
+                                                       StepLogFormat format = PlainStepLog());
+  ~StepLog() override;  // Close
 
-  void Write(const MicroBatch& batch, const StepResult& result, int64_t submit_us, int64_t confirm_us);
+  void Write(StepRecord record) override;
 
   // Waits until all lines are written. kDataLoss: the first error, or how many lines were left out. No Write follows.
   absl::Status Close();
 
  private:
-  StepLog(std::string path, int descriptor);
+  StepLog(std::string path, int descriptor, StepLogFormat format);
   void WriteLines();  // the thread
   absl::Status WriteLines(const std::vector<StepRecord>& records) const;
   absl::Status WriteWhole(absl::string_view lines) const;
 
   const std::string path_;
+  const StepLogFormat format_;
   const int descriptor_;
 
   std::mutex mu_;

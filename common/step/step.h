@@ -105,13 +105,15 @@ struct TargetLogprobs {
   friend bool operator==(const TargetLogprobs&, const TargetLogprobs&) = default;
 };
 
-// When one stage worked on a micro-batch: TraceUs() times of that stage's host, and what it spent.
+// When one stage worked on a micro-batch, by MonotonicUs() of that stage's host, and what it says of an earlier one's
+// send, which was complete when this one's compute began.
 struct StageTimes {
   int32_t stage = 0;
-  int64_t received_us = 0;  // frame complete in memory
-  int64_t start_us = 0;     // compute began
-  int64_t end_us = 0;       // compute ended
-  int64_t send_us = 0;      // duration of the previous frame's send, begin to completion (0 when none)
+  int64_t received_us = 0;    // frame complete in memory
+  int64_t start_us = 0;       // compute began
+  int64_t end_us = 0;         // compute ended
+  int64_t send_us = 0;        // duration of the send completed last, begin to completion (0 when none)
+  int64_t send_start_us = 0;  // when that send began (0 when none); the same twice: none was completed in between
   friend bool operator==(const StageTimes&, const StageTimes&) = default;
 };
 

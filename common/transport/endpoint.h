@@ -45,8 +45,20 @@ class ReceivedFrame {
 
 struct EndpointCounters {
   uint64_t frames_sent = 0, frames_received = 0, bytes_sent = 0, bytes_received = 0;
-  uint64_t send_us = 0;       // sum over sends of begin to completion
-  uint64_t last_send_us = 0;  // of the send completed last
+  uint64_t send_us = 0;            // sum over sends of begin to completion
+  uint64_t last_send_us = 0;       // of the step or result whose send was completed last
+  int64_t last_send_start_us = 0;  // MonotonicUs() of its begin; 0: there was none
+
+  // A send is complete.
+  void Sent(Channel channel, size_t bytes, int64_t begin_us, int64_t now_us) {
+    const uint64_t took_us = static_cast<uint64_t>(now_us - begin_us);
+    ++frames_sent;
+    bytes_sent += bytes;
+    send_us += took_us;
+    if (channel != Channel::kStep && channel != Channel::kResult) return;
+    last_send_us = took_us;
+    last_send_start_us = begin_us;
+  }
 };
 
 // Not thread-safe: every method is called by one thread, the one that made the object.

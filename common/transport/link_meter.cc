@@ -32,7 +32,7 @@ absl::Status AnswerPing(Endpoint* endpoint, const ReceivedFrame& frame) {
   if (!received.ping.wants_answer()) return absl::OkStatus();
   pb::ProbePing answer;
   answer.set_number(received.ping.number());
-  answer.set_at_us(TraceUs());
+  answer.set_at_us(WallUs());
   auto buffer = std::make_shared<FrameBuffer>(kMaxPingHeaderBytes, 0);
   RETURN_IF_ERROR(EncodePing(answer, /*with_payload=*/false, buffer.get()));
   return endpoint->Send(Channel::kResult, frame.source(), std::move(buffer));
@@ -59,7 +59,7 @@ absl::Status LinkMeter::SendRun(int frames, bool large) {
     }
   }
   std::shared_ptr<FrameBuffer> last = last_large_;
-  sent_us_ = TraceUs();
+  sent_us_ = WallUs();
   if (!large) {
     ping.set_wants_answer(true);
     ping.set_at_us(sent_us_);
@@ -76,7 +76,7 @@ absl::Status LinkMeter::Take(const ReceivedFrame& frame) {
   const Clock::time_point now = Clock::now();
   ASSIGN_OR_RETURN(const PingFrame received, DecodePing(frame.bytes()));
   if (done() || received.ping.number() != number_) return absl::OkStatus();
-  if (phase_ == Phase::kSmall) clock_.Add(sent_us_, received.ping.at_us(), TraceUs());
+  if (phase_ == Phase::kSmall) clock_.Add(sent_us_, received.ping.at_us(), WallUs());
   return Next(std::max(std::chrono::duration<double, std::micro>(now - began_).count(), 1e-3));
 }
 

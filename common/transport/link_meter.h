@@ -59,7 +59,7 @@ class LinkMeter {
   int runs_ = 0;    // of this phase
   int frames_ = 1;  // of the run under way
   Clock::time_point began_, phase_began_;
-  int64_t sent_us_ = 0;  // TraceUs() of the ping under way
+  int64_t sent_us_ = 0;  // WallUs() of the ping under way
   double shortest_us_ = 0;
   double bytes_per_s_ = 0;
   ClockOffset clock_;

@@ -44,6 +44,7 @@ struct Receive {
 };
 
 struct PendingSend {
+  Channel channel;
   std::shared_ptr<const FrameBuffer> buffer;
   int64_t begin_us;
   std::shared_ptr<std::atomic<bool>> taken;
@@ -134,7 +135,7 @@ absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destinat
   const Fault fault = world_->hook_ ? world_->hook_(channel, rank_, destination, index) : Fault{};
   const int64_t now = MonotonicUs();
   auto taken = std::make_shared<std::atomic<bool>>(fault.kind == Fault::Kind::kDrop);
-  sends_.push_back({buffer, now, taken});
+  sends_.push_back({channel, buffer, now, taken});
   if (fault.kind == Fault::Kind::kDrop) return absl::OkStatus();
 
   Parcel parcel;
@@ -162,10 +163,7 @@ absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destinat
 void LoopbackWorld::LoopbackEndpoint::FinishSends() {
   std::erase_if(sends_, [this](const PendingSend& send) {
     if (!send.taken->load(std::memory_order_acquire)) return false;
-    ++counters_.frames_sent;
-    counters_.bytes_sent += send.buffer->message().size();
-    counters_.last_send_us = static_cast<uint64_t>(MonotonicUs() - send.begin_us);
-    counters_.send_us += counters_.last_send_us;
+    counters_.Sent(send.channel, send.buffer->message().size(), send.begin_us, MonotonicUs());
     return true;
   });
 }

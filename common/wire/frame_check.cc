@@ -173,11 +173,13 @@ absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size
     }
     // One clock took them, in this order, and it never goes back.
     const StageTimes& t = times[i];
-    if (t.received_us < 0 || t.start_us < t.received_us || t.end_us < t.start_us || t.send_us < 0) {
+    if (t.received_us < 0 || t.start_us < t.received_us || t.end_us < t.start_us || t.send_us < 0 ||
+        t.send_start_us < 0 || t.send_us > t.start_us - t.send_start_us) {
       return FieldError(
           absl::StrCat("times[", i, "]"),
-          absl::StrCat("received ", t.received_us, ", start ", t.start_us, ", end ", t.end_us, ", send ", t.send_us),
-          "none below 0, and none of the first three below the one before it");
+          absl::StrCat("received ", t.received_us, ", start ", t.start_us, ", end ", t.end_us, ", send ", t.send_us,
+                       " from ", t.send_start_us),
+          "none below 0, and none of the first three below the one before it; the send over before the start");
     }
   }
   return absl::OkStatus();

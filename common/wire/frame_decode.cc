@@ -79,7 +79,8 @@ MicroBatch Get(uint64_t number, const pb::StepHeader& in) {
 std::vector<StageTimes> GetTimes(const pb::FrameHeader& in) {
   std::vector<StageTimes> times;
   for (const pb::StageTimes& entry : in.times()) {
-    times.push_back({entry.stage(), entry.received_us(), entry.start_us(), entry.end_us(), entry.send_us()});
+    times.push_back(
+        {entry.stage(), entry.received_us(), entry.start_us(), entry.end_us(), entry.send_us(), entry.send_start_us()});
   }
   return times;
 }

@@ -50,6 +50,7 @@ void Put(const std::vector<StageTimes>& times, pb::FrameHeader* out) {
     entry->set_start_us(stage.start_us);
     entry->set_end_us(stage.end_us);
     entry->set_send_us(stage.send_us);
+    entry->set_send_start_us(stage.send_start_us);
   }
 }
 

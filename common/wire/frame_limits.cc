@@ -18,7 +18,7 @@ constexpr size_t kWide = 10;                // a varint of a uint64
 constexpr size_t kMessage = kTag + kId;     // tag and length of a message or a packed list
 constexpr size_t kSmallMessage = kTag + 1;  // ... of less than 128 bytes
 
-constexpr size_t kTimesBytes = kSmallMessage + (kTag + kId) + 4 * (kTag + 8);
+constexpr size_t kTimesBytes = kSmallMessage + (kTag + kId) + 5 * (kTag + 8);
 constexpr size_t kTensorBytes = kMessage + (kTag + kId) + (kMessage + 2 * kWide) + (kTag + kWide);
 // protocol_version, run_id, epoch, sequence_number, tensor and the body's own tag and length
 constexpr size_t kHeaderBytes = 2 * (kTag + kId) + (kTag + 8) + (kTag + kWide) + kTensorBytes + (kMessage + 1);

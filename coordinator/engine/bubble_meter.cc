@@ -27,7 +27,9 @@ void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us) {
   for (const StageTimes& times : result.times) {
     const int64_t compute = std::clamp<int64_t>(times.end_us - times.start_us, 0, most_compute_us);
     Add(compute, &compute_us_[times.stage]);
-    Add(std::clamp<int64_t>(times.send_us, 0, most_send_us), &send_us_[times.stage]);
+    const bool told_before = times.send_start_us != 0 && times.send_start_us == send_start_us_[times.stage];
+    if (!told_before) Add(std::clamp<int64_t>(times.send_us, 0, most_send_us), &send_us_[times.stage]);
+    send_start_us_[times.stage] = times.send_start_us;
     at = std::max(at, stage_free_us_[times.stage]) + static_cast<double>(compute);
     stage_free_us_[times.stage] = at;
   }

@@ -19,7 +19,8 @@ namespace stagecoach {
 
 class BubbleMeter {
  public:
-  explicit BubbleMeter(int stages) : stage_free_us_(stages, 0), compute_us_(stages, 0), send_us_(stages, 0) {}
+  explicit BubbleMeter(int stages)
+      : stage_free_us_(stages, 0), compute_us_(stages, 0), send_us_(stages, 0), send_start_us_(stages, 0) {}
 
   void Submitted(uint64_t number, int64_t now_us);
   // `result.times`: each stage's of this meter. A stage that says it computed, or sent, for longer than this clock
@@ -47,6 +48,7 @@ class BubbleMeter {
   std::map<uint64_t, InFlight> in_flight_;     // by number
   double last_confirmed_us_ = 0;               // ideal pipeline: when the result confirmed last was there
   std::vector<int64_t> compute_us_, send_us_;  // [stages], measured; at most kMostUs
+  std::vector<int64_t> send_start_us_;         // [stages], of the send told last
 };
 
 }  // namespace stagecoach

@@ -17,12 +17,12 @@ constexpr int64_t kIdleWaitUs = 250000;  // while idle: heartbeats are read this
 }  // namespace
 
 Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab,
-               StepLog* step_log, GroupPlanner* groups)
+               StepSink* steps, GroupPlanner* groups)
     : pipeline_(pipeline),
       scheduler_(scheduler),
       front_(front),
       clock_(clock),
-      step_log_(step_log),
+      steps_(steps),
       groups_(groups),
       vocab_(vocab),
       bubble_(pipeline->stages()),
@@ -49,7 +49,8 @@ absl::Status Engine::TakeCommands() {
   while (!shutting_down_) {
     ASSIGN_OR_RETURN(std::optional<FrontCommand> command, front_->Next());
     if (!command.has_value()) break;
-    waits_.Progressed(clock_->NowUs());
+    ready_us_ = clock_->NowUs();
+    waits_.Progressed(ready_us_);
     RETURN_IF_ERROR(std::visit([this](auto&& c) { return Take(std::forward<decltype(c)>(c)); }, *std::move(command)));
   }
   return absl::OkStatus();
@@ -97,17 +98,17 @@ absl::Status Engine::Fill() {
 }
 
 absl::Status Engine::Submit(MicroBatch batch) {
+  const int64_t now_us = clock_->NowUs();  // before a stage can have it
   RETURN_IF_ERROR(pipeline_->Submit(batch));
-  const int64_t now_us = clock_->NowUs();
   bubble_.Submitted(batch.number, now_us);
   const auto in_flight = static_cast<int32_t>(in_flight_.size() + 1);
-  in_flight_.push_back({std::move(batch), clock_->TraceUs(), now_us, in_flight});
+  in_flight_.push_back({std::move(batch), ready_us_, now_us, in_flight});
   waits_.Progressed(now_us);
   return absl::OkStatus();
 }
 
 absl::Status Engine::TakeResult(const StepResult& result) {
-  const int64_t arrived_us = clock_->NowUs();
+  const int64_t arrived_us = ready_us_ = clock_->NowUs();
   waits_.Arrived(arrived_us);
   if (in_flight_.empty())
     return absl::InternalError(absl::StrCat("a result for micro-batch ", result.number, " that nobody submitted"));
@@ -190,11 +191,24 @@ void Engine::WaitForWork() {
 void Engine::Confirm(const StepResult& result, int64_t now_us) {
   const Submitted& oldest = in_flight_.front();
   bubble_.Confirmed(result, now_us);
-  if (step_log_ != nullptr && !oldest.batch.shutdown) {
-    step_log_->Write(oldest.batch, result, oldest.submit_us, clock_->TraceUs());
-  }
+  if (steps_ != nullptr) Record(result, oldest, now_us);
   if (groups_ != nullptr && !oldest.batch.shutdown) PlanGroups(result, oldest, now_us);
   in_flight_.pop_front();
+}
+
+void Engine::Record(const StepResult& result, const Submitted& submitted, int64_t now_us) {
+  StepRecord record(submitted.batch, result);
+  record.ready_us = submitted.ready_us;
+  record.submit_us = submitted.submitted_us;
+  record.confirm_us = now_us;
+  record.queues = {.waiting = scheduler_->waiting(),
+                   .running = scheduler_->running(),
+                   .in_flight = static_cast<int32_t>(in_flight_.size()) - 1};
+  for (size_t group = 0; group < scheduler_->blocks().groups(); ++group) {
+    record.queues.blocks_used.push_back(scheduler_->blocks().used(group));
+    record.queues.blocks_free.push_back(scheduler_->blocks().free(group));
+  }
+  steps_->Write(std::move(record));
 }
 
 // What the times of this result teach about how decode rows are best grouped.
@@ -211,9 +225,9 @@ void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, in
 
 absl::Status Engine::ShutDownStages() {
   MicroBatch last = scheduler_->Shutdown();
+  const int64_t now_us = clock_->NowUs();
   RETURN_IF_ERROR(pipeline_->Submit(last));
-  in_flight_.push_back(
-      {std::move(last), clock_->TraceUs(), clock_->NowUs(), 0});  // no work: the bubble meter is not told
+  in_flight_.push_back({std::move(last), ready_us_, now_us, 0});  // no work: the bubble meter is not told
   while (!in_flight_.empty()) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
     if (result.has_value()) {

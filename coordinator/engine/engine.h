@@ -10,7 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "common/obs/step_log.h"
+#include "common/obs/step_record.h"
 #include "common/transport/wait_ladder.h"
 #include "coordinator/engine/bubble_meter.h"
 #include "coordinator/engine/engine_clock.h"
@@ -23,9 +23,10 @@ namespace stagecoach {
 
 class Engine {
  public:
-  // All pointers outlive the engine; step_log may be nullptr. `vocab`: of the model, which requests are checked
-  // against. `groups`: chooses the scheduler's decode groups; nullptr: they stay as they are.
-  Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepLog* step_log,
+  // All pointers outlive the engine; `steps`, which is told of every micro-batch, may be nullptr. `vocab`: of the
+  // model, which requests are checked against. `groups`: chooses the scheduler's decode groups; nullptr: they stay as
+  // they are.
+  Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepSink* steps,
          GroupPlanner* groups = nullptr);
 
   // Admit, fill the pipeline, await one result, fill again where it made room, publish it: the first stage waits for
@@ -45,8 +46,8 @@ class Engine {
  private:
   struct Submitted {
     MicroBatch batch;
-    int64_t submit_us;     // TraceUs()
-    int64_t submitted_us;  // of the engine's clock
+    int64_t ready_us;      // when what it may have waited for was there, a result or a command
+    int64_t submitted_us;  // when it was handed to the pipeline
     int32_t in_flight;     // micro-batches then, with this one
   };
 
@@ -62,6 +63,7 @@ class Engine {
   absl::Status PublishEvents();
   absl::Status Report();  // when it is time
   void Confirm(const StepResult& result, int64_t now_us);
+  void Record(const StepResult& result, const Submitted& submitted, int64_t now_us);
   void PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us);
   void WaitForWork();  // after a turn in which nothing happened
 
@@ -69,7 +71,7 @@ class Engine {
   Scheduler* const scheduler_;
   Front* const front_;
   EngineClock* const clock_;
-  StepLog* const step_log_;
+  StepSink* const steps_;
   GroupPlanner* const groups_;
   const int64_t vocab_;
   BubbleMeter bubble_;
@@ -80,6 +82,7 @@ class Engine {
   absl::flat_hash_map<RequestId, SequenceId> sequence_of_;
   RequestEvents events_;  // of this turn
   int64_t reported_us_;
+  int64_t ready_us_ = 0;  // when the latest result or command was there
   bool shutting_down_ = false;
 };
 

@@ -9,7 +9,6 @@ SystemClock::SystemClock() {
   AskForTurns(Turns::kShort);
 }
 int64_t SystemClock::NowUs() { return MonotonicUs(); }
-int64_t SystemClock::TraceUs() { return stagecoach::TraceUs(); }
 void SystemClock::Pause(const WaitPolicy::Pause& pause) { PauseThread(pause, &sleeper_); }
 
 }  // namespace stagecoach

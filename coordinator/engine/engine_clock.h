@@ -12,8 +12,7 @@ namespace stagecoach {
 class EngineClock {
  public:
   virtual ~EngineClock() = default;
-  virtual int64_t NowUs() = 0;    // never goes back
-  virtual int64_t TraceUs() = 0;  // since the Unix epoch, comparable between hosts as far as their clocks agree
+  virtual int64_t NowUs() = 0;  // never goes back; the clock of this host's stages, too
   virtual void Pause(const WaitPolicy::Pause& pause) = 0;
 };
 
@@ -22,7 +21,6 @@ class SystemClock : public EngineClock {
  public:
   SystemClock();
   int64_t NowUs() override;
-  int64_t TraceUs() override;
   void Pause(const WaitPolicy::Pause& pause) override;
 
  private:

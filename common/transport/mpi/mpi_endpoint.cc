@@ -191,10 +191,7 @@ absl::Status MpiEndpoint::TestAll() {
 }
 
 absl::Status MpiEndpoint::FinishSend(PendingSend* send, int code) {
-  ++counters_.frames_sent;
-  counters_.bytes_sent += send->buffer->message().size();
-  counters_.last_send_us = static_cast<uint64_t>(MonotonicUs() - send->begin_us);
-  counters_.send_us += counters_.last_send_us;
+  counters_.Sent(send->channel, send->buffer->message().size(), send->begin_us, MonotonicUs());
   send->buffer = nullptr;
   return MpiStatus(code,
                    absl::StrCat("sending on channel ", ChannelName(send->channel), " to rank ", send->destination));

@@ -292,6 +292,30 @@ TEST_F(StageLoopTest, TheLastStageSendsEveryResultStraightToTheCoordinator) {
   EXPECT_TRUE(results_.back().sampled.empty());
 }
 
+// The next frame is only sent once the test has the one before, whose send is then complete: every frame tells of it.
+TEST_F(StageLoopTest, EveryFrameTellsWhenTheOneBeforeWasSent) {
+  constexpr uint64_t kSteps = 6;
+  Start(0, 1);
+  ASSERT_TRUE(AwaitReady());
+  for (uint64_t number = 0; number < kSteps; ++number) {
+    Send(Step(number));
+    ASSERT_TRUE(Poll([&] { return results_.size() == number + 1; })) << number;
+  }
+  Send(Shutdown(kSteps));
+  ASSERT_TRUE(Poll([this] { return results_.size() == kSteps + 1; }));
+  EXPECT_TRUE(Join().ok()) << status_;
+  EXPECT_EQ(results_[0].times[0].send_start_us,
+            0);  // that it was ready, and its heartbeats, are no frames of the pipeline
+  for (uint64_t number = 1; number <= kSteps; ++number) {
+    const StageTimes& times = results_[number].times[0];
+    const StageTimes& before = results_[number - 1].times[0];
+    EXPECT_GE(times.send_start_us, before.send_start_us);
+    if (times.send_start_us == before.send_start_us) continue;  // it was not seen to be complete yet
+    EXPECT_LE(times.send_start_us + times.send_us, times.start_us);
+  }
+  EXPECT_GT(results_[kSteps].times[0].send_start_us, 0);
+}
+
 TEST_F(StageLoopTest, NothingBehindTheShutdownFrameIsComputed) {
   Start(0, 1);
   Send(Step(0));

@@ -25,8 +25,11 @@ TEST(StepLog, WritesOneLinePerMicroBatchWithItsSlicesAndStageTimes) {
   result.number = 7;
   result.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12},
                   {.stage = 1, .received_us = 13, .start_us = 14, .end_us = 15}};
+  StepRecord record(batch, result);
+  record.submit_us = 9;
+  record.confirm_us = 16;
   EXPECT_EQ(
-      StepLogLine(StepRecord(batch, result, 9, 16)),
+      StepLogLine(record),
       R"({"number":7,"slices":[{"sequence":3,"start":64,"count":2,"sample":true}],"submit_us":9,"confirm_us":16,)"
       R"("stages":[{"stage":0,"received_us":10,"start_us":11,"end_us":12},{"stage":1,"received_us":13,"start_us":14,"end_us":15}]})");
 }
@@ -37,7 +40,7 @@ TEST(StepLog, AppendsAfterTheLinesOfAnEarlierJob) {
   for (const bool append : {false, true}) {
     auto log = StepLog::Open(path, append);
     ASSERT_TRUE(log.ok()) << log.status();
-    (*log)->Write(MicroBatch{}, StepResult{}, 1, 2);
+    (*log)->Write(StepRecord());
     log->reset();
     if (!append) std::ofstream(path, std::ios::app) << "{\"number\":1,\"sl";  // a job that was killed in mid-write
   }
@@ -63,7 +66,7 @@ TEST(StepLog, KeepsTheOrderOfManyLinesAndWritesThemAllBeforeItCloses) {
   batch.slices = {{.sequence = 3, .start = 64, .count = 1}};
   for (int i = 0; i < kLines; ++i) {
     batch.number = i;
-    (*log)->Write(batch, StepResult{}, 1, 2);
+    (*log)->Write(StepRecord(batch, StepResult{}));
   }
   ASSERT_TRUE((*log)->Close().ok());
   std::ifstream in(path);
@@ -78,7 +81,7 @@ TEST(StepLog, SaysOnceThatTheDiskIsFullAndWhichFileEndsThere) {
   auto log = StepLog::Open("/dev/full", true);
   ASSERT_TRUE(log.ok()) << log.status();
   ::testing::internal::CaptureStderr();
-  for (int i = 0; i < 1000; ++i) (*log)->Write(MicroBatch{}, StepResult{}, 1, 2);
+  for (int i = 0; i < 1000; ++i) (*log)->Write(StepRecord());
   const absl::Status closed = (*log)->Close();
   log->reset();
   const std::string printed = ::testing::internal::GetCapturedStderr();
@@ -92,14 +95,14 @@ TEST(StepLog, SaysOnceThatTheDiskIsFullAndWhichFileEndsThere) {
 TEST(StepLog, KeepsWholeLinesWhenTheFileCannotGrow) {
   const testing::TempDir dir;
   const std::string path = dir.File("steps.jsonl");
-  const std::string line = StepLogLine(StepRecord(MicroBatch{}, StepResult{}, 1, 2)) + "\n";
+  const std::string line = StepLogLine(StepRecord()) + "\n";
   const pid_t child = fork();  // the limit is for a process
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit = {.rlim_cur = 10 * line.size() + 5, .rlim_max = 10 * line.size() + 5};
     setrlimit(RLIMIT_FSIZE, &limit);
     auto log = StepLog::Open(path, false);
-    for (int i = 0; log.ok() && i < 20; ++i) (*log)->Write(MicroBatch{}, StepResult{}, 1, 2);
+    for (int i = 0; log.ok() && i < 20; ++i) (*log)->Write(StepRecord());
     _exit(log.ok() && !(*log)->Close().ok() ? 0 : 1);
   }
   int status = 0;
@@ -122,9 +125,10 @@ TEST(StepLog, NeverWaitsForTheFile) {
   ASSERT_TRUE(log.ok()) << log.status();
   MicroBatch batch;
   batch.slices.resize(4096);
-  const size_t bytes = StepRecord(batch, StepResult{}, 1, 2).bytes();
+  const size_t bytes = StepRecord(batch, StepResult{}).bytes();
   const size_t fit = StepLog::kMaxWaitingBytes / bytes;
-  for (size_t i = 0; i < fit + 100; ++i) (*log)->Write(batch, StepResult{}, 1, 2);  // ends, though nothing is read
+  for (size_t i = 0; i < fit + 100; ++i)
+    (*log)->Write(StepRecord(batch, StepResult{}));  // ends, though nothing is read
   close(reader);
   const absl::Status closed = (*log)->Close();
   EXPECT_NE(closed.message().find("Broken pipe"), absl::string_view::npos) << closed;

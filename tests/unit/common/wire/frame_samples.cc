@@ -127,7 +127,7 @@ std::vector<StageTimes> SampleTimes(int stages) {
   std::vector<StageTimes> times;
   for (int stage = 0; stage < stages; ++stage) {
     const int64_t at = 1'700'000'000'000'000 + stage * 1000;
-    times.push_back({stage, at, at + 10, at + 900, stage * 30});
+    times.push_back({stage, at, at + 10, at + 900, stage * 30, at - 1000});
   }
   return times;
 }

@@ -81,6 +81,18 @@ TEST(BubbleMeter, NoStageIsBelievedToHaveWorkedLongerThanTheMicroBatchWasInFligh
   EXPECT_LE(meter.Measured(0), 1);
 }
 
+TEST(BubbleMeter, ASendThatIsToldTwiceCountsOnce) {
+  BubbleMeter meter(1);
+  for (uint64_t i = 0; i < 4; ++i) {
+    meter.Submitted(i, static_cast<int64_t>(i) * 1000);
+    StepResult result = Result(i, 100);
+    result.times[0].send_us = 7;
+    result.times[0].send_start_us = i < 3 ? 50 : 3050;
+    meter.Confirmed(result, static_cast<int64_t>(i) * 1000 + 500);
+  }
+  EXPECT_EQ(meter.send_us(0), 14);
+}
+
 TEST(BubbleMeter, WithoutWorkThereIsNoBubble) {
   const BubbleMeter meter(3);
   EXPECT_EQ(meter.Measured(0), 0);

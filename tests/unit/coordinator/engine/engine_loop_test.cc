@@ -63,7 +63,6 @@ class RecordingFront : public Front {
 class FakeClock : public EngineClock {
  public:
   int64_t NowUs() override { return ++now_us; }
-  int64_t TraceUs() override { return now_us; }
   void Pause(const WaitPolicy::Pause& pause) override { now_us += pause.sleep_us; }
   int64_t now_us = 0;
 };
