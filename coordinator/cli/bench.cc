@@ -296,6 +296,7 @@ absl::StatusOr<const HostPeaks*> BenchVerb::PeaksFor(const pb::JobReady& ready) 
 absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& model, const RunContext& context) {
   ASSIGN_OR_RETURN(LaunchOptions launch, LaunchOf(job, model, context));
   launch.job.set_step_log_append(&job != &jobs_.front());
+  launch.job.set_trace_append(&job != &jobs_.front());
   ASSIGN_OR_RETURN(const std::unique_ptr<ClusterRun> cluster,
                    ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   const absl::Status status = RunTests(job, model, cluster.get());

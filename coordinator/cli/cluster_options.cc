@@ -130,6 +130,9 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
   AddChoice(app, "--kv-type", &o->kv_type, kKvTypes, "type of the stored keys and values")->group(group);
   AddChoice(app, "--wire-dtype", &o->wire_type, kWireTypes, "type of hidden states between stages")->group(group);
   AddText(app, "--step-log", &o->step_log, "FILE", "write one JSON line per micro-batch")->group(group);
+  AddText(app, "--trace", &o->trace, "FILE",
+          "write a timeline of all ranks, for ui.perfetto.dev and `coordinator trace summary`")
+      ->group(group);
   AddInteger(app, "--stage-delay-us", &o->stage_delay_us, {0, 10000000}, "", "0")->group("");  // for tests of timing
 }
 
@@ -325,6 +328,15 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
     absl::StatusOr<std::string> path = WritableFile("--step-log", o.step_log);
     if (!path.ok()) return path.status();
     launch.job.set_step_log(*path);
+  }
+  if (!o.trace.empty() && !o.dry_run) {
+    absl::StatusOr<std::string> path = WritableFile("--trace", o.trace);
+    if (!path.ok()) return path.status();
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(*path, error)) {  // when the run is over it is read and written anew
+      return InputFileError(absl::StrCat("--trace: '", o.trace, "' is not a regular file"));
+    }
+    launch.job.set_trace(*path);
   }
   return launch;
 }

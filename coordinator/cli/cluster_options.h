@@ -47,6 +47,7 @@ struct ClusterOptions {
   double startup_timeout_s = 60;
   double relaunch_timeout_s = 600;
   std::string step_log;
+  std::string trace;
   std::string hostfile;
   std::string hosts;
   LauncherKind launcher = LauncherKind::kAuto;

@@ -26,6 +26,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeProbeVerb());
   verbs.push_back(MakePlanVerb());
   verbs.push_back(MakeDoctorVerb());
+  verbs.push_back(MakeTraceVerb());
   verbs.push_back(MakeInspectVerb());
   verbs.push_back(MakeQuantizeVerb());
   verbs.push_back(MakeTokenizeVerb());

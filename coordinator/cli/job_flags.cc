@@ -36,6 +36,7 @@ constexpr FieldFlag kFlags[] = {
     {"stages", "--pp"},
     {"step_log", "--step-log"},
     {"threads", "--threads"},
+    {"trace", "--trace"},
     {"weights", "--weights"},
     {"weights_cache", "--weights-cache"},
     {"wire_type", "--wire-dtype"},

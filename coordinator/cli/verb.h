@@ -47,6 +47,7 @@ std::unique_ptr<Verb> MakeBenchVerb();
 std::unique_ptr<Verb> MakeProbeVerb();
 std::unique_ptr<Verb> MakePlanVerb();
 std::unique_ptr<Verb> MakeDoctorVerb();
+std::unique_ptr<Verb> MakeTraceVerb();
 std::unique_ptr<Verb> MakeInspectVerb();
 std::unique_ptr<Verb> MakeQuantizeVerb();
 std::unique_ptr<Verb> MakeTokenizeVerb();

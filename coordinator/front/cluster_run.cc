@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/front/exit_codes.h"
+#include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
 namespace {
@@ -34,6 +35,7 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
                                                              bool show_progress) {
   SignalWatch& signals = SignalWatch::Get();
   const bool joined = engine_descriptor >= 0;
+  const std::string trace = options.job.trace();
   std::unique_ptr<Session> session;
   if (joined) {
     LogInfo(
@@ -48,11 +50,12 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
     session = *std::move(launched);
   }
   session->WatchDescriptor(signals.descriptor());
-  return std::unique_ptr<ClusterRun>(new ClusterRun(std::move(session), joined, show_progress));
+  return std::unique_ptr<ClusterRun>(new ClusterRun(std::move(session), trace, joined, show_progress));
 }
 
-ClusterRun::ClusterRun(std::unique_ptr<Session> session, bool joined, bool show_progress)
+ClusterRun::ClusterRun(std::unique_ptr<Session> session, std::string trace, bool joined, bool show_progress)
     : session_(std::move(session)),
+      trace_(std::move(trace)),
       joined_(joined),
       signals_(SignalWatch::Get()),
       progress_(show_progress),
@@ -175,7 +178,16 @@ RunSummary ClusterRun::Finish() {
   }
   summary.totals.relaunches = session_->relaunches();
   session_.reset();
+  FinishItsTrace();
   return summary;
+}
+
+// When no job came up there is none, which was said.
+void ClusterRun::FinishItsTrace() const {
+  if (trace_.empty() || ready_us_ == 0) return;
+  const absl::Status finished = FinishTrace(trace_);
+  if (finished.ok()) return LogVerbose(absl::StrCat("the trace is in '", trace_, "'"));
+  LogError(absl::StrCat("the trace '", trace_, "' is as the run left it: ", finished.message()));
 }
 
 }  // namespace stagecoach

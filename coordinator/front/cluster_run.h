@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -50,11 +51,13 @@ class ClusterRun {
   const RunTotals& totals() const { return totals_; }
   double SecondsSinceReady() const;
 
-  // Ends the job, in order if that is still possible, and says what there is to say. The session is gone afterwards.
+  // Ends the job, in order if that is still possible, and says what there is to say. Its trace, if it has one, is
+  // finished; an error there is logged. The session is gone afterwards.
   RunSummary Finish();
 
  private:
-  ClusterRun(std::unique_ptr<Session> session, bool joined, bool show_progress);
+  ClusterRun(std::unique_ptr<Session> session, std::string trace, bool joined, bool show_progress);
+  void FinishItsTrace() const;
   void NoteReady();
   void Count(const SessionEvent& event);
 
@@ -65,6 +68,7 @@ class ClusterRun {
   };
 
   std::unique_ptr<Session> session_;
+  const std::string trace_;  // path; empty: none
   const bool joined_;
   SignalWatch& signals_;
   ProgressLine progress_;

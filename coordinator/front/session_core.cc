@@ -198,6 +198,7 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
     job_.set_context(ready.context());  // however much memory is free at a relaunch
     job_.set_bf16_dot(ready.bf16_dot());
     job_.set_step_log_append(true);
+    job_.set_trace_append(true);
   } else if (FromProto(first_ready_->fingerprints()) != FromProto(ready.fingerprints())) {
     return absl::DataLossError(
         absl::StrCat("model file '", job_.model_path(), "' changed while the job was down; start again"));

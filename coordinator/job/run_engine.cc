@@ -22,9 +22,11 @@
 #include "coordinator/job/channel_front.h"
 #include "coordinator/job/job_report.h"
 #include "coordinator/job/run_probe.h"
+#include "coordinator/job/trace_header.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/job_plan.h"
+#include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
 namespace {
@@ -96,7 +98,7 @@ class Job {
     RETURN_IF_ERROR(channel_->Send(message));
     while (!engine_->shutting_down()) RETURN_IF_ERROR(engine_->Step());
     RETURN_IF_ERROR(engine_->ShutDownStages());
-    if (step_log_ != nullptr) step_log_->Close().IgnoreError();  // it was logged; after the last word the front ends us
+    for (const auto& log : logs_) log->Close().IgnoreError();  // it was logged; after the last word the front ends us
     *message.mutable_status() = report_->Status(engine_->Status());
     message.mutable_status()->set_ended(true);
     RETURN_IF_ERROR(channel_->Send(message));
@@ -127,9 +129,7 @@ class Job {
     ASSIGN_OR_RETURN(plan_, PlanJobUnmeasured(job_, stages_, model_, {.run_id = run_id, .epoch = 1}));
     const SchedulerOptions options = SchedulerOptionsOf(job_, plan_, policy);
     RETURN_IF_ERROR(ValidateSchedulerOptions(options));
-    if (!job_.step_log().empty()) {
-      ASSIGN_OR_RETURN(step_log_, StepLog::Open(job_.step_log(), job_.step_log_append()));
-    }
+    RETURN_IF_ERROR(OpenLogs());
     const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
     if (limits.MaxStepFrameBytes() > INT_MAX) {  // MPI counts bytes in int
       return absl::InvalidArgumentError(absl::StrCat("`max_num_batched_tokens` is ", job_.max_num_batched_tokens(),
@@ -155,7 +155,19 @@ class Job {
       groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), options.micro_batches);
     }
     engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
-                                       step_log_.get(), groups_.get());
+                                       steps_.empty() ? nullptr : &steps_, groups_.get());
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenLogs() {
+    if (!job_.step_log().empty()) {
+      ASSIGN_OR_RETURN(logs_.emplace_back(), StepLog::Open(job_.step_log(), job_.step_log_append()));
+    }
+    if (!job_.trace().empty()) {
+      ASSIGN_OR_RETURN(logs_.emplace_back(),
+                       OpenTraceLog(job_.trace(), job_.trace_append(), TraceHeaderOf(job_, plan_, hellos_)));
+    }
+    for (const auto& log : logs_) steps_.Add(log.get());
     return absl::OkStatus();
   }
 
@@ -195,7 +207,8 @@ class Job {
   pb::ConfigureJob job_;
   std::shared_ptr<const ModelDescription> model_;
   JobPlan plan_;
-  std::unique_ptr<StepLog> step_log_;
+  std::vector<std::unique_ptr<StepLog>> logs_;
+  StepTee steps_;  // to all of them
   std::unique_ptr<StagePipeline> stage_pipeline_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Pipeline> wrapped_;

@@ -28,6 +28,9 @@ constexpr char kNetwork[] = "10.77.0.";
 const Words kUnshare = {"unshare", "--net", "--mount", "--propagation", "private",
                         "--uts",   "--ipc", "--pid",   "--fork",        "--kill-child=KILL"};
 
+// A monotonic clock of the host's own, as if it had been started at another time.
+Words OwnClock(int host) { return {"--time", "--monotonic", absl::StrCat(EmulatedHosts::ClockOffsetS(host))}; }
+
 std::string Link(int host) { return absl::StrCat("port", host); }
 std::string Address(int host) { return absl::StrCat(kNetwork, host); }
 
@@ -99,6 +102,11 @@ std::string EmulatedHosts::WhyNot() {
   return error.empty() ? "" : absl::StrCat("namespaces cannot be made: ", error);
 }
 
+bool EmulatedHosts::HaveClocks() {
+  static const bool have = ErrorOf({"unshare", "--time", "--monotonic", "1", "--fork", "true"}).empty();
+  return have;
+}
+
 EmulatedHosts::EmulatedHosts(int count) : hosts_(static_cast<size_t>(count)) {
   holder_ = StartWords(Joined(kUnshare, {STAGECOACH_TEST_HOST, "lab"}));
   init_ = AwaitReady(holder_.get());
@@ -121,7 +129,8 @@ std::string EmulatedHosts::Outside(const std::string& path) const {
 void EmulatedHosts::Revive(int host) {
   Host& h = hosts_[static_cast<size_t>(host - 1)];
   CHECK_EQ(h.init, 0);
-  h.holder = StartWords(Inside(init_, Joined(kUnshare, {STAGECOACH_TEST_HOST, "host", Name(host)})));
+  const Words namespaces = HaveClocks() ? Joined(kUnshare, OwnClock(host)) : kUnshare;
+  h.holder = StartWords(Inside(init_, Joined(namespaces, {STAGECOACH_TEST_HOST, "host", Name(host)})));
   h.init = AwaitReady(h.holder.get());
   // The last one's link goes only some time after its host.
   Ip(init_,

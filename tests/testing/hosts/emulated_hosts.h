@@ -2,9 +2,9 @@
 #define STAGECOACH_TESTS_TESTING_HOSTS_EMULATED_HOSTS_H_
 
 // Several hosts on this machine, made of namespaces. Each has a name, an address on a bridge of its own, processes,
-// /tmp and /dev/shm that no other host sees, and a remote shell in the place of ssh
-// (tests/hosts/programs/test_host.cc). /mnt is one file system that all of them and the test share; everything else is
-// this machine's.
+// /tmp and /dev/shm that no other host sees, a monotonic clock of its own where the kernel can, and a remote shell in
+// the place of ssh (tests/hosts/programs/test_host.cc). /mnt is one file system that all of them and the test share;
+// everything else is this machine's.
 //
 // Nothing of it has a name on this machine, so tests do not meet each other, and all of it ends with the test, however
 // that ends.
@@ -26,6 +26,10 @@ class EmulatedHosts {
  public:
   // Why this machine does not permit it, for GTEST_SKIP; empty when it does.
   static std::string WhyNot();
+
+  // Whether the monotonic clock of every host is ClockOffsetS(host) ahead of this machine's; otherwise they share it.
+  static bool HaveClocks();
+  static constexpr int ClockOffsetS(int host) { return 1000 * host; }
 
   // Hosts 1..count, all up.
   explicit EmulatedHosts(int count);

@@ -1,0 +1,167 @@
+// trace: what the timeline of a run says. Reads a file that --trace has written.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/text_table.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/json.h"
+#include "coordinator/trace/align_trace.h"
+#include "coordinator/trace/trace_file.h"
+#include "coordinator/trace/trace_summary.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr const char* kStateNames[kStageStates] = {"compute", "send", "wait upstream", "wait downstream", "idle"};
+constexpr const char* kStateKeys[kStageStates] = {"compute_us", "send_us", "wait_upstream_us", "wait_downstream_us",
+                                                  "idle_us"};
+
+struct Cause {
+  const char* name;
+  const char* key;
+  double BubbleCauses::*share;
+};
+constexpr Cause kCauses[] = {{"too few sequences", "too_few_sequences", &BubbleCauses::few_sequences},
+                             {"imbalance", "imbalance", &BubbleCauses::imbalance},
+                             {"fill and drain", "fill_and_drain", &BubbleCauses::fill_drain},
+                             {"hop", "hop", &BubbleCauses::hop},
+                             {"coordinator", "coordinator", &BubbleCauses::coordinator}};
+
+std::string SecondsText(int64_t us) { return absl::StrFormat("%d.%06d", us / 1000000, us % 1000000); }
+std::string ShareText(double share) { return absl::StrFormat("%.1f %%", 100 * share); }
+
+std::string StagesText(const TraceJob& job, const TraceSummary& summary) {
+  std::vector<std::string> head = {"stage", "host", "layers"};
+  head.insert(head.end(), kStateNames, kStateNames + kStageStates);
+  for (const char* more : {"= wall s", "computing", "clock us"}) head.emplace_back(more);
+  TextTable table(std::move(head));
+  for (int s = 0; s < job.stages(); ++s) {
+    const TraceStage& stage = job.header.stages[static_cast<size_t>(s)];
+    const StageClock& clock = job.clocks[static_cast<size_t>(s)];
+    const StateSums& us = summary.stages[static_cast<size_t>(s)].us;
+    std::vector<std::string> row = {absl::StrCat(s), stage.host,
+                                    absl::StrCat(stage.first_layer, "-", stage.last_layer - 1)};
+    for (const int64_t part : us) row.push_back(SecondsText(part));
+    row.push_back(SecondsText(summary.wall_us));
+    const double wall = static_cast<double>(std::max<int64_t>(summary.wall_us, 1));
+    row.push_back(ShareText(static_cast<double>(us[static_cast<size_t>(StageState::kCompute)]) / wall));
+    row.push_back(clock.error_us == 0 ? "the same" : absl::StrFormat("%+d +- %d", clock.offset_us, clock.error_us));
+    table.Add(std::move(row));
+  }
+  return table.Text();
+}
+
+std::string CausesText(const TraceSummary& summary) {
+  const BubbleCauses& causes = summary.causes;
+  std::string text = absl::StrCat("bubble    ", ShareText(causes.bubble), " of the ",
+                                  absl::StrFormat("%.3f", causes.busy_us * 1e-6), " s with work");
+  const char* separator = ": ";
+  for (const Cause& cause : kCauses) {
+    absl::StrAppend(&text, separator, cause.name, " ", ShareText(causes.*cause.share));
+    separator = ", ";
+  }
+  if (*causes.Main() != '\0') absl::StrAppend(&text, "\ncause     mostly ", causes.Main());
+  return absl::StrCat(text, "\n");
+}
+
+std::string JobText(const TraceJob& job, const TraceSummary& summary) {
+  return absl::StrCat(job.header.simulated ? "simulated " : "", summary.micro_batches, " micro-batches, ",
+                      summary.prefill_rows, " prefill rows and ", summary.decode_rows, " decode rows in ",
+                      SecondsText(summary.wall_us), " s\n\n", StagesText(job, summary), "\n", CausesText(summary));
+}
+
+Json JobJson(const TraceJob& job, const TraceSummary& summary) {
+  Json stages = Json::array();
+  for (int s = 0; s < job.stages(); ++s) {
+    const TraceStage& stage = job.header.stages[static_cast<size_t>(s)];
+    const StageClock& clock = job.clocks[static_cast<size_t>(s)];
+    Json entry = {{"stage", s},
+                  {"rank", stage.rank},
+                  {"host", stage.host},
+                  {"first_layer", stage.first_layer},
+                  {"last_layer", stage.last_layer},
+                  {"threads", stage.threads}};
+    for (int state = 0; state < kStageStates; ++state) {
+      entry[kStateKeys[state]] = summary.stages[static_cast<size_t>(s)].us[static_cast<size_t>(state)];
+    }
+    entry["clock_offset_us"] = clock.offset_us;
+    entry["clock_error_us"] = clock.error_us;
+    entry["clock_drift_ppm"] = clock.drift_ppm;
+    stages.push_back(std::move(entry));
+  }
+  Json shares = Json::object(), options = Json::object();
+  for (const Cause& cause : kCauses) shares[cause.key] = summary.causes.*cause.share;
+  for (const auto& [name, value] : job.header.options) options[name] = value;
+  return {{"version", job.header.version},        {"simulated", job.header.simulated},
+          {"wall_us", summary.wall_us},           {"micro_batches", summary.micro_batches},
+          {"prefill_rows", summary.prefill_rows}, {"decode_rows", summary.decode_rows},
+          {"busy_us", summary.causes.busy_us},    {"bubble", summary.causes.bubble},
+          {"bubble_shares", std::move(shares)},   {"bubble_cause", summary.causes.Main()},
+          {"stages", std::move(stages)},          {"options", std::move(options)}};
+}
+
+class TraceVerb : public Verb {
+ public:
+  const char* name() const override { return "trace"; }
+  const char* summary() const override { return "say where the time of a traced run went"; }
+  const char* example() const override { return "coordinator trace summary out.json"; }
+
+  void AddOptions(CLI::App* app) override {
+    AddWords(
+        app, "action", &words_, "ACTION FILE",
+        "summary FILE: every stage's time, and why it was not always computing; finish FILE: complete the trace of "
+        "a run that was killed");
+    AddFlag(app, "--json", &json_, "one JSON object");
+  }
+
+  absl::Status Run(const RunContext&) override {
+    if (words_.size() != 2 || (words_[0] != "summary" && words_[0] != "finish")) {
+      return UsageError("give an action and a file: trace summary FILE, or trace finish FILE");
+    }
+    if (words_[0] == "summary") return Summarize(words_[1]);
+    if (json_) return UsageError("--json is for trace summary");
+    return AsInput(FinishTrace(words_[1]));
+  }
+
+ private:
+  static absl::Status AsInput(absl::Status status) {
+    return status.ok() ? status : WithExitCode(std::move(status), ExitCode::kInputFile);
+  }
+
+  absl::Status Summarize(const std::string& path) const {
+    absl::StatusOr<std::vector<TraceJob>> jobs = ReadTrace(path);
+    if (!jobs.ok()) return AsInput(jobs.status());
+    std::string text;
+    Json list = Json::array();
+    for (TraceJob& job : *jobs) {
+      if (absl::Status aligned = AlignTrace(&job); !aligned.ok()) {
+        return InputFileError(absl::StrCat("'", path, "': ", aligned.message()));
+      }
+      const TraceSummary summary = SummarizeTrace(job);
+      if (json_) {
+        list.push_back(JobJson(job, summary));
+        continue;
+      }
+      if (jobs->size() > 1) absl::StrAppend(&text, text.empty() ? "" : "\n", "job ", &job - jobs->data() + 1, ": ");
+      text += JobText(job, summary);
+    }
+    return WriteStdout(json_ ? PrettyJson({{"jobs", std::move(list)}}) : text);
+  }
+
+  std::vector<std::string> words_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeTraceVerb() { return std::make_unique<TraceVerb>(); }
+
+}  // namespace stagecoach

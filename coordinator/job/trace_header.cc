@@ -1,0 +1,48 @@
+#include "coordinator/job/trace_header.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/text_format.h>
+
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/wire/handshake.h"
+
+namespace stagecoach {
+namespace {
+
+// Every field of the job that was set to one value.
+std::vector<std::pair<std::string, std::string>> OptionsOf(const pb::ConfigureJob& job) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  job.GetReflection()->ListFields(job, &fields);
+  std::vector<std::pair<std::string, std::string>> options;
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->is_repeated()) continue;
+    std::string& value = options.emplace_back(field->name(), "").second;
+    if (field->type() == google::protobuf::FieldDescriptor::TYPE_BYTES) {
+      value = job.GetReflection()->GetString(job, field);
+    } else {
+      google::protobuf::TextFormat::PrintFieldValueToString(job, field, -1, &value);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+TraceHeader TraceHeaderOf(const pb::ConfigureJob& job, const JobPlan& plan, const std::vector<pb::Hello>& hellos) {
+  TraceHeader header;
+  header.version = kProgramVersion;
+  header.coordinator_host = hellos.front().host();
+  header.start_us = MonotonicUs();
+  header.start_unix_us = WallUs();
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const pb::StageAssignment& stage = plan.stages[i];
+    header.stages.push_back(
+        {stage.rank(), hellos[i + 1].host(), stage.first_layer(), stage.last_layer(), stage.threads()});
+  }
+  header.options = OptionsOf(job);
+  return header;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,237 @@
+#include "coordinator/trace/trace_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
+#include "coordinator/trace/align_trace.h"
+#include "coordinator/trace/trace_events.h"
+#include "coordinator/trace/trace_lines.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMostLineBytes = 16 << 20;
+constexpr size_t kWriteChunkBytes = 1 << 20;
+constexpr char kEnd[] = "\n]\n";  // after the last event of a finished file
+
+absl::Status FileError(const char* what, const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat("cannot ", what, " the trace '", path, "': ", std::strerror(errno)));
+}
+
+// Opens a finished file's array again, so that events can follow.
+absl::Status Reopen(const std::string& path, int descriptor, off_t size) {
+  constexpr off_t kEndBytes = sizeof(kEnd) - 1;
+  char end[sizeof(kEnd)] = {};
+  if (size < kEndBytes || pread(descriptor, end, kEndBytes, size - kEndBytes) != kEndBytes ||
+      std::memcmp(end, kEnd, kEndBytes) != 0) {
+    return absl::OkStatus();
+  }
+  if (ftruncate(descriptor, size - kEndBytes) == 0 && pwrite(descriptor, ",\n", 2, size - kEndBytes) == 2) {
+    return absl::OkStatus();
+  }
+  return FileError("write", path);
+}
+
+// Whether there is something to append to.
+absl::StatusOr<bool> ReopenTrace(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return errno == ENOENT ? absl::StatusOr<bool>(false) : FileError("write", path);
+  struct stat file = {};
+  absl::Status status;
+  if (fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode)) status = Reopen(path, descriptor, file.st_size);
+  close(descriptor);
+  RETURN_IF_ERROR(status);
+  return file.st_size > 0;
+}
+
+// One line after the other. A last line without its end is none.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : path_(path), in_(path, std::ios::binary) {}
+
+  // Absent at the end.
+  absl::StatusOr<std::optional<absl::string_view>> Next() {
+    line_.clear();
+    while (true) {
+      const size_t end = buffer_.find('\n', begin_);
+      if (end != std::string::npos) {
+        line_.append(buffer_, begin_, end - begin_);
+        begin_ = end + 1;
+        ++number_;
+        return absl::string_view(line_);
+      }
+      line_.append(buffer_, begin_, std::string::npos);
+      if (line_.size() > kMostLineBytes) {
+        return absl::InvalidArgumentError(absl::StrCat("'", path_, "' is no trace of this program: line ", number_ + 1,
+                                                       " is longer than ", kMostLineBytes, " bytes"));
+      }
+      begin_ = 0;
+      buffer_.assign(kWriteChunkBytes, '\0');
+      in_.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+      buffer_.erase(static_cast<size_t>(in_.gcount()));
+      if (buffer_.empty()) return std::nullopt;
+    }
+  }
+  bool open() const { return in_.is_open(); }
+  int64_t number() const { return number_; }
+
+ private:
+  const std::string path_;
+  std::ifstream in_;
+  std::string buffer_;
+  size_t begin_ = 0;  // in the buffer: of what was not given out
+  std::string line_;
+  int64_t number_ = 0;  // of the line given last, from 1
+};
+
+absl::Status TakeLine(absl::string_view line, std::vector<TraceJob>* jobs) {
+  ASSIGN_OR_RETURN(std::optional<TraceJob> job, ParseTraceJobLine(line));
+  if (job.has_value()) {
+    jobs->push_back(*std::move(job));
+    return absl::OkStatus();
+  }
+  if (jobs->empty()) {
+    if (line.empty() || line == "[") return absl::OkStatus();
+    return absl::InvalidArgumentError("it does not begin with a job");
+  }
+  TraceJob& present = jobs->back();
+  ASSIGN_OR_RETURN(std::optional<TraceStep> step, ParseTraceStepLine(line, present.header.stages.size()));
+  if (!step.has_value()) return absl::OkStatus();  // drawn
+  if (!present.steps.empty() && step->number <= present.steps.back().number) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("micro-batch ", step->number, " comes after ", present.steps.back().number));
+  }
+  present.steps.push_back(*std::move(step));
+  return absl::OkStatus();
+}
+
+// A file that replaces another when it is complete.
+class Replacement {
+ public:
+  explicit Replacement(const std::string& path) : path_(path), part_(path + ".part") {}
+  ~Replacement() {
+    if (descriptor_ < 0) return;
+    close(descriptor_);
+    unlink(part_.c_str());
+  }
+  absl::Status Open() {
+    descriptor_ = open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return descriptor_ < 0 ? FileError("write", part_) : absl::OkStatus();
+  }
+  void Add(absl::string_view text) {
+    waiting_.append(text.data(), text.size());
+    if (waiting_.size() >= kWriteChunkBytes) Flush();
+  }
+  absl::Status Finish() {
+    Flush();
+    if (!status_.ok()) return status_;
+    const int closed = close(std::exchange(descriptor_, -1));
+    if (closed == 0 && std::rename(part_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
+    const absl::Status status = FileError("write", path_);
+    unlink(part_.c_str());
+    return status;
+  }
+
+ private:
+  void Flush() {
+    for (absl::string_view left = waiting_; status_.ok() && !left.empty();) {
+      const ssize_t written = write(descriptor_, left.data(), left.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        status_ = FileError("write", part_);
+      } else {
+        left.remove_prefix(static_cast<size_t>(written));
+      }
+    }
+    waiting_.clear();
+  }
+
+  const std::string path_, part_;
+  int descriptor_ = -1;
+  std::string waiting_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header) {
+  bool after_others = false;
+  if (append) {
+    ASSIGN_OR_RETURN(after_others, ReopenTrace(path));
+  }
+  TraceJob job;
+  job.header = header;
+  StepLogFormat format;
+  format.name = "trace";
+  format.head = absl::StrCat(after_others ? "" : "[\n", TraceJobLine(job), ",\n");
+  format.append = [](const StepRecord& record, std::string* lines) {
+    const TraceStep step = TraceStepOf(record);
+    AppendTraceStepLine(step, step.number, lines);
+    *lines += ",\n";
+    AppendTraceStepEndLine(step, step.number, lines);
+    *lines += ",\n";
+  };
+  return StepLog::Open(path, append, std::move(format));
+}
+
+absl::StatusOr<std::vector<TraceJob>> ReadTrace(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return absl::NotFoundError(absl::StrCat("there is no file '", path, "'"));
+  }
+  LineReader lines(path);
+  if (std::filesystem::is_directory(path, error) || !lines.open()) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+  }
+  std::vector<TraceJob> jobs;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<absl::string_view> line, lines.Next());
+    if (!line.has_value()) break;
+    const absl::Status taken = TakeLine(absl::StripSuffix(*line, ","), &jobs);
+    if (taken.ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", path, "' is no trace of this program: line ", lines.number(), ": ", taken.message()));
+  }
+  if (!jobs.empty()) return jobs;
+  return absl::InvalidArgumentError(absl::StrCat("'", path, "' is no trace of this program: no job is in it"));
+}
+
+absl::Status WriteTrace(const std::string& path, const std::vector<TraceJob>& jobs) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);  // of a link, where it leads
+  Replacement file(error ? path : real.string());
+  RETURN_IF_ERROR(file.Open());
+  const char* separator = "[\n";
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    DrawTrace(jobs[i], static_cast<int>(i), [&](const std::string& event) {
+      file.Add(separator);
+      file.Add(event);
+      separator = ",\n";
+    });
+  }
+  file.Add(kEnd);
+  return file.Finish();
+}
+
+absl::Status FinishTrace(const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<TraceJob> jobs, ReadTrace(path));
+  if (std::all_of(jobs.begin(), jobs.end(), [](const TraceJob& job) { return job.aligned; })) return absl::OkStatus();
+  for (TraceJob& job : jobs) RETURN_IF_ERROR(AlignTrace(&job));
+  return WriteTrace(path, jobs);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,76 @@
+#ifndef STAGECOACH_COORDINATOR_TRACE_TRACE_JOB_H_
+#define STAGECOACH_COORDINATOR_TRACE_TRACE_JOB_H_
+
+// The timeline of one job as plain numbers: what a run recorded, a simulation made up, or a trace file holds. All times
+// are microseconds of the engine's clock, whose zero means nothing.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/obs/step_record.h"
+
+namespace stagecoach {
+
+struct TraceStage {
+  int32_t rank = 0;
+  std::string host;
+  int64_t first_layer = 0, last_layer = 0;  // [first, last)
+  int32_t threads = 0;
+};
+
+struct TraceHeader {
+  std::string version;  // of the program
+  bool simulated = false;
+  std::string coordinator_host;
+  int64_t start_us = 0;       // when the job began, before its stages were loaded
+  int64_t start_unix_us = 0;  // the same moment since the Unix epoch; 0: there is none
+  std::vector<TraceStage> stages;
+  std::vector<std::pair<std::string, std::string>> options;  // of the job, as name and value
+};
+
+// One micro-batch on one stage.
+struct TraceSpan {
+  int64_t received_us = 0, start_us = 0, end_us = 0;
+  // Of its frame to the next stage, begin to completion; equal: not known.
+  int64_t send_start_us = 0, send_end_us = 0;
+  friend bool operator==(const TraceSpan&, const TraceSpan&) = default;
+};
+
+struct TraceStep {
+  uint64_t number = 0;
+  bool shutdown = false;
+  int64_t prefill_rows = 0, decode_rows = 0, sequences = 0;
+  int64_t ready_us = 0, submit_us = 0, confirm_us = 0;  // see StepRecord
+  QueueCounts queues;
+  std::vector<TraceSpan> stages;  // [stages]
+};
+
+// How a stage's clock was brought to the engine's.
+struct StageClock {
+  int64_t offset_us = 0;  // the stage's clock minus the engine's, in the middle of the run
+  int64_t error_us = 0;   // at any time of the run it was right to within this
+  double drift_ppm = 0;   // by how much it went faster, on average
+};
+
+// While it is not `aligned`, every span is in the clock of its stage, its send is the one that was complete last when
+// the span began, and the last step may be the shutdown.
+struct TraceJob {
+  TraceHeader header;
+  bool aligned = false;
+  std::vector<StageClock> clocks;  // [stages], once aligned
+  std::vector<TraceStep> steps;    // numbers rise
+
+  int stages() const { return static_cast<int>(header.stages.size()); }
+  // From the first micro-batch's submission to the last result; equal without steps.
+  int64_t begin_us() const;
+  int64_t end_us() const;
+};
+
+// Of a job that is not aligned yet.
+TraceStep TraceStepOf(const StepRecord& record);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_TRACE_TRACE_JOB_H_

@@ -1,0 +1,275 @@
+#include "coordinator/trace/trace_lines.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+using TraceJson = nlohmann::ordered_json;
+
+constexpr char kJobStart[] = R"({"ph":"M","name":"stagecoach_job")";
+constexpr char kStepStart[] = R"({"ph":"b","cat":"micro-batch")";
+constexpr int64_t kFormatVersion = 1;
+
+absl::Status Wrong(absl::string_view what, absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat("`", what, "` is not ", expected));
+}
+
+absl::StatusOr<TraceJson> ParseObject(absl::string_view line) {
+  TraceJson json = TraceJson::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("args") || !json["args"].is_object()) {
+    return absl::InvalidArgumentError("it is not a JSON object with `args`");
+  }
+  return json;
+}
+
+// Reads members of one object; the first error stays.
+class Members {
+ public:
+  explicit Members(const TraceJson& object) : object_(object) {}
+
+  void Integer(const char* name, int64_t least, int64_t* out) {
+    const TraceJson* member = Find(name);
+    if (member != nullptr && !Take(*member, least, out)) Fail(name, "a whole number in its range");
+  }
+  void Integer(const char* name, int32_t* out) {
+    int64_t wide = 0;
+    Integer(name, 0, &wide);
+    if (wide > INT32_MAX) return Fail(name, "a whole number in its range");
+    *out = static_cast<int32_t>(wide);
+  }
+  void Number(const char* name, double* out) {
+    const TraceJson* member = Find(name);
+    if (member == nullptr) return;
+    if (!member->is_number()) return Fail(name, "a number");
+    *out = member->get<double>();
+  }
+  void Bool(const char* name, bool* out) {
+    const TraceJson* member = Find(name);
+    if (member == nullptr) return;
+    if (!member->is_boolean()) return Fail(name, "true or false");
+    *out = member->get<bool>();
+  }
+  void Text(const char* name, std::string* out) {
+    const TraceJson* member = Find(name);
+    if (member == nullptr) return;
+    if (!member->is_string()) return Fail(name, "a string");
+    *out = member->get<std::string>();
+  }
+  void Integers(const char* name, std::vector<int32_t>* out) {
+    for (const TraceJson* entry : List(name)) {
+      int64_t value = 0;
+      if (!Take(*entry, 0, &value) || value > INT32_MAX) return Fail(name, "a list of whole numbers in their range");
+      out->push_back(static_cast<int32_t>(value));
+    }
+  }
+  // The entries of a list.
+  std::vector<const TraceJson*> List(const char* name) {
+    std::vector<const TraceJson*> entries;
+    const TraceJson* member = Find(name);
+    if (member == nullptr) return entries;
+    if (!member->is_array() || member->size() > kMostTraceStages) {
+      Fail(name, absl::StrCat("a list of at most ", kMostTraceStages));
+      return entries;
+    }
+    for (const TraceJson& entry : *member) entries.push_back(&entry);
+    return entries;
+  }
+  bool Has(const char* name) const { return object_.contains(name); }
+
+  void Fail(const char* name, absl::string_view expected) {
+    if (status_.ok()) status_ = Wrong(name, expected);
+  }
+  const absl::Status& status() const { return status_; }
+
+  static bool Take(const TraceJson& value, int64_t least, int64_t* out) {
+    if (!value.is_number_integer()) return false;
+    if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMostTraceNumber)) return false;
+    *out = value.get<int64_t>();
+    return *out >= least && *out <= kMostTraceNumber;
+  }
+
+ private:
+  const TraceJson* Find(const char* name) {
+    const auto found = object_.find(name);
+    if (found != object_.end()) return &*found;
+    Fail(name, "there");
+    return nullptr;
+  }
+
+  const TraceJson& object_;
+  absl::Status status_;
+};
+
+// Times that count from `from_us`: [received, start, end], and [.., send start, send end] where the send is known.
+bool TakeSpan(const TraceJson& entry, int64_t from_us, TraceSpan* span) {
+  int64_t* const times[] = {&span->received_us, &span->start_us, &span->end_us, &span->send_start_us,
+                            &span->send_end_us};
+  if (!entry.is_array() || (entry.size() != 3 && entry.size() != 5)) return false;
+  for (size_t i = 0; i < entry.size(); ++i) {
+    if (!Members::Take(entry[i], -kMostTraceNumber, times[i])) return false;
+    *times[i] += from_us;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string JsonText(absl::string_view text) {
+  return TraceJson(std::string(text)).dump(-1, ' ', false, TraceJson::error_handler_t::replace);
+}
+
+std::string TraceStepName(const TraceStep& step) {
+  if (step.decode_rows == 0) return absl::StrCat("prefill ", step.prefill_rows);
+  if (step.prefill_rows == 0) return absl::StrCat("decode ", step.decode_rows);
+  return absl::StrCat("mixed ", step.prefill_rows, "+", step.decode_rows);
+}
+
+std::string TraceJobLine(const TraceJob& job) {
+  const TraceHeader& header = job.header;
+  TraceJson stages = TraceJson::array(), clocks = TraceJson::array(), options = TraceJson::object();
+  for (const TraceStage& stage : header.stages) {
+    stages.push_back({{"rank", stage.rank},
+                      {"host", stage.host},
+                      {"first_layer", stage.first_layer},
+                      {"last_layer", stage.last_layer},
+                      {"threads", stage.threads}});
+  }
+  for (const StageClock& clock : job.clocks) {
+    clocks.push_back({{"offset_us", clock.offset_us}, {"error_us", clock.error_us}, {"drift_ppm", clock.drift_ppm}});
+  }
+  for (const auto& [name, value] : header.options) options[name] = value;
+  const TraceJson args = {{"format", kFormatVersion},
+                          {"version", header.version},
+                          {"simulated", header.simulated},
+                          {"aligned", job.aligned},
+                          {"coordinator_host", header.coordinator_host},
+                          {"start_us", header.start_us},
+                          {"start_unix_us", header.start_unix_us},
+                          {"stages", std::move(stages)},
+                          {"clocks", std::move(clocks)},
+                          {"options", std::move(options)}};
+  return absl::StrCat(kJobStart, R"(,"pid":0,"tid":0,"args":)",
+                      args.dump(-1, ' ', false, TraceJson::error_handler_t::replace), "}");
+}
+
+void AppendTraceStepLine(const TraceStep& step, uint64_t id, std::string* lines) {
+  const int64_t ts = step.submit_us;
+  absl::StrAppend(lines, kStepStart, ",\"id\":\"0x", absl::Hex(id), "\",\"name\":\"", TraceStepName(step),
+                  "\",\"pid\":0,\"tid\":0,\"ts\":", ts, ",\"args\":{\"number\":", step.number);
+  absl::StrAppend(lines, ",\"prefill_rows\":", step.prefill_rows, ",\"decode_rows\":", step.decode_rows,
+                  ",\"sequences\":", step.sequences, ",\"ready\":", step.ready_us - ts,
+                  ",\"confirm\":", step.confirm_us - ts);
+  const QueueCounts& queues = step.queues;
+  absl::StrAppend(lines, ",\"waiting\":", queues.waiting, ",\"running\":", queues.running,
+                  ",\"in_flight\":", queues.in_flight, ",\"blocks_used\":[", absl::StrJoin(queues.blocks_used, ","),
+                  "],\"blocks_free\":[", absl::StrJoin(queues.blocks_free, ","), "],\"stages\":[");
+  for (const TraceSpan& span : step.stages) {
+    absl::StrAppend(lines, &span == step.stages.data() ? "[" : ",[", span.received_us - ts, ",", span.start_us - ts,
+                    ",", span.end_us - ts);
+    if (span.send_end_us > span.send_start_us) {
+      absl::StrAppend(lines, ",", span.send_start_us - ts, ",", span.send_end_us - ts);
+    }
+    *lines += ']';
+  }
+  absl::StrAppend(lines, step.shutdown ? "],\"shutdown\":true}}" : "]}}");
+}
+
+void AppendTraceStepEndLine(const TraceStep& step, uint64_t id, std::string* lines) {
+  absl::StrAppend(lines, "{\"ph\":\"e\",\"cat\":\"micro-batch\",\"id\":\"0x", absl::Hex(id), "\",\"name\":\"",
+                  TraceStepName(step), "\",\"pid\":0,\"tid\":0,\"ts\":", step.confirm_us, "}");
+}
+
+absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line) {
+  if (!absl::StartsWith(line, kJobStart)) return std::nullopt;
+  ASSIGN_OR_RETURN(const TraceJson json, ParseObject(line));
+  Members args(json["args"]);
+  int64_t format = 0;
+  args.Integer("format", 0, &format);
+  RETURN_IF_ERROR(args.status());
+  if (format != kFormatVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`format` is ", format, ", this program reads ", kFormatVersion, "; take the program of its run"));
+  }
+  TraceJob job;
+  args.Text("version", &job.header.version);
+  args.Bool("simulated", &job.header.simulated);
+  args.Bool("aligned", &job.aligned);
+  args.Text("coordinator_host", &job.header.coordinator_host);
+  args.Integer("start_us", -kMostTraceNumber, &job.header.start_us);
+  args.Integer("start_unix_us", 0, &job.header.start_unix_us);
+  for (const TraceJson* entry : args.List("stages")) {
+    if (!entry->is_object()) return Wrong("stages", "a list of objects");
+    Members members(*entry);
+    TraceStage& stage = job.header.stages.emplace_back();
+    members.Integer("rank", &stage.rank);
+    members.Text("host", &stage.host);
+    members.Integer("first_layer", 0, &stage.first_layer);
+    members.Integer("last_layer", 0, &stage.last_layer);
+    members.Integer("threads", &stage.threads);
+    RETURN_IF_ERROR(members.status());
+  }
+  for (const TraceJson* entry : args.List("clocks")) {
+    if (!entry->is_object()) return Wrong("clocks", "a list of objects");
+    Members members(*entry);
+    StageClock& clock = job.clocks.emplace_back();
+    members.Integer("offset_us", -kMostTraceNumber, &clock.offset_us);
+    members.Integer("error_us", 0, &clock.error_us);
+    members.Number("drift_ppm", &clock.drift_ppm);
+    RETURN_IF_ERROR(members.status());
+  }
+  RETURN_IF_ERROR(args.status());
+  if (job.clocks.size() != (job.aligned ? job.header.stages.size() : 0)) {
+    return Wrong("clocks", "a list of one for every stage, once they are aligned");
+  }
+  const TraceJson& options = json["args"].value("options", TraceJson::object());
+  if (!options.is_object()) return Wrong("options", "an object");
+  for (const auto& [name, value] : options.items()) {
+    if (!value.is_string()) return Wrong("options", "an object of strings");
+    job.header.options.emplace_back(name, value.get<std::string>());
+  }
+  return job;
+}
+
+absl::StatusOr<std::optional<TraceStep>> ParseTraceStepLine(absl::string_view line, size_t stages) {
+  if (!absl::StartsWith(line, kStepStart)) return std::nullopt;
+  ASSIGN_OR_RETURN(const TraceJson json, ParseObject(line));
+  TraceStep step;
+  Members event(json);
+  event.Integer("ts", -kMostTraceNumber, &step.submit_us);
+  RETURN_IF_ERROR(event.status());
+  Members args(json["args"]);
+  int64_t number = 0;
+  args.Integer("number", 0, &number);
+  step.number = static_cast<uint64_t>(number);
+  args.Integer("prefill_rows", 0, &step.prefill_rows);
+  args.Integer("decode_rows", 0, &step.decode_rows);
+  args.Integer("sequences", 0, &step.sequences);
+  args.Integer("ready", -kMostTraceNumber, &step.ready_us);
+  args.Integer("confirm", 0, &step.confirm_us);
+  step.ready_us += step.submit_us;
+  step.confirm_us += step.submit_us;
+  args.Integer("waiting", 0, &step.queues.waiting);
+  args.Integer("running", 0, &step.queues.running);
+  args.Integer("in_flight", &step.queues.in_flight);
+  args.Integers("blocks_used", &step.queues.blocks_used);
+  args.Integers("blocks_free", &step.queues.blocks_free);
+  for (const TraceJson* entry : args.List("stages")) {
+    if (!TakeSpan(*entry, step.submit_us, &step.stages.emplace_back())) {
+      args.Fail("stages", "a list of lists of 3 or 5 times");
+    }
+  }
+  if (args.Has("shutdown")) args.Bool("shutdown", &step.shutdown);
+  RETURN_IF_ERROR(args.status());
+  if (step.stages.size() != stages) return Wrong("stages", absl::StrCat(stages, " long, as the job's"));
+  return step;
+}
+
+}  // namespace stagecoach
