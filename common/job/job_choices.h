@@ -34,13 +34,28 @@ enum class Policy {
   kPrefillFirst,    // throughput: chunks of prompts alone, while there are any
   kInterleaved,     // decode rows, then chunks, under one budget of rows
   kDecodePriority,  // latency: at most kPrefillQuantum rows of prompts beside decode rows
+  kThrottled,       // service: as many rows of prompts as load and room suggest (schedule/prefill_throttle.h)
+  kPhases,          // offline: all prompts that fit, then decoding, in turns (schedule/phase_switch.h)
 };
 inline constexpr NamedValue<Policy> kPolicies[] = {{Policy::kPrefillFirst, "prefill-first"},
                                                    {Policy::kInterleaved, "interleaved"},
-                                                   {Policy::kDecodePriority, "decode-priority"}};
+                                                   {Policy::kDecodePriority, "decode-priority"},
+                                                   {Policy::kThrottled, "throttled"},
+                                                   {Policy::kPhases, "phases"}};
 constexpr const char* PolicyName(Policy policy) { return NameOf(kPolicies, policy); }
 inline absl::StatusOr<Policy> ParsePolicy(absl::string_view name) { return ParseName(kPolicies, "policy", name); }
 inline constexpr int32_t kPrefillQuantum = 32;
+// kThrottled: the rows that prompts get at least; with a wanted gap between tokens, and without.
+inline constexpr int32_t kThrottledLeastRowsForGap = 16, kThrottledLeastRows = 32;
+
+// How large the chunks of a prompt are.
+enum class Chunking {
+  kConstant,   // `prefill_chunk` rows
+  kEqualTime,  // rows that take as long as the first chunk (schedule/chunk_planner.h)
+};
+inline constexpr NamedValue<Chunking> kChunkings[] = {{Chunking::kConstant, "constant"},
+                                                      {Chunking::kEqualTime, "equal-time"}};
+inline constexpr int32_t kEqualTimeLeastRows = 64;  // unless `prefill_chunk` is less
 
 // What the kernels of a stage are compiled for.
 enum class InstructionSet { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeonDotprod, kNeonI8mm };

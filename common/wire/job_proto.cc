@@ -20,7 +20,11 @@ constexpr Pair<WireType, pb::WireType> kWireTypePairs[] = {{WireType::kF32, pb::
                                                            {WireType::kBF16, pb::WIRE_TYPE_BF16}};
 constexpr Pair<Policy, pb::Policy> kPolicyPairs[] = {{Policy::kPrefillFirst, pb::POLICY_PREFILL_FIRST},
                                                      {Policy::kInterleaved, pb::POLICY_INTERLEAVED},
-                                                     {Policy::kDecodePriority, pb::POLICY_DECODE_PRIORITY}};
+                                                     {Policy::kDecodePriority, pb::POLICY_DECODE_PRIORITY},
+                                                     {Policy::kThrottled, pb::POLICY_THROTTLED},
+                                                     {Policy::kPhases, pb::POLICY_PHASES}};
+constexpr Pair<Chunking, pb::Chunking> kChunkingPairs[] = {{Chunking::kConstant, pb::CHUNKING_CONSTANT},
+                                                           {Chunking::kEqualTime, pb::CHUNKING_EQUAL_TIME}};
 constexpr Pair<InstructionSet, pb::InstructionSet> kInstructionSetPairs[] = {
     {InstructionSet::kScalar, pb::INSTRUCTION_SET_SCALAR},
     {InstructionSet::kAvx2, pb::INSTRUCTION_SET_AVX2},
@@ -57,6 +61,7 @@ absl::StatusOr<Enum> Decoded(const Pair<Enum, Proto> (&pairs)[kCount], const Nam
 pb::KvType ToProto(KvType type) { return Encoded(kKvTypePairs, type); }
 pb::WireType ToProto(WireType type) { return Encoded(kWireTypePairs, type); }
 pb::Policy ToProto(Policy policy) { return Encoded(kPolicyPairs, policy); }
+pb::Chunking ToProto(Chunking chunking) { return Encoded(kChunkingPairs, chunking); }
 pb::InstructionSet ToProto(InstructionSet set) { return Encoded(kInstructionSetPairs, set); }
 pb::CpuBind ToProto(CpuBind bind) { return Encoded(kCpuBindPairs, bind); }
 pb::WeightSource ToProto(WeightSource source) { return Encoded(kWeightSourcePairs, source); }
@@ -64,6 +69,10 @@ pb::WeightSource ToProto(WeightSource source) { return Encoded(kWeightSourcePair
 absl::StatusOr<KvType> FromProto(pb::KvType type) { return Decoded(kKvTypePairs, kKvTypes, "kv_type", type); }
 absl::StatusOr<WireType> FromProto(pb::WireType type) { return Decoded(kWireTypePairs, kWireTypes, "wire_type", type); }
 absl::StatusOr<Policy> FromProto(pb::Policy policy) { return Decoded(kPolicyPairs, kPolicies, "policy", policy); }
+absl::StatusOr<Chunking> FromProto(pb::Chunking chunking) {
+  if (chunking == pb::CHUNKING_UNSPECIFIED) return Chunking::kConstant;
+  return Decoded(kChunkingPairs, kChunkings, "chunking", chunking);
+}
 absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set) {
   return Decoded(kInstructionSetPairs, kInstructionSets, "isa", set);
 }

@@ -55,6 +55,7 @@ struct BenchScheduling {
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
   int64_t micro_batches = 1;  // in flight
+  Chunking chunking = Chunking::kConstant;
 };
 
 // Tokens that each request of a test may produce, so that none ends before the last one's prompt is through and the

@@ -155,6 +155,7 @@ absl::Status BenchVerb::CollectModels() {
 BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
   BenchScheduling scheduling;
   scheduling.policy = cluster_options_.policy;
+  scheduling.chunking = cluster_options_.chunking;
   scheduling.max_num_batched_tokens = cluster_options_.max_num_batched_tokens;
   scheduling.prefill_chunk = cluster_options_.prefill_chunk;
   scheduling.micro_batches = job.stages > 0 ? job.stages : kMostStagesOfAWorld;

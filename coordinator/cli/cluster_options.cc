@@ -113,7 +113,17 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
   AddInteger(app, "--prefill-chunk", &o->prefill_chunk, JobLimits::kPrefillChunk.range,
              "rows of one prompt in a micro-batch", absl::StrCat(o->prefill_chunk))
       ->group(group);
-  AddChoice(app, "--policy", &o->policy, kPolicies, "which rows a micro-batch takes first")->group(group);
+  AddChoice(app, "--policy", &o->policy, kPolicies,
+            "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few prompt rows "
+            "beside decode rows; as many as queue, free KV blocks and --slo-itl suggest; all prompts that fit, then "
+            "decoding, in turns. Answers are the same under all")
+      ->group(group);
+  AddChoice(app, "--chunking", &o->chunking, kChunkings,
+            "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long as its first")
+      ->group(group);
+  AddDuration(app, "--slo-itl", &o->slo_itl_s, JobLimits::kSloItlS,
+              "with --policy throttled: wanted gap between two tokens of a sequence, such as 80ms or 0.2s")
+      ->group(group);
   AddInteger(app, "--micro-batches", &o->micro_batches, JobLimits::kMicroBatches.range, "micro-batches in flight",
              "the number of stages")
       ->group(group);
@@ -219,6 +229,8 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_max_num_batched_tokens(static_cast<int32_t>(o.max_num_batched_tokens));
   job->set_prefill_chunk(static_cast<int32_t>(o.prefill_chunk));
   job->set_policy(ToProto(o.policy));
+  job->set_chunking(ToProto(o.chunking));
+  job->set_slo_itl_s(o.slo_itl_s);
   job->set_micro_batches(static_cast<int32_t>(o.micro_batches));
   job->set_decode_groups(static_cast<int32_t>(o.decode_groups));
   job->set_block_tokens(static_cast<int32_t>(o.block_tokens));
@@ -295,6 +307,9 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
     if (absl::Status status = ParseHostList(o.hosts).status(); !status.ok()) return UsageError(status.message());
   }
   if (absl::Status status = CheckBlockTokens(o.block_tokens); !status.ok()) return UsageError(status.message());
+  if (o.slo_itl_s > 0 && o.policy != Policy::kThrottled) {
+    return UsageError("--slo-itl is what --policy throttled keeps to; give that, or leave --slo-itl out");
+  }
   if (o.weights == WeightSource::kStream && IsDummyModelPath(o.model)) {
     return UsageError(absl::StrCat("--weights: stream sends a model's file, but ", o.model,
                                    " has none: every stage makes it itself; leave --weights out"));

@@ -33,6 +33,8 @@ struct ClusterOptions {
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
   Policy policy = Policy::kInterleaved;
+  Chunking chunking = Chunking::kConstant;
+  double slo_itl_s = 0;
   int64_t micro_batches = 0;
   int64_t decode_groups = 0;
   int64_t block_tokens = 32;

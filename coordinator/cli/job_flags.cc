@@ -12,6 +12,7 @@ struct FieldFlag {
 // Fields of pb::ConfigureJob, of LaunchOptions, and the one choice that is neither.
 constexpr FieldFlag kFlags[] = {
     {"block_tokens", "--block-size"},
+    {"chunking", "--chunking"},
     {"context", "--ctx-size"},
     {"cpu_bind", "--cpu-bind"},
     {"decode_groups", "--decode-groups"},
@@ -31,6 +32,7 @@ constexpr FieldFlag kFlags[] = {
     {"policy", "--policy"},
     {"prefill_chunk", "--prefill-chunk"},
     {"q2_layout", "--q2-layout"},
+    {"slo_itl_s", "--slo-itl"},
     {"stage_timeout_s", "--stage-timeout"},
     {"stage_worker_path", "--stage-worker"},
     {"stages", "--pp"},

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 
 namespace stagecoach {
 namespace {
@@ -89,6 +90,18 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   return value << shift;
 }
 
+absl::StatusOr<double> ParseDuration(absl::string_view text, NumberRange seconds) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a duration, expected such as 80ms or 0.2s"));
+  }
+  const double value = absl::ToDoubleSeconds(duration);
+  if (!Contains(seconds, value)) {
+    return absl::OutOfRangeError(absl::StrCat(text, " is out of range, ", Expected(seconds), " seconds"));
+  }
+  return value;
+}
+
 absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, IntegerRange range) {
   std::vector<int64_t> values;
   for (absl::string_view part : absl::StrSplit(text, ',')) {
@@ -139,6 +152,12 @@ CLI::Option* AddBytes(CLI::App* app, const std::string& names, uint64_t* out, co
                       const std::string& shown_default) {
   return AddParsed(app, names, description, "BYTES", shown_default,
                    [out](const std::string& text) { return Store(ParseBytes(text), out); });
+}
+
+CLI::Option* AddDuration(CLI::App* app, const std::string& names, double* out_s, NumberRange seconds,
+                         const std::string& description) {
+  return AddParsed(app, names, description, "DURATION", "",
+                   [out_s, seconds](const std::string& text) { return Store(ParseDuration(text, seconds), out_s); });
 }
 
 CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector<int64_t>* out, IntegerRange range,

@@ -27,6 +27,7 @@ namespace stagecoach {
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range);  // decimal
 absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range);      // finite
 absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);  // 1048576, 64K, 512M, 4G, 4GiB; at least 1
+absl::StatusOr<double> ParseDuration(absl::string_view text, NumberRange seconds);  // 80ms, 0.2s, 1m30s; in seconds
 absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, IntegerRange range);  // 10,9,9
 
 // `names` is CLI11's form: "-n,--predict". `shown_default` appears in the help; empty: none is shown. What is written
@@ -43,6 +44,8 @@ CLI::Option* AddSeed(CLI::App* app, const std::string& names, std::optional<uint
                      const std::string& description, const std::string& shown_default);
 CLI::Option* AddBytes(CLI::App* app, const std::string& names, uint64_t* out, const std::string& description,
                       const std::string& shown_default);
+CLI::Option* AddDuration(CLI::App* app, const std::string& names, double* out_s, NumberRange seconds,
+                         const std::string& description);
 CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector<int64_t>* out, IntegerRange range,
                             const std::string& description);
 // The default is what `out` holds.

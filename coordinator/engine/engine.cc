@@ -1,5 +1,6 @@
 #include "coordinator/engine/engine.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +14,15 @@ namespace {
 
 constexpr int64_t kReportUs = 1000000;   // the front hears something at least this often
 constexpr int64_t kIdleWaitUs = 250000;  // while idle: heartbeats are read this often
+
+// What the slowest stage says that it computed, believed no more than there was time for; absent without times.
+std::optional<int64_t> SlowestUs(const StepResult& result, int64_t most_us) {
+  std::optional<int64_t> slowest;
+  for (const StageTimes& times : result.times) {
+    slowest = std::max(slowest.value_or(0), std::clamp<int64_t>(times.end_us - times.start_us, 0, most_us));
+  }
+  return slowest;
+}
 
 }  // namespace
 
@@ -193,6 +203,9 @@ void Engine::Confirm(const StepResult& result, int64_t now_us) {
   bubble_.Confirmed(result, now_us);
   if (steps_ != nullptr) Record(result, oldest, now_us);
   if (groups_ != nullptr && !oldest.batch.shutdown) PlanGroups(result, oldest, now_us);
+  if (const std::optional<int64_t> us = SlowestUs(result, now_us - oldest.submitted_us); us && !oldest.batch.shutdown) {
+    scheduler_->Took(oldest.batch, *us);
+  }
   in_flight_.pop_front();
 }
 

@@ -55,12 +55,14 @@ absl::Status CheckUnchanged(const pb::ConfigureJob& job, const GgufFile& file) {
                    "; modification time and header are compared too); start again with the file you want"));
 }
 
-SchedulerOptions SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan, Policy policy) {
+absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan) {
   SchedulerOptions options;
   options.max_num_seqs = job.max_num_seqs();
   options.max_num_batched_tokens = job.max_num_batched_tokens();
   options.prefill_chunk = job.prefill_chunk();
-  options.policy = policy;
+  ASSIGN_OR_RETURN(options.policy, FromProto(job.policy()));
+  ASSIGN_OR_RETURN(options.chunking, FromProto(job.chunking()));
+  options.slo_itl_us = job.slo_itl_s() * 1e6;
   options.block_tokens = job.block_tokens();
   options.group_blocks = plan.group_blocks;
   options.context = plan.context;
@@ -122,12 +124,11 @@ class Job {
     RETURN_IF_ERROR(model.status());
     model_ = *std::move(model);
     RETURN_IF_ERROR(CheckUnchanged(job_, *model_->file));
-    ASSIGN_OR_RETURN(const Policy policy, FromProto(job_.policy()));
     std::random_device random;
     const uint64_t run_id =
         (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
     ASSIGN_OR_RETURN(plan_, PlanJobUnmeasured(job_, stages_, model_, {.run_id = run_id, .epoch = 1}));
-    const SchedulerOptions options = SchedulerOptionsOf(job_, plan_, policy);
+    ASSIGN_OR_RETURN(const SchedulerOptions options, SchedulerOptionsOf(job_, plan_));
     RETURN_IF_ERROR(ValidateSchedulerOptions(options));
     RETURN_IF_ERROR(OpenLogs());
     const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);

@@ -33,6 +33,19 @@ absl::Status CheckWeights(const pb::ConfigureJob& job, const ModelDescription& m
   return absl::OkStatus();
 }
 
+absl::Status CheckSloItl(const pb::ConfigureJob& job) {
+  const double seconds = job.slo_itl_s();
+  if (seconds == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Policy policy, FromProto(job.policy()));
+  if (!Contains(JobLimits::kSloItlS, seconds)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`slo_itl_s` is ", seconds, " s, ", Expected(JobLimits::kSloItlS), ", or 0 for none"));
+  }
+  if (policy == Policy::kThrottled) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("`slo_itl_s` is what the throttled `policy` keeps to, but that is ",
+                                                 PolicyName(policy), "; give throttled, or leave `slo_itl_s` out"));
+}
+
 absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& model) {
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kContext, job.context()));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, job.max_num_seqs()));
@@ -42,6 +55,8 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kDecodeGroups, job.decode_groups()));
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kThreads, job.threads()));
   RETURN_IF_ERROR(CheckBlockTokens(job.block_tokens()));
+  RETURN_IF_ERROR(FromProto(job.chunking()).status());
+  RETURN_IF_ERROR(CheckSloItl(job));
   RETURN_IF_ERROR(FromProto(job.cpu_bind()).status());
   if (job.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) RETURN_IF_ERROR(FromProto(job.isa()).status());
   if (job.context() > model.hyper.context) {

@@ -1,4 +1,4 @@
-// What the next micro-batch holds: admission, the three policies, and the hunt for blocks.
+// What the next micro-batch holds: admission, the policies, and the hunt for blocks.
 
 #include <algorithm>
 #include <iterator>
@@ -9,6 +9,11 @@
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
+namespace {
+
+constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+}  // namespace
 
 // batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. One slice per sequence at
 // most.
@@ -35,7 +40,7 @@ std::optional<MicroBatch> Scheduler::Next() {
 }
 
 void Scheduler::Compose(Draft& draft) {
-  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  if (options_.policy == Policy::kPhases) return ComposePhase(draft);
   const int64_t full_chunk = FullChunkRows(draft);
   if (options_.policy == Policy::kPrefillFirst) {
     ComposeChunks(draft, kAll);
@@ -44,22 +49,73 @@ void Scheduler::Compose(Draft& draft) {
   }
   const bool decode_priority = options_.policy == Policy::kDecodePriority;
   if (full_chunk > 0 && prefill_starved_ >= kStarvationBound) {
-    ComposeChunks(draft, full_chunk);
+    ComposeChunks(draft, options_.policy == Policy::kThrottled ? throttle_.least_rows() : full_chunk);
     ComposeDecodeRows(draft);
   } else {
     ComposeDecodeRows(draft);
-    ComposeChunks(draft, decode_priority && !draft.slices.empty() ? kPrefillQuantum : kAll);
+    ComposeChunks(draft, MostPromptRows(draft));
   }
   if (draft.slices.empty()) return;
   const int64_t owed = std::min(full_chunk, decode_priority ? kAll : 1);
   prefill_starved_ = draft.prefill_rows < owed ? prefill_starved_ + 1 : 0;
 }
 
+void Scheduler::ComposePhase(Draft& draft) {
+  const bool prompts = !prompts_.empty() || Admissible(draft) != nullptr;
+  const PhaseLoad load = prompts ? LoadOfPhase() : PhaseLoad();
+  if (!prefilling_) prefilling_ = !prompts_.empty() || (prompts && PrefillPays(load));
+  if (prefilling_ && prompts) ComposeChunks(draft, PhaseStepRows(load));
+  if (!draft.slices.empty()) return;
+  prefilling_ = false;  // no prompt has work
+  ComposeDecodeRows(draft);
+}
+
+// Of a phase in which the prompts that have work are computed: there are some.
+PhaseLoad Scheduler::LoadOfPhase() const {
+  const Backlog backlog = AdmissibleBacklog();
+  return {.running = running(),
+          .admissible = std::max<int64_t>(backlog.sequences, 1),
+          .admissible_rows = std::max<int64_t>(prompt_rows_ + backlog.rows, 1),
+          .budget_rows = options_.max_num_batched_tokens,
+          .groups = decode_groups_,
+          .stages = options_.micro_batches,
+          .cost = row_cost_.cost()};
+}
+
+int64_t Scheduler::MostPromptRows(const Draft& draft) const {
+  if (options_.policy == Policy::kThrottled) return ThrottledRows(static_cast<int64_t>(draft.slices.size()));
+  return options_.policy == Policy::kDecodePriority && !draft.slices.empty() ? kPrefillQuantum : kAll;
+}
+
+int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
+  double free_share = 1;
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    free_share = std::min(free_share, static_cast<double>(blocks_.free(group)) / options_.group_blocks[group]);
+  }
+  return throttle_.Rows({.waiting_rows = prompt_rows_ + AdmissibleBacklog().rows,
+                         .free_share = free_share,
+                         .decoding = decoding_ > 0,
+                         .decode_rows = decode_rows,
+                         .cost = row_cost_.cost()});
+}
+
+// Nobody is visited: those that wait are taken to be as long as they are on average.
+Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
+  if (waiting_.empty()) return {};
+  const int64_t mean_rows = waiting_rows_ / waiting();
+  int64_t sequences = std::min(waiting(), options_.max_num_seqs - running());
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    const int64_t room = std::max<int64_t>(blocks_.free(group) - promised_blocks_[group], 0);
+    sequences = std::min(sequences, room / BlocksFor(mean_rows + 1));
+  }
+  return {.sequences = sequences, .rows = sequences * mean_rows};
+}
+
 void Scheduler::ComposeDecodeRows(Draft& draft) {
   const int64_t free_groups = decode_groups_ - groups_in_flight_;
   if (free_groups <= 0) return;
   const auto ready = static_cast<int64_t>(ready_.size());
-  const int64_t share = (decoding_ + decode_groups_ - 1) / decode_groups_;
+  const int64_t share = DecodeShare();
   const int64_t part = (ready + free_groups - 1) / free_groups;
   const int64_t count = std::min({share, part, draft.rows_left});
   taken_.assign(ready_.begin(), std::next(ready_.begin(), count));
@@ -74,10 +130,19 @@ void Scheduler::ComposeDecodeRows(Draft& draft) {
   }
 }
 
+// Groups are of equal size or one apart: as many may have the one row more as there are such rows. A group that comes
+// back larger leaves rows behind, which the next smaller one takes along.
+int64_t Scheduler::DecodeShare() const {
+  const int64_t least = decoding_ / decode_groups_, larger = decoding_ % decode_groups_;
+  const auto are_larger = std::count_if(in_flight_.begin(), in_flight_.end(), [least](const InFlight& micro_batch) {
+    return micro_batch.decode_rows > least;
+  });
+  return std::max<int64_t>(1, least + (are_larger < larger ? 1 : 0));
+}
+
 void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
   const auto rows_for = [&](const Sequence& sequence) {
-    return std::min({sequence.tokens() - sequence.handed_out, static_cast<int64_t>(options_.prefill_chunk),
-                     most_rows - draft.prefill_rows, draft.rows_left});
+    return std::min({ChunkRows(sequence), most_rows - draft.prefill_rows, draft.rows_left});
   };
   // Handing out can end the work of the prompt itself, and take the blocks of any that came later.
   for (auto next = prompts_.begin(); next != prompts_.end() && rows_for(*next->second) > 0;) {
@@ -95,15 +160,16 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
   }
 }
 
+int64_t Scheduler::ChunkRows(const Sequence& sequence) const {
+  return std::min(sequence.tokens() - sequence.handed_out, options_.chunking == Chunking::kEqualTime
+                                                               ? chunks_.Rows(sequence.handed_out)
+                                                               : int64_t{options_.prefill_chunk});
+}
+
 // Rows of a full chunk of the oldest prompt that has work; 0 when none has.
 int64_t Scheduler::FullChunkRows(const Draft& draft) const {
-  const int64_t most = std::min(options_.prefill_chunk, options_.max_num_batched_tokens);
-  if (!prompts_.empty()) {
-    const Sequence& oldest = *prompts_.begin()->second;
-    return std::min(oldest.tokens() - oldest.handed_out, most);
-  }
-  const Sequence* next = Admissible(draft);
-  return next == nullptr ? 0 : std::min(next->tokens(), most);
+  const Sequence* next = prompts_.empty() ? Admissible(draft) : prompts_.begin()->second;
+  return next == nullptr ? 0 : std::min<int64_t>(ChunkRows(*next), options_.max_num_batched_tokens);
 }
 
 // The sequence at the head of the queue, when it may start now. A preempted one that is not drained yet holds up those
@@ -121,9 +187,10 @@ Sequence* Scheduler::Admissible(const Draft& draft) const {
 }
 
 void Scheduler::Admit(Sequence& sequence, Draft& draft) {
-  waiting_.erase(sequence.order);
+  StopWait(sequence);
   running_.emplace(sequence.order, &sequence);
   prompts_.emplace(sequence.order, &sequence);
+  prompt_rows_ += sequence.tokens();
   sequence.MoveTo(SequenceState::kPrefilling);
   UpdatePromise(sequence);
   sequence.opened = true;
@@ -179,8 +246,9 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
   sequence.handed_out = end;
   if (flight.decode) {
     SetReady(sequence, false);
-  } else if (end == sequence.tokens()) {
-    prompts_.erase(sequence.order);
+  } else {
+    prompt_rows_ -= count;
+    if (end == sequence.tokens()) prompts_.erase(sequence.order);
   }
   ++sequence.slices_in_flight;
   draft.rows_left -= count;
@@ -235,17 +303,17 @@ MicroBatch Scheduler::Shutdown() { return {.number = next_number_++, .shutdown =
 MicroBatch Scheduler::Submit(Draft draft) {
   draft.batch.number = next_number_++;
   draft.batch.free = std::exchange(frees_, {});
-  bool decodes = false;
+  int64_t decode_rows = 0;
   for (const SliceInFlight& slice : draft.slices) {
     (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
-    decodes = decodes || slice.decode;
+    decode_rows += slice.decode ? 1 : 0;
   }
-  groups_in_flight_ += decodes ? 1 : 0;
+  groups_in_flight_ += decode_rows > 0 ? 1 : 0;
   ++counters_.micro_batches;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     counters_.blocks_used_peak[group] = std::max(counters_.blocks_used_peak[group], blocks_.used(group));
   }
-  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices), .decodes = decodes});
+  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices), .decode_rows = decode_rows});
   return std::move(draft.batch);
 }
 

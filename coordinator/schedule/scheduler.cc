@@ -59,7 +59,9 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       blocks_(options.group_blocks),
       decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
-      more_blocks_(options.group_blocks.size()) {
+      more_blocks_(options.group_blocks.size()),
+      throttle_(options.prefill_chunk, options.slo_itl_us, options.micro_batches),
+      chunks_(std::min(options.prefill_chunk, options.max_num_batched_tokens)) {
   CHECK(ValidateSchedulerOptions(options).ok());
   counters_.blocks_used_peak.resize(options.group_blocks.size());
 }
@@ -89,7 +91,7 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   sequence->promised.resize(blocks_.groups());
   sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
   order_of_.emplace(sequence->spec().id, sequence->order);
-  waiting_.emplace(sequence->order, sequence.get());
+  Wait(*sequence);
   sequences_.emplace(sequence->order, std::move(sequence));
   return absl::OkStatus();
 }
@@ -121,6 +123,11 @@ absl::Status Scheduler::Preempt(SequenceId id) {
 void Scheduler::SetDecodeGroups(int32_t groups) {
   CHECK(1 <= groups && groups <= options_.micro_batches);
   decode_groups_ = groups;
+}
+
+void Scheduler::Took(const MicroBatch& batch, int64_t slowest_us) {
+  row_cost_.Add(batch.rows(), slowest_us);
+  if (options_.chunking == Chunking::kEqualTime) chunks_.Add(batch, slowest_us);
 }
 
 bool Scheduler::HasUnfinished() const { return !sequences_.empty(); }
@@ -155,6 +162,16 @@ void Scheduler::SetReady(Sequence& sequence, bool ready) {
   to.splice(to.end(), from, sequence.place);
 }
 
+void Scheduler::Wait(Sequence& sequence) {
+  waiting_.emplace(sequence.order, &sequence);
+  waiting_rows_ += sequence.tokens();
+}
+
+void Scheduler::StopWait(Sequence& sequence) {
+  waiting_.erase(sequence.order);
+  waiting_rows_ -= sequence.tokens();
+}
+
 void Scheduler::LeaveRunning(Sequence& sequence) {
   CHECK(blocks_.Free(sequence.block_tables).ok());
   for (size_t group = 0; group < blocks_.groups(); ++group) {
@@ -165,7 +182,7 @@ void Scheduler::LeaveRunning(Sequence& sequence) {
   sequence.opened = false;
   SetReady(sequence, false);
   if (sequence.state() == SequenceState::kDecoding) --decoding_;
-  prompts_.erase(sequence.order);
+  if (prompts_.erase(sequence.order) > 0) prompt_rows_ -= sequence.tokens() - sequence.handed_out;
   running_.erase(sequence.order);
 }
 
@@ -174,7 +191,7 @@ void Scheduler::PreemptRunning(Sequence& sequence) {
   sequence.handed_out = sequence.confirmed = 0;
   ++sequence.preemptions;
   ++counters_.preemptions;
-  waiting_.emplace(sequence.order, &sequence);
+  Wait(sequence);
   sequence.MoveTo(SequenceState::kPreempted);
   if (sequence.slices_in_flight == 0) sequence.MoveTo(SequenceState::kWaiting);
 }
@@ -183,7 +200,7 @@ void Scheduler::Finish(Sequence& sequence) {
   if (sequence.state() == SequenceState::kPrefilling || sequence.state() == SequenceState::kDecoding) {
     LeaveRunning(sequence);
   } else {
-    waiting_.erase(sequence.order);
+    StopWait(sequence);
   }
   sequence.MoveTo(SequenceState::kFinished);
   not_ready_.erase(sequence.place);
@@ -195,7 +212,7 @@ absl::StatusOr<std::vector<SequenceEvent>> Scheduler::Confirm(const StepResult& 
   RETURN_IF_ERROR(CheckResult(result));
   const InFlight oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
-  groups_in_flight_ -= oldest.decodes ? 1 : 0;
+  groups_in_flight_ -= oldest.decode_rows > 0 ? 1 : 0;
   std::vector<SequenceEvent> events;
   events.reserve(oldest.slices.size());
   auto token = result.sampled.begin();
@@ -283,6 +300,7 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
   if (token != nullptr) {
     CHECK_EQ(slice.start + slice.count, sequence.tokens());
     sequence.Append(token->token);
+    if (!running) ++waiting_rows_;
     event.tokens.push_back(*token);
     if (IsStop(spec, token->token)) {
       event.finished = FinishReason::kStop;

@@ -40,22 +40,29 @@
 #include "common/step/step.h"
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/block_manager.h"
+#include "coordinator/schedule/chunk_planner.h"
+#include "coordinator/schedule/phase_switch.h"
+#include "coordinator/schedule/prefill_throttle.h"
+#include "coordinator/schedule/row_cost.h"
 
 namespace stagecoach {
 
 // What the policies make of a micro-batch. Decode rows go round in at most decode_groups() micro-batches at once, of
-// equal size or one apart: one carries at most ceil(decoding sequences / groups), and no more than its part of the
-// ready ones among the groups that are not under way; of the ready ones those that waited longest. Nothing waits for a
-// share to fill up, but what is ready while all groups are under way waits for one of them, so that fragments merge.
-// Chunks: of the oldest prompt first, then of the next ones, while rows are left; a prompt has work while it has rows
-// that were not handed out and it either runs or could be admitted now. kPrefillFirst: chunks alone, while any prompt
-// has work, decode rows only otherwise. kDecodePriority: at most kPrefillQuantum rows of prompts beside decode rows,
-// whole chunks without them.
+// equal size or one apart: one carries at most ceil(decoding sequences / groups), at most the floor of that when as
+// many groups as divide the rest are under way with more, and no more than its part of the ready ones among the groups
+// that are not under way; of the ready ones those that waited longest. Nothing waits for a share to fill up, but what
+// is ready while all groups are under way waits for one of them, so that fragments merge. Chunks: of the oldest prompt
+// first, then of the next ones, while rows are left; a prompt has work while it has rows that were not handed out and
+// it either runs or could be admitted now. kPrefillFirst: chunks alone, while any prompt has work, decode rows only
+// otherwise. kDecodePriority: at most kPrefillQuantum rows of prompts beside decode rows, whole chunks without them.
+// kThrottled: decode rows, then as many rows of prompts as prefill_throttle.h says. kPhases: chunks alone until no
+// prompt has work, then decode rows alone until phase_switch.h says that prompts pay.
 //
 // A prompt that has work cannot starve: after this many micro-batches in a row that gave prompts less than
-// one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved), the next one
-// begins with a full chunk of the oldest prompt, and decode rows take what is left. A full chunk is min(prefill_chunk,
-// the prompt's rows left, max_num_batched_tokens).
+// one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved, kThrottled),
+// the next one begins with a full chunk of the oldest prompt (kThrottled: with the least rows it gives prompts), and
+// decode rows take what is left. A full chunk is min(prefill_chunk, the prompt's rows left, max_num_batched_tokens), or
+// what chunk_planner.h makes of it. Under kPhases prompts wait for the sequences that decode, of which each ends.
 inline constexpr int32_t kStarvationBound = 8;
 // Blocks that admission leaves free for the growth of each decoding sequence, at most.
 inline constexpr int32_t kGrowthHeadroomBlocks = 4;
@@ -65,6 +72,8 @@ struct SchedulerOptions {
   int32_t max_num_batched_tokens = 512;  // rows of a micro-batch
   int32_t prefill_chunk = 512;           // rows of one sequence in a micro-batch
   Policy policy = Policy::kInterleaved;
+  Chunking chunking = Chunking::kConstant;
+  double slo_itl_us = 0;  // kThrottled: wanted gap between two tokens of a sequence; 0: none
   int32_t block_tokens = 32;
   std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
   int64_t context = 0;                // most tokens a sequence may have, prompt and output
@@ -111,6 +120,10 @@ class Scheduler {
   // asked: what every slice asked for, in the order of the slices.
   absl::StatusOr<std::vector<SequenceEvent>> Confirm(const StepResult& result);
 
+  // What the slowest stage took for a micro-batch, which has come back. Times steer sizes and turns alone: of the
+  // kThrottled and kPhases policies and of equal-time chunks.
+  void Took(const MicroBatch& batch, int64_t slowest_us);
+
   // Ends a sequence now; its in-flight rows are ignored when they come back. kNotFound for an unknown or finished one.
   absl::Status Cancel(SequenceId sequence);
 
@@ -149,15 +162,26 @@ class Scheduler {
   struct InFlight {
     uint64_t number = 0;
     std::vector<SliceInFlight> slices;
-    bool decodes = false;  // some of them are decode rows
+    int64_t decode_rows = 0;
   };
   struct Draft;  // a micro-batch being composed
+  // Of those that wait: about how many could be admitted now, taken for alike, and their rows together.
+  struct Backlog {
+    int64_t sequences = 0, rows = 0;
+  };
 
   // Composition (micro_batch_composition.cc).
   void Compose(Draft& draft);
+  void ComposePhase(Draft& draft);
   void ComposeDecodeRows(Draft& draft);
+  int64_t DecodeShare() const;  // rows that the next group may have
   void ComposeChunks(Draft& draft, int64_t most_rows);
+  int64_t ChunkRows(const Sequence& sequence) const;  // of its next chunk
   int64_t FullChunkRows(const Draft& draft) const;
+  int64_t MostPromptRows(const Draft& draft) const;  // beside the decode rows that are in the draft
+  int64_t ThrottledRows(int64_t decode_rows) const;
+  PhaseLoad LoadOfPhase() const;
+  Backlog AdmissibleBacklog() const;
   Sequence* Admissible(const Draft& draft) const;
   void Admit(Sequence& sequence, Draft& draft);
   void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
@@ -173,6 +197,8 @@ class Scheduler {
   int64_t BlocksPromised(const Sequence& sequence, size_t group) const;  // to a running one, not taken yet
   void UpdatePromise(Sequence& sequence);  // after its state, its tokens or its blocks changed
   void SetReady(Sequence& sequence, bool ready);
+  void Wait(Sequence& sequence);          // into the queue
+  void StopWait(Sequence& sequence);      // out of it
   void LeaveRunning(Sequence& sequence);  // gives its blocks back
   void PreemptRunning(Sequence& sequence);
   void Finish(Sequence& sequence);
@@ -203,6 +229,8 @@ class Scheduler {
   std::list<Sequence*> ready_;      // decoding and nothing in flight; who waits longest is first
   std::list<Sequence*> not_ready_;  // in no order
 
+  int64_t waiting_rows_ = 0;              // the tokens of all in waiting_
+  int64_t prompt_rows_ = 0;               // the rows that those in prompts_ have to hand out
   int64_t decoding_ = 0;                  // of the running ones
   std::vector<int64_t> promised_blocks_;  // [groups] the sums of Sequence::promised
   std::vector<int32_t> more_blocks_;      // [groups] TakeBlocks', kept for its memory
@@ -212,6 +240,11 @@ class Scheduler {
   uint64_t next_order_ = 0;
   uint64_t next_number_ = 0;     // drawn here alone, for every micro-batch there is
   int32_t prefill_starved_ = 0;  // micro-batches in a row that owed prompts rows, see kStarvationBound
+
+  PrefillThrottle throttle_;  // kThrottled
+  bool prefilling_ = true;    // kPhases: the phase
+  RowCostFit row_cost_;
+  ChunkPlanner chunks_;
 };
 
 }  // namespace stagecoach

@@ -77,12 +77,14 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
 // What is kept so that nobody counts: the prompts with work, the ready ones, the decoding ones.
 absl::Status Scheduler::CheckQueues() const {
   size_t prompts = 0, ready = 0;
-  int64_t decoding = 0;
+  int64_t decoding = 0, prompt_rows = 0, waiting_rows = 0;
   for (const auto& [order, sequence] : sequences_) {
     const bool is_decoding = sequence->state() == SequenceState::kDecoding;
     const bool is_ready = is_decoding && sequence->slices_in_flight == 0;
     const bool is_prompt = sequence->state() == SequenceState::kPrefilling && sequence->handed_out < sequence->tokens();
     prompts += is_prompt, ready += is_ready, decoding += is_decoding;
+    if (is_prompt) prompt_rows += sequence->tokens() - sequence->handed_out;
+    if (waiting_.contains(order)) waiting_rows += sequence->tokens();
     if (sequence->ready != is_ready || prompts_.contains(order) != is_prompt || *sequence->place != sequence.get()) {
       return absl::InternalError(absl::StrCat("sequence ", sequence->spec().id, " (",
                                               SequenceStateName(sequence->state()), ") is in the wrong list"));
@@ -94,8 +96,12 @@ absl::Status Scheduler::CheckQueues() const {
                                             " decoding; kept are ", prompts_.size(), ", ", ready_.size(), " and ",
                                             decoding_));
   }
+  if (prompt_rows_ != prompt_rows || waiting_rows_ != waiting_rows) {
+    return absl::InternalError(absl::StrCat(prompt_rows, " rows of prompts to hand out and ", waiting_rows,
+                                            " that wait; kept are ", prompt_rows_, " and ", waiting_rows_));
+  }
   const auto groups = std::count_if(in_flight_.begin(), in_flight_.end(),
-                                    [](const InFlight& micro_batch) { return micro_batch.decodes; });
+                                    [](const InFlight& micro_batch) { return micro_batch.decode_rows > 0; });
   if (groups != groups_in_flight_) {
     return absl::InternalError(
         absl::StrCat(groups, " micro-batches with decode rows are in flight, counted are ", groups_in_flight_));

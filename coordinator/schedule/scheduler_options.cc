@@ -1,9 +1,22 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
+namespace {
+
+template <typename Enum, size_t kCount>
+bool IsNamed(const NamedValue<Enum> (&table)[kCount], Enum value) {
+  return std::any_of(std::begin(table), std::end(table), [value](const auto& entry) { return entry.value == value; });
+}
+
+}  // namespace
+
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
   RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, options.max_num_seqs));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumBatchedTokens, options.max_num_batched_tokens));
@@ -16,10 +29,16 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
                                 options.max_open_tokens));
   if (options.group_blocks.empty()) return absl::InvalidArgumentError("`group_blocks` is empty, expected an entry");
   for (const int32_t blocks : options.group_blocks) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
-  if (options.policy != Policy::kPrefillFirst && options.policy != Policy::kInterleaved &&
-      options.policy != Policy::kDecodePriority) {
+  if (!IsNamed(kPolicies, options.policy)) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy is ", static_cast<int>(options.policy), ", which is none of the known ones"));
+  }
+  if (!IsNamed(kChunkings, options.chunking)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunking is ", static_cast<int>(options.chunking), ", which is none of the known ones"));
+  }
+  if (!(options.slo_itl_us >= 0 && std::isfinite(options.slo_itl_us))) {
+    return absl::InvalidArgumentError(absl::StrCat("`slo_itl_us` is ", options.slo_itl_us, ", expected 0 or more"));
   }
   return absl::OkStatus();
 }

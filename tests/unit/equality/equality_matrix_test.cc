@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/job_choices.h"
 #include "common/quant/supported_types.h"
+#include "common/wire/job_proto.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/shared_data.h"
@@ -136,6 +138,40 @@ TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithBf16) {
 
 TEST(EqualityMatrix, EveryFifthPointOfTheProductGivesTheSameBitsWithAnInt8Cache) {
   CheckProduct({.type = TensorType::kQ8_0}, pb::KV_TYPE_Q8_0, FullProduct({1, 2}), 5 * kStride);
+}
+
+// Whatever a micro-batch is made of, and however times that differ from run to run steer that.
+TEST(EqualityMatrix, EveryPolicyAndChunkingGivesTheSameBits) {
+  const testing::TempDir dir;
+  const std::string path = testing::WriteTinyModel(dir.File("tiny.gguf"), {.type = TensorType::kQ8_0});
+  const std::vector<ClusterRequest> requests = Requests();
+  pb::ConfigureJob job = testing::DefaultJob(path);
+  std::vector<std::string> expected;
+  for (const ClusterRequest& request : requests) {
+    const auto run = testing::RunCluster(1, job, {request});
+    ASSERT_TRUE(run.ok()) << run.status();
+    expected.push_back(run->answers[0].Bits());
+  }
+  job.set_max_num_seqs(3);  // prompts wait while others decode
+  job.set_max_num_batched_tokens(100);
+  for (const auto& [policy, policy_name] : kPolicies) {
+    for (const auto& [chunking, chunking_name] : kChunkings) {
+      for (const int stages : {1, 3}) {
+        for (const bool preempt : {false, true}) {
+          job.set_policy(ToProto(policy));
+          job.set_chunking(ToProto(chunking));
+          job.set_prefill_chunk(stages == 1 ? 70 : 100);
+          job.set_slo_itl_s(policy == Policy::kThrottled && stages == 1 ? 0.002 : 0);
+          const auto run = testing::RunCluster(stages, job, requests, nullptr, preempt ? 3 : 0);
+          const std::string name = absl::StrCat(policy_name, ", ", chunking_name, ", ", stages, " stages");
+          ASSERT_TRUE(run.ok()) << name << ": " << run.status();
+          for (size_t i = 0; i < requests.size(); ++i) {
+            ASSERT_EQ(run->answers[i].Bits(), expected[i]) << name << ", request " << i;
+          }
+        }
+      }
+    }
+  }
 }
 
 // Every type meets every value of every dimension, thread counts beyond the machine's cores among them.

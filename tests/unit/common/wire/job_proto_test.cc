@@ -41,11 +41,18 @@ TEST(JobProto, EveryNameHasANumberAndEveryNumberAName) {
   ExpectOneNumberForEachName(kCpuBinds, pb::CpuBind_descriptor());
 }
 
+TEST(JobProto, AChunkingThatNobodySetIsConstant) {
+  for (const auto& [chunking, name] : kChunkings) EXPECT_EQ(*FromProto(ToProto(chunking)), chunking) << name;
+  EXPECT_EQ(*FromProto(pb::CHUNKING_UNSPECIFIED), Chunking::kConstant);
+}
+
 TEST(JobProto, AnUnknownNumberIsNamedWithItsField) {
   EXPECT_EQ(FromProto(static_cast<pb::WireType>(9)).status().message(),
             "`wire_type` is number 9, expected one of f32, bf16");
   EXPECT_EQ(FromProto(pb::POLICY_UNSPECIFIED).status().message(),
-            "`policy` is number 0, expected one of prefill-first, interleaved, decode-priority");
+            "`policy` is number 0, expected one of prefill-first, interleaved, decode-priority, throttled, phases");
+  EXPECT_EQ(FromProto(static_cast<pb::Chunking>(9)).status().message(),
+            "`chunking` is number 9, expected one of constant, equal-time");
 }
 
 TEST(JobProto, FingerprintsComeBackAsTheyWere) {

@@ -54,6 +54,19 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
   EXPECT_EQ(launch->job.fingerprints_size(), 0);
 }
 
+TEST(ClusterOptions, AWantedGapIsForThePolicyThatKeepsIt) {
+  ClusterOptions options;
+  options.model = "dummy://qwen3-0.6b/q8_0";
+  options.slo_itl_s = 0.08;
+  EXPECT_THAT(UsageMessage(options), HasSubstr("--slo-itl is what --policy throttled keeps to"));
+  options.policy = Policy::kThrottled;
+  options.chunking = Chunking::kEqualTime;
+  const absl::StatusOr<LaunchOptions> launch = MakeLaunchOptions(options, EightLayers(), Program());
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  EXPECT_EQ(launch->job.slo_itl_s(), 0.08);
+  EXPECT_EQ(launch->job.chunking(), pb::CHUNKING_EQUAL_TIME);
+}
+
 TEST(ClusterOptions, StreamedWeightsNeedAFileToSend) {
   ClusterOptions options;
   options.model = "model.gguf";

@@ -50,6 +50,17 @@ TEST(OptionValues, ReadNumbersInTheirRangeOnly) {
   for (const char* bad : {"nan", "inf", "-inf", "", "1,5", "abc"}) EXPECT_FALSE(ParseNumber(bad, {0, 100}).ok()) << bad;
 }
 
+TEST(OptionValues, ReadDurationsWithTheirUnits) {
+  EXPECT_DOUBLE_EQ(*ParseDuration("80ms", {0.001, 10}), 0.08);
+  EXPECT_DOUBLE_EQ(*ParseDuration("0.2s", {0.001, 10}), 0.2);
+  EXPECT_DOUBLE_EQ(*ParseDuration("1m30s", {0, 100}), 90);
+  EXPECT_EQ(ParseDuration("80", {0, 1}).status().message(), "'80' is not a duration, expected such as 80ms or 0.2s");
+  EXPECT_EQ(ParseDuration("2s", {0, 1}).status().message(), "2s is out of range, expected 0 to 1 seconds");
+  for (const char* bad : {"", "s", "-1s", "inf", "-inf", "1.5", "1 s", "1x"}) {
+    EXPECT_FALSE(ParseDuration(bad, {0.001, 3600}).ok()) << bad;
+  }
+}
+
 TEST(OptionValues, ReadSizesWithTheirUnits) {
   EXPECT_EQ(*ParseBytes("123"), 123u);
   EXPECT_EQ(*ParseBytes("4K"), 4096u);

@@ -151,6 +151,23 @@ TEST_F(EngineLoopTest, ReportsOnceASecondInWorkAndIdlenessWhatItDidSinceItBegan)
   EXPECT_EQ(front_.reports.back().counters.prefill_rows, 8u);
 }
 
+TEST_F(EngineLoopTest, TellsTheSchedulerWhatTheSlowestStageTook) {
+  SchedulerOptions options = RoomFor(kSequences);
+  options.policy = Policy::kThrottled;
+  options.slo_itl_us = 1000;
+  Scheduler scheduler(options);
+  Engine engine(&pipeline_, &scheduler, &front_, &clock_, 1000, nullptr);
+  front_.commands.push_back(Submit(1));
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(engine.Step().ok());
+  SubmitCommand prompt = Submit(2);
+  prompt.spec.prompt.assign(400, 1);
+  front_.commands.push_back(prompt);
+  const uint64_t before = scheduler.counters().prefill_rows;
+  ASSERT_TRUE(engine.Step().ok());
+  // An eighth; the least it would be as long as nobody knew what a step takes.
+  EXPECT_EQ(scheduler.counters().prefill_rows - before, 50u);
+}
+
 TEST_F(EngineLoopTest, RejectsEndsAndCancelsWithTheirReasons) {
   SubmitCommand none = Submit(1);
   none.spec.output = std::vector<TokenId>(kTokens, 7);

@@ -41,9 +41,9 @@ TEST(Admission, RecomputesLittleWhenManyMoreSequencesWaitThanThePoolHolds) {
   // A sequence needs 7 blocks at first and 25 in the end. Admitted into whatever is free, 40 % of all rows were
   // computed more than once.
   SchedulerOptions options{.max_num_seqs = 96, .group_blocks = {204}, .context = 800, .max_open_tokens = 800};
-  for (const Policy policy : {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority}) {
+  for (const auto& [policy, name] : kPolicies) {
     options.policy = policy;
-    EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.185) << PolicyName(policy);
+    EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.185) << name;
   }
   options.policy = Policy::kInterleaved;
   options.micro_batches = 4;

@@ -1,4 +1,4 @@
-// What the three policies put into micro-batches. A composition is written as "sequence:first row+rows ...".
+// What the policies put into micro-batches. A composition is written as "sequence:first row+rows ...".
 
 #include <algorithm>
 #include <deque>
@@ -43,21 +43,38 @@ class Composer {
   }
 
   std::vector<SequenceSlice> Submit() {
+    std::vector<SequenceSlice> slices = TrySubmit();
+    EXPECT_FALSE(slices.empty());
+    return slices;
+  }
+  // Empty when there is nothing to hand out.
+  std::vector<SequenceSlice> TrySubmit() {
     const std::optional<MicroBatch> batch = scheduler_.Next();
-    EXPECT_TRUE(batch.has_value());
     if (!batch) return {};
     absl::StatusOr<StepResult> result = stages_.Run(*batch);
     EXPECT_TRUE(result.ok()) << result.status();
     if (result.ok()) results_.push_back(*std::move(result));
+    batches_.push_back(*batch);
     return batch->slices;
   }
   void Confirm() {
     EXPECT_TRUE(scheduler_.Confirm(results_.front()).ok());
     results_.pop_front();
+    batches_.pop_front();
   }
   std::vector<SequenceSlice> Step() {
     std::vector<SequenceSlice> slices = Submit();
     Confirm();
+    return slices;
+  }
+  // The same, with what the slowest stage took: for the step, for each row, for each pair of rows.
+  std::vector<SequenceSlice> Step(double fixed_us, double row_us, double pair_us = 0) {
+    std::vector<SequenceSlice> slices = Submit();
+    double us = fixed_us;
+    for (const SequenceSlice& s : slices) us += row_us * s.count + pair_us * s.count * (s.count + 2.0 * s.start);
+    const MicroBatch batch = batches_.back();
+    Confirm();
+    scheduler_.Took(batch, static_cast<int64_t>(us));
     return slices;
   }
 
@@ -72,11 +89,14 @@ class Composer {
     return steps;
   }
   bool busy() const { return scheduler_.HasUnfinished(); }
+  size_t in_flight() const { return results_.size(); }
+  int64_t decoding() const { return scheduler_.decoding(); }
 
  private:
   Scheduler scheduler_;
   SimulatedStages stages_;
   std::deque<StepResult> results_;
+  std::deque<MicroBatch> batches_;
 };
 
 // Sequence 1 decodes when the prompt of sequence 2 arrives.
@@ -164,7 +184,7 @@ TEST(Policies, PrefillFirstDecodesWhenTheNextPromptCannotBeAdmitted) {
 }
 
 TEST(Policies, EverySequenceEndsUnderEveryPolicyWhilePromptsKeepArriving) {
-  for (const Policy policy : {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority}) {
+  for (const auto& [policy, name] : kPolicies) {
     SchedulerOptions options = Options(policy);
     options.max_num_seqs = 3;
     Composer composer(options);
@@ -175,7 +195,167 @@ TEST(Policies, EverySequenceEndsUnderEveryPolicyWhilePromptsKeepArriving) {
     int steps = 0;
     while (composer.busy()) {
       composer.Step();
-      ASSERT_LT(++steps, 1000) << PolicyName(policy);
+      ASSERT_LT(++steps, 1000) << name;
+    }
+  }
+}
+
+TEST(Policies, ThrottledSpreadsAPromptOverMicroBatchesBesideDecodeRows) {
+  Composer composer(Options(Policy::kThrottled));
+  composer.Add(1, 5);
+  composer.Step();
+  composer.Add(2, 400);
+  // An eighth of what is left each time, until that is less than the least.
+  EXPECT_THAT(composer.Steps(4), ElementsAre("1:5+1 2:0+50", "1:6+1 2:50+44", "1:7+1 2:94+39", "1:8+1 2:133+34"));
+  EXPECT_THAT(composer.Steps(2), ElementsAre("1:9+1 2:167+32", "1:10+1 2:199+32"));
+}
+
+TEST(Policies, ThrottledGivesWholeChunksWhenNobodyDecodes) {
+  Composer composer(Options(Policy::kThrottled));
+  composer.Add(1, 200);
+  EXPECT_THAT(composer.Steps(4), ElementsAre("1:0+64", "1:64+64", "1:128+64", "1:192+8"));
+}
+
+TEST(Policies, ThrottledCountsWhatCouldBeAdmittedAsWaiting) {
+  SchedulerOptions options = Options(Policy::kThrottled);
+  options.max_num_batched_tokens = options.prefill_chunk = 512;
+  Composer all(options);
+  all.Add(1, 5);
+  all.Step();
+  for (SequenceId id = 2; id <= 5; ++id) all.Add(id, 400);
+  EXPECT_EQ(Composer::Describe(all.Step()), "1:5+1 2:0+200") << "an eighth of four prompts";
+  options.max_num_seqs = 2;
+  Composer one(options);
+  one.Add(1, 5);
+  one.Step();
+  for (SequenceId id = 2; id <= 5; ++id) one.Add(id, 400);
+  EXPECT_EQ(Composer::Describe(one.Step()), "1:5+1 2:0+50") << "there is a place for one of them";
+}
+
+TEST(Policies, ThrottledKeepsTheWantedGapOnceItKnowsWhatARowCosts) {
+  SchedulerOptions options = Options(Policy::kThrottled);
+  options.max_num_batched_tokens = options.prefill_chunk = 512;
+  options.slo_itl_us = 30000;
+  Composer composer(options);
+  composer.Add(1, 5);
+  for (int step = 0; step < 20; ++step) composer.Step(/*fixed_us=*/1000, /*row_us=*/500);
+  composer.Add(2, 900);
+  for (int step = 0; step < 5; ++step) {
+    EXPECT_NEAR(composer.Step(1000, 500).back().count, 57, 2) << "(30 - 1 - 0.5) / 0.5, step " << step;
+  }
+  // Now rows take twice as long.
+  for (int step = 0; step < 10; ++step) composer.Step(1000, 1000);
+  EXPECT_LT(composer.Step(1000, 1000).back().count, 57);
+}
+
+TEST(Policies, ThrottledFitsAnyBudget) {
+  for (const int32_t budget : {1, 2, 7, 16, 20}) {
+    SchedulerOptions options = Options(Policy::kThrottled);
+    options.max_num_batched_tokens = budget;
+    options.group_blocks = {80, 256, 70};
+    options.slo_itl_us = budget % 2 == 0 ? 1000 : 0;
+    Composer composer(options);
+    for (SequenceId id = 1; id <= 6; ++id) composer.Add(id, id == 4 ? 900 : 30, /*new_tokens=*/9);
+    int steps = 0;
+    while (composer.busy()) {
+      composer.Step();
+      ASSERT_LT(++steps, 3000) << budget;
+    }
+  }
+}
+
+TEST(Policies, ThrottledLetsNoPromptStarveBesideDecodeRowsThatFillTheBudget) {
+  SchedulerOptions options = Options(Policy::kThrottled);
+  options.max_num_batched_tokens = 4;
+  Composer composer(options);
+  for (SequenceId id = 1; id <= 4; ++id) composer.Add(id, 1);
+  composer.Step();
+  composer.Add(5, 40);
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < kStarvationBound; ++i) EXPECT_EQ(composer.Step().back().sequence, 4u);
+    EXPECT_EQ(Composer::Describe(composer.Step()), absl::StrCat("5:", 4 * round, "+4"));
+  }
+}
+
+TEST(Policies, PhasesComputesAllPromptsThatFitAndThenDecodes) {
+  SchedulerOptions options = Options(Policy::kPhases);
+  options.max_num_seqs = 8;
+  options.micro_batches = 2;
+  Composer composer(options);
+  for (SequenceId id = 1; id <= 16; ++id) composer.Add(id, 100, /*new_tokens=*/10 + 10 * (id % 8));
+  // How often prompts gave way to decode rows, and these to prompts.
+  int to_decode = 0, to_prompts = 0;
+  bool decoding = false;
+  while (composer.busy()) {
+    const std::vector<SequenceSlice> slices = composer.Step(1000, 100);
+    const auto decodes = std::count_if(slices.begin(), slices.end(), [](const auto& s) { return s.start >= 100; });
+    ASSERT_TRUE(decodes == 0 || decodes == static_cast<int64_t>(slices.size())) << Composer::Describe(slices);
+    if (!decoding && decodes > 0 && ++to_decode == 1) {
+      EXPECT_EQ(slices.back().sequence, 4u) << "the first of two groups of eight sequences";
+    }
+    if (decoding && decodes == 0) ++to_prompts;
+    decoding = decodes > 0;
+  }
+  EXPECT_EQ(to_decode, to_prompts + 1);
+  EXPECT_GE(to_prompts, 1);
+  EXPECT_LT(to_prompts, 8) << "eight prompts waited, and not each had a phase of its own";
+}
+
+TEST(Policies, PhasesKeepsItsGroupsEqualAsSequencesEnd) {
+  SchedulerOptions options = Options(Policy::kPhases);
+  options.max_num_seqs = 32;
+  options.micro_batches = 4;
+  Composer composer(options);
+  for (SequenceId id = 1; id <= 29; ++id) composer.Add(id, 8, /*new_tokens=*/20 + 7 * (id % 5));
+  std::deque<size_t> sizes;  // of what is under way
+  int since_one_ended = 0, equal_rounds = 0;
+  while (composer.busy()) {
+    while (composer.in_flight() < 4) {
+      const std::vector<SequenceSlice> slices = composer.TrySubmit();
+      if (slices.empty()) break;
+      sizes.push_back(slices.front().start >= 8 ? slices.size() : 0);
+    }
+    const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+    // Whose sequences end is shorter until all have come back.
+    if (since_one_ended >= 8 && sizes.size() == 4) {
+      EXPECT_LE(*most - *least, 1u) << composer.decoding() << " decode";
+      ++equal_rounds;
+    }
+    const int64_t before = composer.decoding();
+    composer.Confirm();
+    since_one_ended = composer.decoding() == before ? since_one_ended + 1 : 0;
+    sizes.pop_front();
+  }
+  EXPECT_GT(equal_rounds, 20);
+}
+
+TEST(Policies, PhasesTakesPromptsAtOnceWhenNothingRuns) {
+  Composer composer(Options(Policy::kPhases));
+  composer.Add(1, 5, /*new_tokens=*/2);
+  EXPECT_THAT(composer.Steps(2), ElementsAre("1:0+5", "1:5+1"));
+  composer.Add(2, 5, /*new_tokens=*/2);
+  EXPECT_THAT(composer.Steps(2), ElementsAre("2:0+5", "2:5+1"));
+}
+
+TEST(Chunks, OfEqualTimeShrinkAsAPromptGoesOn) {
+  for (const Policy policy : {Policy::kInterleaved, Policy::kPhases}) {
+    const char* const name = PolicyName(policy);
+    SchedulerOptions options = Options(policy);
+    options.max_num_batched_tokens = options.prefill_chunk = 256;
+    options.chunking = Chunking::kEqualTime;
+    options.context = 16384;
+    options.max_open_tokens = 65536;
+    options.group_blocks = {1024};
+    Composer composer(options);
+    composer.Add(1, 3000, 1);
+    std::vector<int32_t> rows;
+    while (composer.busy()) rows.push_back(composer.Step(1000, 100, 0.2).front().count);
+    ASSERT_GT(rows.size(), 12u) << name;
+    for (int chunk = 0; chunk < 8; ++chunk) EXPECT_EQ(rows[chunk], 256) << name << ": before anything is known";
+    for (size_t chunk = 9; chunk + 1 < rows.size(); ++chunk) {
+      EXPECT_LT(rows[chunk], 160) << name << ", chunk " << chunk;
+      EXPECT_LE(rows[chunk], rows[chunk - 1]) << name << ", chunk " << chunk;
+      EXPECT_EQ(rows[chunk] % 16, 0) << name;
     }
   }
 }

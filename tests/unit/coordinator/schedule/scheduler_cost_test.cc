@@ -84,5 +84,19 @@ TEST(SchedulerCost, AdmissionOfOneDoesNotDependOnHowManyRunOrWait) {
   EXPECT_EQ(visits, 2 * slices);
 }
 
+TEST(SchedulerCost, NoPolicyLooksAtThoseThatWait) {
+  for (const auto& [policy, name] : kPolicies) {
+    SchedulerOptions options = Options();
+    options.max_num_seqs = 8;
+    options.policy = policy;
+    Machine machine(options);
+    for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
+    for (int step = 0; step < 20; ++step) {
+      const auto [visits, slices] = machine.Step();
+      EXPECT_EQ(visits, 2 * slices) << name << ", step " << step;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stagecoach

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
@@ -18,8 +19,6 @@
 
 namespace stagecoach {
 namespace {
-
-constexpr Policy kPolicies[] = {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority};
 
 int32_t FewestBlocks(const SchedulerOptions& options) {
   return *std::min_element(options.group_blocks.begin(), options.group_blocks.end());
@@ -138,6 +137,7 @@ class History {
     absl::StatusOr<StepResult> result = stages_.Run(*batch);
     ASSERT_TRUE(result.ok()) << result.status();
     results_.push_back(*std::move(result));
+    batches_.push_back(*batch);
   }
 
   void Confirm() {
@@ -145,6 +145,9 @@ class History {
     const auto events = scheduler_.Confirm(results_.front());
     results_.pop_front();
     ASSERT_TRUE(events.ok()) << events.status();
+    // Times that have nothing to do with the work: they steer, and must not matter.
+    scheduler_.Took(batches_.front(), Draw(0, 3) == 0 ? Draw(0, 1000000000) : batches_.front().rows() * 1000);
+    batches_.pop_front();
     CheckIntegrity();
     for (const SequenceEvent& event : *events) Take(event);
   }
@@ -193,6 +196,7 @@ class History {
   Scheduler scheduler_;
   SimulatedStages stages_;
   std::deque<StepResult> results_;
+  std::deque<MicroBatch> batches_;
   std::map<SequenceId, Client> clients_;
   std::map<SequenceId, std::vector<TokenId>> outputs_;
   SequenceId next_id_ = 1, newest_opened_ = 0;
@@ -205,7 +209,9 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
   options.max_num_seqs = draw(1, 6);
   options.max_num_batched_tokens = draw(1, 24);
   options.prefill_chunk = draw(1, 16);
-  options.policy = kPolicies[random() % 3];
+  options.policy = kPolicies[random() % std::size(kPolicies)].value;
+  options.chunking = kChunkings[random() % std::size(kChunkings)].value;
+  if (draw(0, 1) == 1) options.slo_itl_us = draw(1, 100000);
   options.block_tokens = draw(1, 5);
   options.context = draw(2, 40);
   const int whole_context = static_cast<int>(options.context - 1) / options.block_tokens + 1;
@@ -218,10 +224,10 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
 }
 
 std::string Describe(const SchedulerOptions& o) {
-  return absl::StrCat(PolicyName(o.policy), ", seqs ", o.max_num_seqs, ", budget ", o.max_num_batched_tokens,
-                      ", chunk ", o.prefill_chunk, ", block ", o.block_tokens, ", blocks ",
-                      absl::StrJoin(o.group_blocks, " "), ", context ", o.context, ", micro-batches ", o.micro_batches,
-                      ", open ", o.max_open_tokens);
+  return absl::StrCat(PolicyName(o.policy), ", ", NameOf(kChunkings, o.chunking), ", gap ", o.slo_itl_us, ", seqs ",
+                      o.max_num_seqs, ", budget ", o.max_num_batched_tokens, ", chunk ", o.prefill_chunk, ", block ",
+                      o.block_tokens, ", blocks ", absl::StrJoin(o.group_blocks, " "), ", context ", o.context,
+                      ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens);
 }
 
 TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {

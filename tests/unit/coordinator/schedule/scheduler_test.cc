@@ -93,12 +93,12 @@ TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
   EXPECT_THAT(message([](auto& o) { o.micro_batches = 2000; }), HasSubstr("`micro_batches` is 2000"));
   EXPECT_THAT(message([](auto& o) { o.max_open_tokens = 31; }), HasSubstr("`max_open_tokens` is 31, expected 32 to"));
   EXPECT_THAT(message([](auto& o) { o.policy = static_cast<Policy>(9); }), HasSubstr("policy is 9"));
+  EXPECT_THAT(message([](auto& o) { o.chunking = static_cast<Chunking>(9); }), HasSubstr("chunking is 9"));
+  EXPECT_THAT(message([](auto& o) { o.slo_itl_us = -1; }), HasSubstr("`slo_itl_us` is -1"));
 }
 
 TEST(SchedulerOptions, PoliciesHaveNames) {
-  for (const Policy policy : {Policy::kPrefillFirst, Policy::kInterleaved, Policy::kDecodePriority}) {
-    EXPECT_EQ(*ParsePolicy(PolicyName(policy)), policy);
-  }
+  for (const auto& [policy, name] : kPolicies) EXPECT_EQ(*ParsePolicy(PolicyName(policy)), policy);
   EXPECT_THAT(std::string(ParsePolicy("fair").status().message()),
               HasSubstr("'fair', expected one of prefill-first, interleaved"));
 }

@@ -1,0 +1,63 @@
+#ifndef STAGECOACH_COORDINATOR_SCHEDULE_CHUNK_PLANNER_H_
+#define STAGECOACH_COORDINATOR_SCHEDULE_CHUNK_PLANNER_H_
+
+// How many rows the next chunk of a long prompt has so that every chunk takes as long as the first one: rows far into a
+// prompt attend to more, and a pipeline whose steps grow waits at every stage for the one before. Pure; not
+// thread-safe.
+//
+// With F(L) = a * L^2 + b * L, the cost of a prefix of L rows, a chunk of C rows behind H others takes
+//   t(C, H) = F(H + C) - F(H) + c = a * C * (C + 2 * H) + b * C + c
+// a: attention, b: what each row costs alone, c: what each step costs whatever its rows are. The next chunk's x rows
+// behind L others are those that solve
+//   F(L + x) - F(L) = T = F(most_rows):   x = (-(2aL + b) + sqrt((2aL + b)^2 + 4aT)) / 2a
+// rounded down to kStep, at least kEqualTimeLeastRows (below, kernels lose more than equal steps gain), at most
+// most_rows. c is the same for all chunks and cancels.
+//
+// a, b and c are fitted to the slowest stage's times of results with chunks (forgetful_fit.h). What a micro-batch holds
+// adds up: several chunks, and decode rows beside them as chunks of one row, whose attention C * (C + 2 * H) is right
+// as it stands. Micro-batches without a chunk are left out: what they take is reading weights, not work by the row.
+// While all chunks have one size b explains what c could, so that chunks rather stay too large.
+//
+// Source of the equation: dynamic chunking of SGLang, and chunked pipeline parallelism of vllm-ascend (design
+// document), which fits a * C * (C + H) + b * (C + H) + c. With chunks of one size both features of that grow alike
+// with H, and b would have a row cost what a row of history does; the form here follows from F itself.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "common/step/step.h"
+#include "coordinator/schedule/forgetful_fit.h"
+
+namespace stagecoach {
+
+class ChunkPlanner {
+ public:
+  static constexpr double kMemory = 128;
+  static constexpr int kNeeded = 8;  // results with chunks before anything is known; until then chunks are constant
+  static constexpr int64_t kStep = 16;
+
+  // most_rows: of a chunk, at least 1; those of the first one of a prompt that has as many.
+  explicit ChunkPlanner(int64_t most_rows) : most_rows_(most_rows) {}
+
+  void Add(const MicroBatch& batch, int64_t slowest_us);
+
+  // Of a chunk behind `history` rows of its prompt.
+  int64_t Rows(int64_t history) const;
+
+  struct Cost {
+    double attention_us = 0;  // a, of a pair of rows
+    double row_us = 0;        // b
+    double fixed_us = 0;      // c
+  };
+  std::optional<Cost> cost() const { return cost_; }  // absent before enough is known
+
+ private:
+  const int64_t most_rows_;
+  ForgetfulFit<3> fit_{kMemory, {0, 0, 0.01}};
+  std::optional<Cost> cost_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_SCHEDULE_CHUNK_PLANNER_H_

@@ -1,0 +1,27 @@
+#include "coordinator/schedule/prefill_throttle.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stagecoach {
+
+int64_t PrefillThrottle::Rows(const Load& load) const {
+  if (!load.decoding) return most_rows_;
+  const int64_t spread = (load.waiting_rows + kTurns - 1) / kTurns;
+  const double room = std::max(0.0, (load.free_share - kReserved) / (1 - kReserved));
+  int64_t rows = std::min(spread, static_cast<int64_t>(static_cast<double>(most_rows_) * room));
+  if (gap_us_ > 0) rows = std::min(rows, RowsInGap(load));
+  return std::max(least_rows(), rows);
+}
+
+int64_t PrefillThrottle::RowsInGap(const Load& load) const {
+  if (!load.cost.has_value()) return 0;
+  const double left_us =
+      gap_us_ / micro_batches_ - load.cost->fixed_us - load.cost->row_us * static_cast<double>(load.decode_rows);
+  if (left_us <= 0) return 0;
+  // Also where a row costs nothing that shows.
+  if (left_us >= load.cost->row_us * static_cast<double>(most_rows_)) return most_rows_;
+  return static_cast<int64_t>(std::floor(left_us / load.cost->row_us));
+}
+
+}  // namespace stagecoach

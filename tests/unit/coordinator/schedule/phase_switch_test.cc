@@ -1,0 +1,87 @@
+#include "coordinator/schedule/phase_switch.h"
+
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+// Four stages, half of the 64 sequences ended.
+PhaseLoad HalfEmpty() {
+  return {.running = 32,
+          .admissible = 32,
+          .admissible_rows = 32 * 200,
+          .budget_rows = 512,
+          .groups = 4,
+          .stages = 4,
+          .cost = RowCost{.fixed_us = 1600, .row_us = 100}};
+}
+
+TEST(PhaseSwitch, IntensitiesAreThoseOfTheFormula) {
+  EXPECT_NEAR(DecodeIntensity(HalfEmpty()), 8.0 / 24 / (16.0 / 32), 1e-9);
+  EXPECT_EQ(PhaseStepRows(HalfEmpty()), 184);  // the root of 16 * 6400 / 3
+  EXPECT_NEAR(PrefillIntensity(HalfEmpty()), 1 - 3 * (184 - 16.0) / (6400 + 16 * 35 + 3 * (184 + 16)), 1e-9);
+}
+
+TEST(PhaseSwitch, StepsShrinkAsRowsRunOut) {
+  PhaseLoad load = HalfEmpty();
+  int64_t before = load.budget_rows;
+  for (const int64_t rows : {1 << 30, 100000, 10000, 1000, 1}) {
+    load.admissible_rows = rows;
+    EXPECT_LE(PhaseStepRows(load), before);
+    before = PhaseStepRows(load);
+  }
+  EXPECT_EQ(before, 64);
+  load.budget_rows = 7;
+  EXPECT_EQ(PhaseStepRows(load), 7);
+  load.stages = 1;
+  load.budget_rows = 512;
+  EXPECT_EQ(PhaseStepRows(load), 512) << "there is no pipeline to fill";
+}
+
+TEST(PhaseSwitch, PromptsGetTheirPhaseAtOnceWhenNothingRuns) {
+  PhaseLoad load = HalfEmpty();
+  load.running = 0;
+  load.admissible = load.admissible_rows = 1;
+  EXPECT_TRUE(PrefillPays(load));
+  load.cost = RowCost{.fixed_us = 0, .row_us = 0};
+  EXPECT_TRUE(PrefillPays(load));
+}
+
+TEST(PhaseSwitch, OneFreePlaceIsNotWorthTheBubbleAndManyAre) {
+  PhaseLoad load = HalfEmpty();
+  load.running = 63;
+  load.admissible = 1;
+  load.admissible_rows = 200;
+  EXPECT_FALSE(PrefillPays(load));
+  EXPECT_TRUE(PrefillPays(HalfEmpty()));
+}
+
+TEST(PhaseSwitch, WithoutAPipelineThereIsNoBubbleToFear) {
+  PhaseLoad load = HalfEmpty();
+  load.stages = load.groups = 1;
+  load.running = 63;
+  load.admissible = 1;
+  load.admissible_rows = 200;
+  EXPECT_TRUE(PrefillPays(load));
+}
+
+TEST(PhaseSwitch, SmallDecodeBatchesCostMoreWhereReadingTheWeightsDoes) {
+  PhaseLoad cheap = HalfEmpty(), dear = HalfEmpty();
+  cheap.cost = RowCost{.fixed_us = 100, .row_us = 100};
+  dear.cost = RowCost{.fixed_us = 100000, .row_us = 100};
+  EXPECT_GT(DecodeIntensity(cheap), DecodeIntensity(dear));
+  EXPECT_NEAR(DecodeIntensity(dear), 0.5, 0.01) << "half of the rows for the same reading";
+  dear.cost = RowCost{.fixed_us = 1, .row_us = 0};
+  EXPECT_NEAR(DecodeIntensity(dear), 0.5, 0.01) << "rows that cost nothing";
+}
+
+TEST(PhaseSwitch, FewerSequencesThanGroupsLeaveStagesEmpty) {
+  PhaseLoad load = HalfEmpty();
+  load.cost = RowCost{.fixed_us = 0, .row_us = 100};
+  load.running = 1;
+  load.admissible = 3;
+  EXPECT_NEAR(DecodeIntensity(load), 0.25, 1e-9);
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,104 @@
+#include "coordinator/schedule/prefill_throttle.h"
+
+#include "coordinator/schedule/row_cost.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kMost = 512;
+
+int64_t Rows(const PrefillThrottle::Load& load) { return PrefillThrottle(kMost, 0, 2).Rows(load); }
+
+TEST(PrefillThrottle, GivesWholeChunksWhileNobodyDecodes) {
+  EXPECT_EQ(Rows({.waiting_rows = 1, .free_share = 0}), kMost);
+  EXPECT_EQ(PrefillThrottle(kMost, 1, 2).Rows({.waiting_rows = 1}), kMost) << "there is no gap to keep";
+}
+
+TEST(PrefillThrottle, SpreadsWhatWaitsOverEightMicroBatches) {
+  EXPECT_EQ(Rows({.waiting_rows = 800, .decoding = true}), 100);
+  EXPECT_EQ(Rows({.waiting_rows = 801, .decoding = true}), 101);
+  EXPECT_EQ(Rows({.waiting_rows = 100000, .decoding = true}), kMost);
+}
+
+TEST(PrefillThrottle, FillsTheLastFreeBlocksSlowly) {
+  const auto rows = [](double free_share) {
+    return Rows({.waiting_rows = 100000, .free_share = free_share, .decoding = true});
+  };
+  EXPECT_EQ(rows(1), 512);
+  EXPECT_EQ(rows(0.525), 256) << "half way between all and the reserve";
+  EXPECT_EQ(rows(0.05), kThrottledLeastRows);
+  EXPECT_EQ(rows(0), kThrottledLeastRows);
+}
+
+TEST(PrefillThrottle, NeverGivesLessThanTheLeastRows) {
+  EXPECT_EQ(Rows({.waiting_rows = 0, .decoding = true}), kThrottledLeastRows);
+  EXPECT_EQ(PrefillThrottle(8, 0, 1).Rows({.waiting_rows = 1, .decoding = true}), kThrottledLeastRows)
+      << "the chunk and the budget cut it, not this";
+}
+
+// The gap is 100 ms, of which each of two micro-batches may take 50; a step takes 10 ms and a row 1.
+PrefillThrottle::Load Loaded(int64_t decode_rows) {
+  return {.waiting_rows = 100000,
+          .decoding = true,
+          .decode_rows = decode_rows,
+          .cost = RowCost{.fixed_us = 10000, .row_us = 1000}};
+}
+
+TEST(PrefillThrottle, KeepsTheGapThatIsWantedBetweenTwoTokens) {
+  const PrefillThrottle throttle(kMost, 100000, 2);
+  EXPECT_EQ(throttle.Rows(Loaded(0)), 40);
+  EXPECT_EQ(throttle.Rows(Loaded(4)), 36) << "decode rows take their part";
+  EXPECT_EQ(throttle.Rows(Loaded(30)), kThrottledLeastRowsForGap);
+  EXPECT_EQ(throttle.Rows(Loaded(1000)), kThrottledLeastRowsForGap);
+  EXPECT_EQ(PrefillThrottle(kMost, 1000, 2).Rows(Loaded(0)), kThrottledLeastRowsForGap)
+      << "one that no step could keep";
+  EXPECT_EQ(PrefillThrottle(kMost, 1e9, 2).Rows(Loaded(4)), kMost);
+}
+
+TEST(PrefillThrottle, GivesTheLeastRowsBesideDecodeRowsUntilItKnowsWhatARowCosts) {
+  PrefillThrottle::Load load = Loaded(4);
+  load.cost.reset();
+  EXPECT_EQ(PrefillThrottle(kMost, 100000, 2).Rows(load), kThrottledLeastRowsForGap);
+  load.cost = RowCost{.fixed_us = 10000, .row_us = 0};
+  EXPECT_EQ(PrefillThrottle(kMost, 100000, 2).Rows(load), kMost) << "rows that cost nothing";
+}
+
+TEST(RowCost, IsFoundFromStepsOfDifferentSizes) {
+  RowCostFit fit;
+  for (int i = 0; i < RowCostFit::kNeeded; ++i) {
+    EXPECT_FALSE(fit.cost().has_value());
+    const int64_t rows = i % 2 == 0 ? 4 : 260;
+    fit.Add(rows, 9000 + 150 * rows);
+  }
+  ASSERT_TRUE(fit.cost().has_value());
+  EXPECT_NEAR(fit.cost()->fixed_us, 9000, 100);
+  EXPECT_NEAR(fit.cost()->row_us, 150, 1);
+}
+
+TEST(RowCost, IsTheRowsAloneWhileAllStepsHaveOneSize) {
+  RowCostFit fit;
+  for (int i = 0; i < 100; ++i) fit.Add(64, 6400);
+  EXPECT_NEAR(fit.cost()->fixed_us, 0, 1);
+  EXPECT_NEAR(fit.cost()->row_us, 100, 1);
+}
+
+TEST(RowCost, IsNeverNegative) {
+  RowCostFit fit;
+  for (int i = 0; i < 20; ++i) fit.Add(1 + i % 5, 1000 - 100 * (i % 5));
+  EXPECT_GE(fit.cost()->fixed_us, 0);
+  EXPECT_EQ(fit.cost()->row_us, 0);
+  for (int i = 0; i < 20; ++i) fit.Add(1 + i % 5, 0);
+  EXPECT_GE(fit.cost()->fixed_us, 0);
+  EXPECT_GE(fit.cost()->row_us, 0);
+}
+
+TEST(RowCost, FollowsWhatChanges) {
+  RowCostFit fit;
+  for (int i = 0; i < 1000; ++i) fit.Add(1 + i % 64, 5000 + 100 * (1 + i % 64));
+  for (int i = 0; i < 8 * RowCostFit::kMemory; ++i) fit.Add(1 + i % 64, 5000 + 300 * (1 + i % 64));
+  EXPECT_NEAR(fit.cost()->row_us, 300, 5);
+}
+
+}  // namespace
+}  // namespace stagecoach
