@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -95,7 +96,10 @@ StepLog::~StepLog() {
 
 void StepLog::Write(StepRecord record) {
   const size_t bytes = record.bytes();
-  const std::lock_guard<std::mutex> lock(mu_);
+  std::unique_lock<std::mutex> lock(mu_);
+  if (wait_for_disk_) {
+    room_.wait(lock, [&] { return !written_.ok() || waiting_bytes_ + bytes <= std::max(kMaxWaitingBytes, bytes); });
+  }
   if (!written_.ok()) return;
   if (waiting_bytes_ + bytes > kMaxWaitingBytes) {
     ++left_out_;
@@ -141,6 +145,7 @@ void StepLog::WriteLines() {
     lock.lock();
     waiting_bytes_ -= bytes;
     written_ = written;
+    room_.notify_one();
   }
   waiting_.clear();
 }

@@ -55,6 +55,10 @@ class StepLog : public StepSink {
 
   void Write(StepRecord record) override;
 
+  // From here on Write waits when there is no memory left for a line, rather than leave it out: for who simulates and
+  // has the time. The same thread as Write.
+  void WaitForTheDisk() { wait_for_disk_ = true; }
+
   // Waits until all lines are written. kDataLoss: the first error, or how many lines were left out. No Write follows.
   absl::Status Close();
 
@@ -67,9 +71,10 @@ class StepLog : public StepSink {
   const std::string path_;
   const StepLogFormat format_;
   const int descriptor_;
+  bool wait_for_disk_ = false;  // of the writing thread
 
   std::mutex mu_;
-  std::condition_variable more_;
+  std::condition_variable more_, room_;
   // Guarded by mu_.
   std::vector<StepRecord> waiting_;
   size_t waiting_bytes_ = 0;  // those that are being written included

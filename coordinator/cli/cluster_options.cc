@@ -275,6 +275,8 @@ void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
   AddScheduling(app, options);
 }
 
+void AddSchedulingOptions(CLI::App* app, ClusterOptions* options) { AddScheduling(app, options); }
+
 void AddPlaceOptions(CLI::App* app, ClusterOptions* options) {
   AddStages(app, options);
   AddThreads(app, options);

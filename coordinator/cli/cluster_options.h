@@ -74,6 +74,9 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string
 // --layer-split, --plan, -t and --max-num-seqs.
 void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options);
 
+// Those of them that say what micro-batches are made of, and --step-log.
+void AddSchedulingOptions(CLI::App* app, ClusterOptions* options);
+
 // Those of them that say where stages run, and with what: --pp, -t and what is about hosts, mpirun and CPUs.
 void AddPlaceOptions(CLI::App* app, ClusterOptions* options);
 

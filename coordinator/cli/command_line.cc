@@ -25,6 +25,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeBenchVerb());
   verbs.push_back(MakeProbeVerb());
   verbs.push_back(MakePlanVerb());
+  verbs.push_back(MakeSimulateVerb());
   verbs.push_back(MakeDoctorVerb());
   verbs.push_back(MakeTraceVerb());
   verbs.push_back(MakeInspectVerb());

@@ -46,6 +46,7 @@ std::unique_ptr<Verb> MakePerplexityVerb();
 std::unique_ptr<Verb> MakeBenchVerb();
 std::unique_ptr<Verb> MakeProbeVerb();
 std::unique_ptr<Verb> MakePlanVerb();
+std::unique_ptr<Verb> MakeSimulateVerb();
 std::unique_ptr<Verb> MakeDoctorVerb();
 std::unique_ptr<Verb> MakeTraceVerb();
 std::unique_ptr<Verb> MakeInspectVerb();

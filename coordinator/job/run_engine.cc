@@ -22,6 +22,7 @@
 #include "coordinator/job/channel_front.h"
 #include "coordinator/job/job_report.h"
 #include "coordinator/job/run_probe.h"
+#include "coordinator/job/scheduler_setup.h"
 #include "coordinator/job/trace_header.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/cluster_plan.h"
@@ -53,22 +54,6 @@ absl::Status CheckUnchanged(const pb::ConfigureJob& job, const GgufFile& file) {
       absl::StrCat("model file '", file.path(), "' changed while the job ran (was ", job.fingerprints(0).size_bytes(),
                    " bytes, is ", file.fingerprints()[0].size_bytes,
                    "; modification time and header are compared too); start again with the file you want"));
-}
-
-absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan) {
-  SchedulerOptions options;
-  options.max_num_seqs = job.max_num_seqs();
-  options.max_num_batched_tokens = job.max_num_batched_tokens();
-  options.prefill_chunk = job.prefill_chunk();
-  ASSIGN_OR_RETURN(options.policy, FromProto(job.policy()));
-  ASSIGN_OR_RETURN(options.chunking, FromProto(job.chunking()));
-  options.slo_itl_us = job.slo_itl_s() * 1e6;
-  options.block_tokens = job.block_tokens();
-  options.group_blocks = plan.group_blocks;
-  options.context = plan.context;
-  options.micro_batches = plan.micro_batches;
-  options.max_open_tokens = plan.max_open_tokens;
-  return options;
 }
 
 // By stage: equal numbers for stages that share a host.
@@ -129,7 +114,6 @@ class Job {
         (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
     ASSIGN_OR_RETURN(plan_, PlanJobUnmeasured(job_, stages_, model_, {.run_id = run_id, .epoch = 1}));
     ASSIGN_OR_RETURN(const SchedulerOptions options, SchedulerOptionsOf(job_, plan_));
-    RETURN_IF_ERROR(ValidateSchedulerOptions(options));
     RETURN_IF_ERROR(OpenLogs());
     const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
     if (limits.MaxStepFrameBytes() > INT_MAX) {  // MPI counts bytes in int

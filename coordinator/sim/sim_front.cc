@@ -10,8 +10,12 @@
 
 namespace stagecoach {
 
-SimFront::SimFront(RequestFeed feed, int64_t vocab, VirtualClock* clock)
-    : feed_(std::move(feed)), vocab_(vocab), clock_(clock), requests_(feed_.requests().size()) {}
+SimFront::SimFront(RequestFeed feed, int64_t vocab, RequestMeter meter, VirtualClock* clock)
+    : feed_(std::move(feed)),
+      vocab_(vocab),
+      meter_(std::move(meter)),
+      clock_(clock),
+      requests_(feed_.requests().size()) {}
 
 absl::StatusOr<std::optional<FrontCommand>> SimFront::Next() {
   if (!again_.empty()) {
@@ -26,6 +30,8 @@ absl::StatusOr<std::optional<FrontCommand>> SimFront::Next() {
   SimulatedRequest& request = requests_[*number];
   const double arrival_s = feed_.requests()[*number].arrival_s;
   request.arrived_ns = arrival_s > 0 ? NsOf(arrival_s) : clock_->now_ns();
+  meter_.Arrived(static_cast<RequestId>(*number + 1), request.arrived_ns / 1000,
+                 feed_.requests()[*number].prompt_tokens);
   ++unfinished_;
   return std::optional<FrontCommand>(CommandFor(*number));
 }
@@ -54,15 +60,13 @@ absl::Status SimFront::Publish(const RequestEvents& events) {
 
 void SimFront::Take(const RequestDelta& delta, int64_t now_ns) {
   SimulatedRequest& request = requests_[static_cast<size_t>(delta.request) - 1];
-  for (size_t i = 0; i < delta.tokens.size(); ++i) {
-    if (request.tokens++ == 0) {
-      request.first_ns = now_ns;
-      ++first_tokens_;
-    } else {
-      gaps_s_.push_back(static_cast<float>(SecondsOf(now_ns - request.last_ns)));
-    }
-    request.last_ns = now_ns;
-  }
+  const auto tokens = static_cast<int64_t>(delta.tokens.size());
+  if (tokens == 0) return;
+  if (request.tokens == 0) request.first_ns = now_ns;
+  request.last_ns = now_ns;
+  request.tokens += tokens;
+  produced_ += tokens;
+  meter_.Tokens(delta.request, now_ns / 1000, tokens);
 }
 
 void SimFront::Finish(const RequestEnd& end) {
@@ -70,6 +74,11 @@ void SimFront::Finish(const RequestEnd& end) {
   CHECK(!request.ended);
   request.ended = true;
   request.error = end.error;
+  if (end.reason.has_value()) {
+    meter_.Ended(end.request);
+  } else {
+    meter_.Failed(end.request);
+  }
   --unfinished_;
   feed_.Finished();
 }

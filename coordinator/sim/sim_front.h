@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/bench/arrivals.h"
+#include "coordinator/bench/sweep_measure.h"
 #include "coordinator/engine/front.h"
 #include "coordinator/sim/virtual_clock.h"
 
@@ -32,7 +33,7 @@ struct SimulatedRequest {
 class SimFront : public Front {
  public:
   // Prompts are made-up tokens below `vocab`, another sequence of them for every request. `clock` outlives this.
-  SimFront(RequestFeed feed, int64_t vocab, VirtualClock* clock);
+  SimFront(RequestFeed feed, int64_t vocab, RequestMeter meter, VirtualClock* clock);
 
   absl::StatusOr<std::optional<FrontCommand>> Next() override;
   absl::Status Publish(const RequestEvents& events) override;
@@ -50,8 +51,8 @@ class SimFront : public Front {
   bool Done() const { return feed_.AllTaken() && unfinished_ == 0; }
 
   const std::vector<SimulatedRequest>& requests() const { return requests_; }
-  const std::vector<float>& gaps_s() const { return gaps_s_; }  // between tokens of one request, as they came
-  int64_t produced() const { return static_cast<int64_t>(gaps_s_.size()) + first_tokens_; }
+  SweepResult Result() const { return meter_.Result(); }  // all but what the engines' statistics say
+  int64_t produced() const { return produced_; }          // tokens
 
  private:
   SubmitCommand CommandFor(size_t number) const;
@@ -60,12 +61,12 @@ class SimFront : public Front {
 
   RequestFeed feed_;
   const int64_t vocab_;
+  RequestMeter meter_;
   VirtualClock* const clock_;
   std::function<void(int64_t)> to_next_event_;
   std::deque<size_t> again_;
   std::vector<SimulatedRequest> requests_;  // by number; a request's id is its number + 1
-  std::vector<float> gaps_s_;
-  int64_t first_tokens_ = 0;
+  int64_t produced_ = 0;
   int64_t unfinished_ = 0;
   size_t oldest_ = 0;  // all before it have ended
 };

@@ -93,7 +93,8 @@ class SimJob {
 
 absl::StatusOr<SimOutcome> Simulate(const SimOptions& options) {
   VirtualClock clock;
-  SimFront front(RequestFeed(options.requests, options.concurrency), options.vocab, &clock);
+  SimFront front(RequestFeed(options.requests, options.concurrency), options.vocab,
+                 RequestMeter(options.slo_ttft_s, options.slo_itl_s), &clock);
   SimOutcome outcome;
   int in_vain = 0;
   for (uint64_t number = 0;; ++number) {
@@ -115,7 +116,8 @@ absl::StatusOr<SimOutcome> Simulate(const SimOptions& options) {
     front.Resubmit();
   }
   outcome.requests = front.requests();
-  outcome.gaps_s = front.gaps_s();
+  outcome.result = front.Result();
+  outcome.result.relaunches = outcome.relaunches();
   outcome.begin_ns = outcome.requests.empty() ? 0 : outcome.requests.front().arrived_ns;
   outcome.end_ns = outcome.begin_ns;
   for (const SimulatedRequest& request : outcome.requests) outcome.end_ns = std::max(outcome.end_ns, request.last_ns);

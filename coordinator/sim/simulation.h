@@ -36,15 +36,16 @@ struct SimOptions {
   int32_t decode_groups = 0;   // 0: found out from the stages' times, as in a job
   int64_t vocab = 2;
   std::vector<ArrivingRequest> requests;
-  int64_t concurrency = 0;  // RequestFeed's
+  int64_t concurrency = 0;               // RequestFeed's
+  double slo_ttft_s = 0, slo_itl_s = 0;  // of a good request; 0: none
   SimFailures failures;
   uint64_t seed = 0;            // of jitter and failures
   StepLog* step_log = nullptr;  // outlives the simulation; not closed by it
 };
 
 struct SimOutcome {
+  SweepResult result;                      // all but what the jobs' statistics say
   std::vector<SimulatedRequest> requests;  // in order of arrival
-  std::vector<float> gaps_s;               // between tokens of one request that follow each other, all of them
   std::vector<EngineStatus> jobs;          // at the end of each
   int64_t begin_ns = 0, end_ns = 0;        // the first arrival, the last token
   uint64_t events = 0;                     // of the stages: what it took to simulate

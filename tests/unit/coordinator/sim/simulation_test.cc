@@ -14,9 +14,6 @@ int64_t Tokens(const SimOutcome& outcome) {
   return tokens;
 }
 
-// Produced a second between two of the run's tokens far from its ends.
-double SteadyGapS(const SimOutcome& outcome) { return outcome.gaps_s[outcome.gaps_s.size() / 2]; }
-
 TEST(Simulation, GivesEveryRequestItsTokens) {
   const TestCluster cluster({0, 1});
   const absl::StatusOr<SimOutcome> outcome = Simulate(RunOf(cluster, 20, 100, 30, 8));
@@ -32,7 +29,9 @@ TEST(Simulation, GivesEveryRequestItsTokens) {
   EXPECT_EQ(outcome->jobs[0].counters.prefill_rows, 2000u);
   EXPECT_EQ(outcome->jobs[0].counters.decode_rows, 20u * 29);
   EXPECT_EQ(outcome->jobs[0].running + outcome->jobs[0].waiting, 0);
-  EXPECT_EQ(outcome->gaps_s.size(), 20u * 29);
+  EXPECT_EQ(outcome->result.itl_s.count, 20 * 29);
+  EXPECT_EQ(outcome->result.requests, 20);
+  EXPECT_EQ(outcome->result.output_tokens, 600);
 }
 
 // With costs that do not depend on the rows, every closed formula of prediction.h holds exactly.
@@ -50,7 +49,7 @@ TEST_P(ClosedFormula, IsWhatComesOutOfTheSimulation) {
   const absl::StatusOr<SimOutcome> outcome = Simulate(options);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   const DecodePrediction predicted = PredictDecode(cluster.sim.pipeline, sequences, 100, groups);
-  EXPECT_NEAR(SteadyGapS(*outcome) / predicted.itl_s, 1, 0.002);
+  EXPECT_NEAR(outcome->result.itl_s.p50 / predicted.itl_s, 1, 0.002);
   const double seconds = SecondsOf(outcome->end_ns - outcome->requests[0].first_ns);
   EXPECT_NEAR(static_cast<double>(sequences) * 399 / seconds / predicted.tokens_per_s, 1, 0.02);
   EXPECT_NEAR(outcome->jobs[0].bubble, predicted.bubble, 0.02);
@@ -83,7 +82,7 @@ TEST(Simulation, IsTheSameForTheSameSeedAndAnotherForAnother) {
   options.requests = MakeRequests(load);
   options.seed = 3;
   const SimOutcome first = *Simulate(options), again = *Simulate(options);
-  EXPECT_EQ(first.gaps_s, again.gaps_s);
+  EXPECT_EQ(first.result, again.result);
   EXPECT_EQ(first.end_ns, again.end_ns);
   EXPECT_EQ(first.events, again.events);
   for (size_t i = 0; i < first.requests.size(); ++i) {
@@ -103,7 +102,7 @@ TEST(Simulation, AnUplinkThatTwoHopsShareHalvesWhatItsLinksAllow) {
   const SimOutcome free = *Simulate(options);
   options.cluster.uplinks = {{1e6, {0, 2}}};
   const SimOutcome shared = *Simulate(options);
-  EXPECT_NEAR(SteadyGapS(shared) / SteadyGapS(free), 2, 0.01);
+  EXPECT_NEAR(shared.result.itl_s.p50 / free.result.itl_s.p50, 2, 0.01);
 }
 
 TEST(Simulation, GoesOnAfterEveryLossWithAllTokens) {
@@ -171,6 +170,7 @@ TEST(Simulation, SaysWhyARequestWasRefusedAndGoesOnWithTheOthers) {
   const SimOutcome outcome = *Simulate(options);
   EXPECT_EQ(outcome.requests[1].tokens, 0);
   EXPECT_NE(outcome.requests[1].error, "");
+  EXPECT_EQ(outcome.result.failed, 1);
   EXPECT_EQ(Tokens(outcome), 40);
 }
 

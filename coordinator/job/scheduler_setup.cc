@@ -1,0 +1,25 @@
+#include "coordinator/job/scheduler_setup.h"
+
+#include "common/base/status_macros.h"
+#include "common/wire/job_proto.h"
+
+namespace stagecoach {
+
+absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan) {
+  SchedulerOptions options;
+  options.max_num_seqs = job.max_num_seqs();
+  options.max_num_batched_tokens = job.max_num_batched_tokens();
+  options.prefill_chunk = job.prefill_chunk();
+  ASSIGN_OR_RETURN(options.policy, FromProto(job.policy()));
+  ASSIGN_OR_RETURN(options.chunking, FromProto(job.chunking()));
+  options.slo_itl_us = job.slo_itl_s() * 1e6;
+  options.block_tokens = job.block_tokens();
+  options.group_blocks = plan.group_blocks;
+  options.context = plan.context;
+  options.micro_batches = plan.micro_batches;
+  options.max_open_tokens = plan.max_open_tokens;
+  RETURN_IF_ERROR(ValidateSchedulerOptions(options));
+  return options;
+}
+
+}  // namespace stagecoach
