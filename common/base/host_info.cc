@@ -12,7 +12,9 @@
 #include <sstream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -213,6 +215,16 @@ std::string HostName() {
   char name[256] = {};
   if (gethostname(name, sizeof(name) - 1) != 0) return "unknown-host";
   return name;
+}
+
+std::string ProcessorName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!absl::StartsWith(line, "model name")) continue;
+    const std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
+    return std::string(absl::StripAsciiWhitespace(parts.second));
+  }
+  return "unknown";
 }
 
 double CgroupCpuQuota(const std::string& root) {

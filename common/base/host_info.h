@@ -42,6 +42,9 @@ uint64_t ResidentBytes();
 
 std::string HostName();
 
+// What the kernel calls the processors; "unknown" where it does not say.
+std::string ProcessorName();
+
 // The same two limits read below another root directory (which holds proc/ and the mounted control groups); for tests.
 // The quota is in cores, infinity when there is none; the memory UINT64_MAX.
 double CgroupCpuQuota(const std::string& root);

@@ -19,7 +19,7 @@ constexpr int64_t kWarmUpPrompt = 64, kWarmUpOutput = 8, kWarmUpRequests = 2;
 // The engine reports once a second; longer than this it never takes while it lives.
 constexpr int64_t kSettleUs = 5'000'000;
 
-double SecondsOf(int64_t us) { return static_cast<double>(us) * 1e-6; }
+double SecondsOf(int64_t us) { return static_cast<double>(us) / 1e6; }
 double RateOf(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 
 double ComputeOf(const pb::JobStatistics& statistics) {

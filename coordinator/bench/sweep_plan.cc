@@ -96,6 +96,17 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
   return points;
 }
 
+std::string PointName(const SweepConfig& point) {
+  std::string name = point.stages > 0 ? absl::StrCat("pp ", point.stages) : "pp auto";
+  if (point.threads > 0) absl::StrAppend(&name, ", t ", point.threads);
+  if (point.decode_groups > 0) absl::StrAppend(&name, ", groups ", point.decode_groups);
+  if (point.micro_batches > 0) absl::StrAppend(&name, ", micro-batches ", point.micro_batches);
+  absl::StrAppend(&name, ", ", point.policy, "/", point.prefill_chunk, ", ", point.wire_type, ", ", point.arrivals);
+  if (point.concurrency > 0) absl::StrAppend(&name, " x", point.concurrency);
+  absl::StrAppend(&name, ", ", point.prompt, " -> ", point.output, ", run ", point.repetition + 1);
+  return name;
+}
+
 SweepConfig JobOf(const SweepConfig& point) {
   const SweepConfig none;
   SweepConfig job = point;

@@ -39,7 +39,7 @@ Percentiles PercentilesOf(std::vector<double> values);  // finite ones
 
 // What a point asks for. Two points are the same when all of this is.
 struct SweepConfig {
-  std::string model;          // absolute path, or dummy:<shape>:<type>
+  std::string model;          // absolute path, or dummy://<shape>/<type>
   int64_t stages = 0;         // 0: as many as the hosts have slots
   int64_t threads = 0;        // of a stage; 0: allowed cores / stages of the host
   std::string hosts;          // host list or host file as it was given; empty: this host

@@ -276,6 +276,7 @@ void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
 }
 
 void AddSchedulingOptions(CLI::App* app, ClusterOptions* options) { AddScheduling(app, options); }
+void AddHostOptions(CLI::App* app, ClusterOptions* options) { AddPlaces(app, options); }
 
 void AddPlaceOptions(CLI::App* app, ClusterOptions* options) {
   AddStages(app, options);

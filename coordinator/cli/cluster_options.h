@@ -80,6 +80,9 @@ void AddSchedulingOptions(CLI::App* app, ClusterOptions* options);
 // Those of them that say where stages run, and with what: --pp, -t and what is about hosts, mpirun and CPUs.
 void AddPlaceOptions(CLI::App* app, ClusterOptions* options);
 
+// Those of AddPlaceOptions without --pp and -t.
+void AddHostOptions(CLI::App* app, ClusterOptions* options);
+
 // The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
 // absolute. The job's fingerprints stay empty. A saved plan (--plan) sets what it fixes: hosts, stages, layers of each,
 // threads, micro-batches in flight and chunk; whether it fits the hosts, the engine finds out.

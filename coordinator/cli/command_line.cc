@@ -23,6 +23,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeBatchVerb());
   verbs.push_back(MakePerplexityVerb());
   verbs.push_back(MakeBenchVerb());
+  verbs.push_back(MakeSweepVerb());
   verbs.push_back(MakeProbeVerb());
   verbs.push_back(MakePlanVerb());
   verbs.push_back(MakeSimulateVerb());

@@ -44,6 +44,7 @@ std::unique_ptr<Verb> MakeGenerateVerb();
 std::unique_ptr<Verb> MakeBatchVerb();
 std::unique_ptr<Verb> MakePerplexityVerb();
 std::unique_ptr<Verb> MakeBenchVerb();
+std::unique_ptr<Verb> MakeSweepVerb();
 std::unique_ptr<Verb> MakeProbeVerb();
 std::unique_ptr<Verb> MakePlanVerb();
 std::unique_ptr<Verb> MakeSimulateVerb();

@@ -146,6 +146,8 @@ bool ClusterRun::GiveUp() {
 
 double ClusterRun::SecondsSinceReady() const { return ready_us_ == 0 ? 0 : Seconds(MonotonicUs() - ready_us_); }
 
+double ClusterRun::LoadSeconds() const { return Seconds((ready_us_ == 0 ? MonotonicUs() : ready_us_) - start_us_); }
+
 RunSummary ClusterRun::Finish() {
   // A world that a launcher started can only end well in order, so it is brought up even if there was nothing to do.
   while (joined_ && !failed_ && session_->ready() == nullptr && !StopRequested()) {
@@ -158,7 +160,7 @@ RunSummary ClusterRun::Finish() {
   }
   RunSummary summary;
   totals_.seconds = SecondsSinceReady();
-  totals_.load_s = Seconds((ready_us_ == 0 ? MonotonicUs() : ready_us_) - start_us_);
+  totals_.load_s = LoadSeconds();
   totals_.decode_s = Seconds(last_token_us_ - first_token_us_);
   if (totals_.requests_with_tokens > 0) {
     totals_.first_token_s = Seconds(first_token_sum_us_) / static_cast<double>(totals_.requests_with_tokens);

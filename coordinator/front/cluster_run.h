@@ -50,6 +50,7 @@ class ClusterRun {
   ProgressLine& progress() { return progress_; }
   const RunTotals& totals() const { return totals_; }
   double SecondsSinceReady() const;
+  double LoadSeconds() const;  // from the start until the job was ready, or until now
 
   // Ends the job, in order if that is still possible, and says what there is to say. Its trace, if it has one, is
   // finished; an error there is logged. The session is gone afterwards.

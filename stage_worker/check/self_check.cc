@@ -1,10 +1,8 @@
 #include "stage_worker/check/self_check.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -71,16 +69,6 @@ std::string Quoted(absl::string_view text) {
   return quoted + "\"";
 }
 
-std::string CpuName() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (!absl::StartsWith(line, "model name")) continue;
-    const std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
-    return std::string(absl::StripAsciiWhitespace(parts.second));
-  }
-  return "unknown";
-}
-
 std::string PeaksJson(const MachinePeaks& peaks) {
   return absl::StrFormat(
       R"({"threads": %d, "read_gbps": %.3f, "int8_gops": %.2f, "bf16_gops": %.2f, "f32_gops": %.2f})", peaks.threads,
@@ -104,7 +92,7 @@ absl::StatusOr<std::string> SelfCheck(const std::vector<std::string>& arguments)
   }
   const auto quote = [](std::string* out, const std::string& text) { out->append(Quoted(text)); };
   return absl::StrCat("{\"valid\": ", check.valid() ? "true" : "false", ", \"isa\": ", Quoted(kernels->isa),
-                      ", \"cpu\": ", Quoted(CpuName()), ", \"comparisons\": ", check.comparisons,
+                      ", \"cpu\": ", Quoted(ProcessorName()), ", \"comparisons\": ", check.comparisons,
                       ", \"differences\": [", absl::StrJoin(check.differences, ", ", quote), "], \"peak_of_type\": {",
                       absl::StrJoin(types, ", "), "}, \"peaks\": [", absl::StrJoin(peaks, ", "), "]}");
 }

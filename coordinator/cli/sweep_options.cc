@@ -1,0 +1,282 @@
+#include "coordinator/cli/sweep_options.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "CLI/App.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "common/gguf/dummy_model.h"
+#include "common/job/job_limits.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/launch/shell_words.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr char kMatrixGroup[] = "Matrix (lists: every value with every other)";
+constexpr char kLoadGroup[] = "Load";
+constexpr IntegerRange kSweepRepetitions = {1, 1000};
+constexpr NumberRange kSecondsRange = {0, 1e6, /*open_min=*/true};
+
+constexpr IntegerRange OrDefault(IntegerRange range) { return {0, range.max}; }
+
+void AddModel(CLI::App* app, SweepOptions* o) {
+  AddText(app, "-m,--model", &o->cluster.model, "FILE", "the model, a GGUF file (any shard of a split one)");
+  AddChoice(app, "--load-format", &o->load_format, {"gguf", "dummy"},
+            "dummy: random weights of --shape and --type in place of -m");
+  AddText(app, "--shape", &o->shape, "NAME", absl::StrCat("with dummy: ", DummyModelShapes()));
+  AddText(app, "--type", &o->type, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()));
+  AddQ2LayoutOption(app, &o->cluster.q2_layout);
+  AddText(app, "-o,--directory", &o->directory, "DIR",
+          "where points.jsonl is kept, a line a point; one that has points goes on where it ended");
+}
+
+void AddMatrix(CLI::App* app, SweepOptions* o) {
+  const char* group = kMatrixGroup;
+  SweepLists& lists = o->lists;
+  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists.stages, JobLimits::kStages.range,
+                 "pipeline stages (the slots of the hosts, else 1)")
+      ->group(group);
+  AddIntegerList(app, "-t,--threads", &lists.threads, JobLimits::kThreads.range,
+                 "compute threads per stage (allowed cores / stages of the host)")
+      ->group(group);
+  AddIntegerList(app, "--decode-groups", &lists.decode_groups, OrDefault(JobLimits::kDecodeGroups.range),
+                 "groups that decoding sequences go round in; 0: found out from the stages' times (0)")
+      ->group(group);
+  AddIntegerList(app, "--micro-batches", &lists.micro_batches, OrDefault(JobLimits::kMicroBatches.range),
+                 "micro-batches in flight; 0: the number of stages (0)")
+      ->group(group);
+  AddIntegerList(app, "--prefill-chunk", &lists.prefill_chunks, JobLimits::kPrefillChunk.range,
+                 "rows of one prompt in a micro-batch (512)")
+      ->group(group);
+  AddIntegerList(app, "--max-num-batched-tokens", &lists.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range,
+                 "token rows of a micro-batch (512)")
+      ->group(group);
+  AddIntegerList(app, "--max-num-seqs", &lists.max_num_seqs, JobLimits::kMaxNumSeqs.range,
+                 "sequences that run at once (the most of --concurrency, at least 8)")
+      ->group(group);
+  AddIntegerList(app, "--block-size", &lists.block_tokens, JobLimits::kBlockTokens.range, "tokens of a KV block (32)")
+      ->group(group);
+  AddTexts(app, "--policy", &o->policies, "NAME,...", "which rows a micro-batch takes first (interleaved)")
+      ->group(group);
+  AddTexts(app, "--wire-dtype", &o->wire_types, "NAME,...", "type of hidden states between stages (f32)")->group(group);
+  AddTexts(app, "--kv-type", &o->kv_types, "NAME,...", "type of the stored keys and values (f16)")->group(group);
+  AddBytes(app, "--kv-cache-memory", &o->cluster.kv_cache_bytes, "KV cache per stage of every point, such as 512M",
+           "what --max-num-seqs of the longest requests need, as far as there is memory");
+  AddInteger(app, "-r,--repetitions", &lists.repetitions, kSweepRepetitions,
+             "of every point; all points are measured once before any is again", absl::StrCat(lists.repetitions))
+      ->group(group);
+}
+
+void AddLoad(CLI::App* app, SweepOptions* o) {
+  const char* group = kLoadGroup;
+  SweepConfig& base = o->lists.base;
+  AddTexts(app, "--arrivals", &o->arrivals, "WHEN,...",
+           "closed: a new request when one ends; poisson:RATE: so many a second on average; trace:FILE: as a file of "
+           "{\"arrival_s\", \"prompt_tokens\", \"output_tokens\"} lines says (closed)")
+      ->group(group);
+  AddIntegerList(app, "--concurrency", &o->lists.concurrency, JobLimits::kMaxNumSeqs.range,
+                 "closed: requests under way at any time (8)")
+      ->group(group);
+  AddTexts(app, "--prompt", &o->prompts, "LENGTH,...",
+           "tokens of a prompt: N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA[:LONGEST] (128)")
+      ->group(group);
+  AddTexts(app, "--output", &o->outputs, "LENGTH,...", "tokens of an answer, as --prompt (64)")->group(group);
+  AddInteger(app, "--requests", &base.requests, {1, kMostRequests}, "requests of a point",
+             absl::StrCat("closed: ", kRoundsOfClosedLoop, " for each under way; poisson: ", kRequestsOfPoisson,
+                          "; all of a trace"))
+      ->group(group);
+  AddNumber(app, "--duration", &base.duration_s, kSecondsRange,
+            "seconds after which no more requests arrive; the others are finished", "")
+      ->group(group);
+  AddNumber(app, "--slo-ttft", &base.slo_ttft_s, kSecondsRange,
+            "goodput: most seconds from a request's arrival to its first token", "")
+      ->group(group);
+  AddNumber(app, "--slo-itl", &base.slo_itl_s, kSecondsRange, "goodput: most seconds a token on average after that", "")
+      ->group(group);
+  AddSeed(app, "--seed", &o->seed, "of arrivals, lengths and prompts", "0")->group(group);
+  AddText(app, "--profile", &o->sources.profile, "FILE", "predict from what `coordinator probe` measured")
+      ->group(group);
+  AddText(app, "--cluster", &o->sources.cluster, "FILE", "predict from a description of the hosts")->group(group);
+}
+
+// The values of an option that may be given several times, each a list.
+std::vector<std::string> SplitValues(const std::vector<std::string>& given, const char* none) {
+  std::vector<std::string> values;
+  for (const std::string& value : given) {
+    for (absl::string_view part : absl::StrSplit(value, ',')) values.emplace_back(absl::StripAsciiWhitespace(part));
+  }
+  if (values.empty()) values = {none};
+  return values;
+}
+
+// Each value in the form that `form` gives it; a bad one is a usage error that names the option.
+template <typename Form>
+absl::StatusOr<std::vector<std::string>> Values(const char* option, const std::vector<std::string>& given,
+                                                const char* none, const Form& form) {
+  std::vector<std::string> values = SplitValues(given, none);
+  for (std::string& value : values) {
+    absl::StatusOr<std::string> one = form(value);
+    if (!one.ok()) return UsageError(absl::StrCat(option, ": ", one.status().message()));
+    value = *std::move(one);
+  }
+  return values;
+}
+
+absl::StatusOr<std::string> ArrivalsForm(const std::string& text) {
+  ASSIGN_OR_RETURN(Arrivals arrivals, ParseArrivals(text));
+  if (arrivals.kind == Arrivals::Kind::kTrace) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::absolute(arrivals.trace_file, error);
+    if (!error) arrivals.trace_file = path.string();
+  }
+  return ArrivalsText(arrivals);
+}
+
+absl::StatusOr<std::string> LengthsForm(const std::string& text) {
+  ASSIGN_OR_RETURN(const LengthDistribution lengths, ParseLengths(text));
+  return LengthsText(lengths);
+}
+
+absl::StatusOr<std::string> PolicyForm(const std::string& text) {
+  ASSIGN_OR_RETURN(const Policy policy, ParsePolicy(text));
+  return std::string(PolicyName(policy));
+}
+
+absl::StatusOr<std::string> WireTypeForm(const std::string& text) {
+  ASSIGN_OR_RETURN(const WireType type, ParseWireType(text));
+  return std::string(WireTypeName(type));
+}
+
+absl::StatusOr<std::string> KvTypeForm(const std::string& text) {
+  ASSIGN_OR_RETURN(const KvType type, ParseKvType(text));
+  return std::string(KvTypeName(type));
+}
+
+absl::Status ResolveModel(SweepOptions* o) {
+  if (o->load_format == "gguf") {
+    if (!o->shape.empty() || !o->type.empty()) return UsageError("--shape and --type need --load-format dummy");
+    if (o->cluster.model.empty()) {
+      return UsageError("--model is required, or --load-format dummy with --shape and --type");
+    }
+    return absl::OkStatus();
+  }
+  if (!o->cluster.model.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
+  if (o->shape.empty())
+    return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
+  if (o->type.empty())
+    return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
+  o->cluster.model = DummyModelPath(absl::AsciiStrToLower(o->shape), absl::AsciiStrToLower(o->type));
+  return absl::OkStatus();
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.string();
+}
+
+}  // namespace
+
+void AddSweepOptions(CLI::App* app, SweepOptions* options) {
+  options->lists.repetitions = 3;
+  AddModel(app, options);
+  AddMatrix(app, options);
+  AddLoad(app, options);
+  AddHostOptions(app, &options->cluster);
+  app->get_option("--dry-run")->description("print the points, their number and about how long they take, and end");
+}
+
+absl::Status ResolveSweepLists(SweepOptions* o) {
+  RETURN_IF_ERROR(ResolveModel(o));
+  if (o->directory.empty() && !o->cluster.dry_run) return UsageError("-o is required: a directory for the points");
+  SweepLists& lists = o->lists;
+  ASSIGN_OR_RETURN(lists.policies, Values("--policy", o->policies, PolicyName(o->cluster.policy), PolicyForm));
+  ASSIGN_OR_RETURN(lists.wire_types,
+                   Values("--wire-dtype", o->wire_types, WireTypeName(o->cluster.wire_type), WireTypeForm));
+  ASSIGN_OR_RETURN(lists.kv_types, Values("--kv-type", o->kv_types, KvTypeName(o->cluster.kv_type), KvTypeForm));
+  ASSIGN_OR_RETURN(lists.arrivals, Values("--arrivals", o->arrivals, "closed", ArrivalsForm));
+  ASSIGN_OR_RETURN(lists.prompts, Values("--prompt", o->prompts, "128", LengthsForm));
+  ASSIGN_OR_RETURN(lists.outputs, Values("--output", o->outputs, "64", LengthsForm));
+  SweepConfig& base = lists.base;
+  const ClusterOptions& cluster = o->cluster;
+  base.model = IsDummyModelPath(cluster.model) ? cluster.model : AbsolutePath(cluster.model);
+  base.hosts = cluster.hostfile.empty() ? cluster.hosts : AbsolutePath(cluster.hostfile);
+  base.seed = o->seed.value_or(0);
+  base.kv_cache_bytes = cluster.kv_cache_bytes;
+  base.isa = cluster.isa.has_value() ? InstructionSetName(*cluster.isa) : "auto";
+  base.cpu_bind = NameOf(kCpuBinds, cluster.cpu_bind);
+  base.weights = NameOf(kWeightSources, cluster.weights);
+  return absl::OkStatus();
+}
+
+ClusterOptions ClusterOptionsOf(const SweepOptions& options, const SweepConfig& point, int64_t context) {
+  ClusterOptions o = options.cluster;
+  o.context = context;
+  o.stages = point.stages;
+  o.threads = point.threads;
+  o.decode_groups = point.decode_groups;
+  o.micro_batches = point.micro_batches;
+  o.max_num_seqs = point.max_num_seqs;
+  o.max_num_batched_tokens = point.max_num_batched_tokens;
+  o.prefill_chunk = point.prefill_chunk;
+  o.block_tokens = point.block_tokens;
+  if (const auto policy = ParsePolicy(point.policy); policy.ok()) o.policy = *policy;
+  if (const auto type = ParseWireType(point.wire_type); type.ok()) o.wire_type = *type;
+  if (const auto type = ParseKvType(point.kv_type); type.ok()) o.kv_type = *type;
+  return o;
+}
+
+std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
+  const ClusterOptions& cluster = options.cluster;
+  std::vector<std::string> words = {"coordinator", "sweep", "-m", point.model};
+  const auto text = [&words](const char* flag, const std::string& value, const std::string& unset = "") {
+    if (value == unset) return;
+    words.push_back(flag);
+    words.push_back(value);
+  };
+  const auto number = [&](const char* flag, auto value) {
+    if (value > 0) text(flag, absl::StrCat(value));
+  };
+  text("--q2-layout", cluster.q2_layout, "auto");
+  number("--pp", point.stages);
+  number("-t", point.threads);
+  number("--decode-groups", point.decode_groups);
+  number("--micro-batches", point.micro_batches);
+  number("--prefill-chunk", point.prefill_chunk);
+  number("--max-num-batched-tokens", point.max_num_batched_tokens);
+  number("--max-num-seqs", point.max_num_seqs);
+  number("--block-size", point.block_tokens);
+  text("--policy", point.policy);
+  text("--wire-dtype", point.wire_type);
+  text("--kv-type", point.kv_type);
+  number("--kv-cache-memory", point.kv_cache_bytes);
+  text("--arrivals", point.arrivals);
+  number("--concurrency", point.concurrency);
+  text("--prompt", point.prompt, "trace");
+  text("--output", point.output, "trace");
+  number("--requests", point.requests);
+  number("--duration", point.duration_s);
+  number("--slo-ttft", point.slo_ttft_s);
+  number("--slo-itl", point.slo_itl_s);
+  number("--seed", point.seed);
+  text("--isa", point.isa, "auto");
+  text("--cpu-bind", point.cpu_bind, "auto");
+  text("--weights", point.weights, "file");
+  text("--weights-cache", cluster.weights_cache);
+  text(cluster.hostfile.empty() ? "--host" : "--hostfile", point.hosts);
+  text("--launcher", NameOf(kLauncherKinds, cluster.launcher), "auto");
+  text("--launcher-args", cluster.launcher_args);
+  text("--rsh-agent", cluster.rsh_agent);
+  text("-r", "1");
+  text("-o", SweepKey(point));
+  return JoinShellWords(words);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,92 @@
+#include "coordinator/cli/sweep_prediction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/plan/cluster_plan.h"
+#include "coordinator/plan/host_profile.h"
+
+namespace stagecoach {
+namespace {
+
+PlanLoad MeanLoad(const std::vector<ArrivingRequest>& requests) {
+  double prompt = 0, output = 0;
+  for (const ArrivingRequest& request : requests) {
+    prompt += static_cast<double>(request.prompt_tokens);
+    output += static_cast<double>(request.output_tokens);
+  }
+  const double n = static_cast<double>(requests.size());
+  return {.prompt_tokens = std::max<int64_t>(1, std::llround(prompt / n)),
+          .output_tokens = std::max<int64_t>(1, std::llround(output / n))};
+}
+
+// The hosts with as many slots as the stages need, spread evenly; those that a profile gives first.
+void PlaceMoreStages(int64_t stages, PlanPlaces* places) {
+  const int64_t known = static_cast<int64_t>(places->stage_hosts.size());
+  if (stages <= known || known == 0) return;
+  std::vector<int> hosts;
+  for (int64_t s = 0; s < stages; ++s) hosts.push_back(places->stage_hosts[static_cast<size_t>(s * known / stages)]);
+  places->stage_hosts = std::move(hosts);
+}
+
+SweepPrediction RecordOf(const ClusterPlan& plan) {
+  SweepPrediction p;
+  p.measured_steps = plan.measured;
+  p.sequences = plan.sequences;
+  p.prefill_tokens_per_s = plan.prefill.tokens_per_s;
+  p.decode_tokens_per_s = plan.decode.tokens_per_s;
+  p.output_tokens_per_s = plan.output_tokens_per_s;
+  p.ttft_s = plan.prefill.ttft_s;
+  p.itl_s = plan.decode.itl_s;
+  p.decode_groups = plan.decode.groups;
+  p.bubble = plan.decode.bubble;
+  p.bubble_few = plan.decode.bubble_few;
+  p.bubble_imbalance = plan.decode.bubble_imbalance;
+  p.bubble_hop = plan.decode.bubble_hop;
+  p.prefill_bubble = plan.prefill.bubble;
+  p.bottleneck_stage = plan.decode.bottleneck;
+  p.bottleneck_is_link = plan.decode.link_is_bottleneck;
+  return p;
+}
+
+}  // namespace
+
+absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std::vector<ArrivingRequest>& requests,
+                                             ClusterOptions options, const PlaceSources& sources,
+                                             const LaunchOptions& launch,
+                                             const std::shared_ptr<const ModelDescription>& model) {
+  const bool described = !sources.cluster.empty() || !sources.profile.empty();
+  if (described) {
+    options.hosts.clear();
+    options.hostfile.clear();
+    options.stages = 0;  // all slots; what is missing or too much is settled below
+  }
+  ASSIGN_OR_RETURN(PlanPlaces places, FindPlaces(options, sources, launch));
+  if (described && point.stages > 0) {
+    PlaceMoreStages(point.stages, &places);
+    places.stage_hosts.resize(static_cast<size_t>(point.stages));
+  }
+  ClusterQuestion question;
+  question.model = model;
+  question.profile = places.profile;
+  question.stage_hosts = places.stage_hosts;
+  question.job = launch.job;
+  question.load = MeanLoad(requests);
+  const int64_t in_flight =
+      point.micro_batches > 0 ? point.micro_batches : static_cast<int64_t>(places.stage_hosts.size());
+  question.job.set_micro_batches(
+      static_cast<int32_t>(point.decode_groups > 0 ? std::min(point.decode_groups, in_flight) : in_flight));
+  if (point.concurrency > 0) {
+    question.job.set_max_num_seqs(static_cast<int32_t>(std::min(point.concurrency, point.max_num_seqs)));
+  }
+  ASSIGN_OR_RETURN(const ClusterPlan plan, PlanCluster(question));
+  SweepPrediction prediction = RecordOf(plan);
+  prediction.source = !sources.profile.empty()   ? absl::StrCat("profile ", sources.profile)
+                      : !sources.cluster.empty() ? absl::StrCat("cluster ", sources.cluster)
+                                                 : "assumed";
+  return prediction;
+}
+
+}  // namespace stagecoach
