@@ -241,7 +241,7 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
       std::clamp<int64_t>(context - question.load.output_tokens, 1, question.load.prompt_tokens);
   question.load.output_tokens = std::clamp<int64_t>(context - 1, 1, question.load.output_tokens);
   const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), false);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Costs> costs, CostsOn(question, cpus, hellos));
+  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
   ASSIGN_OR_RETURN(const PipelineModel pipeline, PipelineOn(question, *costs));
   const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
   return PlanJob(job, hellos, *question.model, epoch, &split_by);

@@ -3,7 +3,8 @@
 // do.
 //
 //   test_host lab                        process 1 of the namespaces that hold the bridge; a memory file system at /mnt
-//   test_host host <name>                process 1 of a host; serves the remote shell
+//   test_host host <name> <directory>... process 1 of a host; serves the remote shell. The directories, which lie below
+//   /tmp, are seen there although the host has a /tmp of its own.
 //   test_host shell <host> <command>...  the client. A host that has a file /mnt/hang/<host> is one whose ssh never
 //   answers.
 //
@@ -30,7 +31,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/base/check.h"
 
@@ -167,11 +170,22 @@ bool Forward(int* from, int connection, uint8_t kind) {
 }
 
 // The host's own files: nothing in /tmp and /dev/shm, its processes in /proc, the shared list of addresses.
-void MakeHost(const char* name) {
+void MakeHost(const char* name, const std::vector<std::string>& kept) {
+  std::vector<int> directories;
+  for (const std::string& directory : kept) {
+    directories.push_back(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    CheckZero(directories.back() < 0, directory.c_str());
+  }
   CheckZero(sethostname(name, std::strlen(name)), "sethostname");
   CheckZero(mount("/mnt/hosts", "/etc/hosts", nullptr, MS_BIND, nullptr), "mount /etc/hosts");
   CheckZero(mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777"), "mount /tmp");
   CheckZero(mount("none", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777"), "mount /dev/shm");
+  for (size_t i = 0; i < kept.size(); ++i) {
+    std::filesystem::create_directories(kept[i]);
+    const std::string hidden = "/proc/self/fd/" + std::to_string(directories[i]);
+    CheckZero(mount(hidden.c_str(), kept[i].c_str(), nullptr, MS_BIND, nullptr), kept[i].c_str());
+    close(directories[i]);
+  }
   SayReady();
   CheckZero(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr), "mount /proc");
 }
@@ -185,7 +199,7 @@ void MakeEnvironment() {
   setenv("SHELL", "/bin/sh", 1);
 }
 
-[[noreturn]] void RunHost(const char* name) {
+[[noreturn]] void RunHost(const char* name, const std::vector<std::string>& kept) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
   CheckZero(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), "setsockopt");
@@ -194,7 +208,7 @@ void MakeEnvironment() {
   address.sin_port = htons(kPort);
   CheckZero(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), "bind");
   CheckZero(listen(listener, 16), "listen");
-  MakeHost(name);
+  MakeHost(name, kept);
   MakeEnvironment();
   while (true) {
     pollfd wait = {listener, POLLIN, 0};
@@ -279,12 +293,12 @@ int Connect(const std::string& host) {
 int main(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
   if (role == "lab" && argc == 2) stagecoach::RunLab();
-  if (role == "host" && argc == 3) stagecoach::RunHost(argv[2]);
+  if (role == "host" && argc >= 3) stagecoach::RunHost(argv[2], {argv + 3, argv + argc});
   if (role == "shell" && argc > 3) {
     std::string command = argv[3];
     for (int i = 4; i < argc; ++i) command += std::string(" ") + argv[i];
     stagecoach::RunShell(argv[2], command);
   }
-  std::fprintf(stderr, "usage: test_host lab | host <name> | shell <host> <command>...\n");
+  std::fprintf(stderr, "usage: test_host lab | host <name> <directory>... | shell <host> <command>...\n");
   return 2;
 }

@@ -78,6 +78,11 @@ std::unique_ptr<Subprocess> HostsTest::Start(const std::string& hostfile, const 
   Words arguments = Generate(kTokens);
   arguments.insert(arguments.end(), {"--hostfile", kHostFile, "--step-log", kStepLog, "--stage-delay-us", "10000"});
   arguments.insert(arguments.end(), more.begin(), more.end());
+  return StartVerb(arguments, std::move(environment));
+}
+
+std::unique_ptr<Subprocess> HostsTest::StartVerb(const Words& arguments,
+                                                 std::vector<std::pair<std::string, std::string>> environment) {
   environment.insert(environment.begin(), {"OMPI_MCA_plm_rsh_agent", hosts_->agent()});
   return hosts_->Start(1, STAGECOACH_COORDINATOR, arguments, environment);
 }

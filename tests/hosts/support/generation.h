@@ -37,6 +37,9 @@ class HostsTest : public ::testing::Test {
   // `environment` may change.
   std::unique_ptr<Subprocess> Start(const std::string& hostfile, const std::vector<std::string>& more = {},
                                     std::vector<std::pair<std::string, std::string>> environment = {});
+  // Any verb on host 1, which finds the agent as Start's does.
+  std::unique_ptr<Subprocess> StartVerb(const std::vector<std::string>& arguments,
+                                        std::vector<std::pair<std::string, std::string>> environment = {});
   // Waits until so many micro-batches of the started generation are done.
   void AwaitSteps(Subprocess* front, int steps);
   // The ranks that are stages on a host now.

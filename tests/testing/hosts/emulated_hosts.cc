@@ -3,8 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -62,10 +64,12 @@ void RunOrDie(const Words& words) {
   if (!error.empty()) internal::CheckFailed(__FILE__, __LINE__, "RunOrDie", error);
 }
 
-// In the network namespace of a process.
-void Ip(pid_t init, const std::string& script) {
-  RunOrDie({"nsenter", "--target", absl::StrCat(init), "--net", "--", "sh", "-ec", script});
+Words InNetwork(pid_t init, const std::string& script) {
+  return {"nsenter", "--target", absl::StrCat(init), "--net", "--", "sh", "-ec", script};
 }
+
+// In the network namespace of a process.
+void Ip(pid_t init, const std::string& script) { RunOrDie(InNetwork(init, script)); }
 
 // The process id in "ready <pid>".
 pid_t AwaitReady(Subprocess* process) {
@@ -89,7 +93,7 @@ std::string PidNamespace(const std::string& pid) {
 
 std::string EmulatedHosts::WhyNot() {
   if (geteuid() != 0) return "it takes root";
-  for (const char* directory : {"/tmp", "/dev/shm", "/mnt"}) {
+  for (const char* directory : {"/dev/shm", "/mnt"}) {
     if (IsBelow(STAGECOACH_TEST_HOST, directory) || IsBelow(DemoModelPath(), directory))
       return absl::StrCat("this tree lies in ", directory, ", which emulated hosts have for themselves");
   }
@@ -107,7 +111,16 @@ bool EmulatedHosts::HaveClocks() {
   return have;
 }
 
-EmulatedHosts::EmulatedHosts(int count) : hosts_(static_cast<size_t>(count)) {
+std::vector<std::string> EmulatedHosts::TreeBelowTmp() {
+  std::vector<std::string> kept;
+  for (const char* directory : {STAGECOACH_SOURCE_DIR, STAGECOACH_BUILD_DIR}) {
+    if (IsBelow(directory, "/tmp")) kept.emplace_back(directory);
+  }
+  return kept;
+}
+
+EmulatedHosts::EmulatedHosts(int count, std::vector<std::string> kept)
+    : kept_(std::move(kept)), hosts_(static_cast<size_t>(count)) {
   holder_ = StartWords(Joined(kUnshare, {STAGECOACH_TEST_HOST, "lab"}));
   init_ = AwaitReady(holder_.get());
   std::string addresses = "127.0.0.1 localhost\n";
@@ -130,7 +143,7 @@ void EmulatedHosts::Revive(int host) {
   Host& h = hosts_[static_cast<size_t>(host - 1)];
   CHECK_EQ(h.init, 0);
   const Words namespaces = HaveClocks() ? Joined(kUnshare, OwnClock(host)) : kUnshare;
-  h.holder = StartWords(Inside(init_, Joined(namespaces, {STAGECOACH_TEST_HOST, "host", Name(host)})));
+  h.holder = StartWords(Inside(init_, Joined(Joined(namespaces, {STAGECOACH_TEST_HOST, "host", Name(host)}), kept_)));
   h.init = AwaitReady(h.holder.get());
   // The last one's link goes only some time after its host.
   Ip(init_,
@@ -163,6 +176,28 @@ void EmulatedHosts::SetLink(int host, bool up) {
 
 void EmulatedHosts::Cut(int host) { SetLink(host, false); }
 void EmulatedHosts::Heal(int host) { SetLink(host, true); }
+
+absl::Status EmulatedHosts::LimitLinks(int mbit_s) {
+  const bool delays =
+      StartWords(InNetwork(init_, "tc qdisc add dev lab root netem delay 1ms && tc qdisc del dev lab root"))
+          ->Wait(kSetUpTimeoutS)
+          .exit_code == 0;
+  // Packets of up to 64 KiB pass a veth whole: the bucket holds two.
+  const std::string bucket = absl::StrCat("tbf rate ", mbit_s, "mbit burst 128kb latency 50ms");
+  for (int host = 1; host <= count(); ++host) {
+    const pid_t init = hosts_[static_cast<size_t>(host - 1)].init;
+    for (const auto& [network, device] : {std::pair(init_, Link(host)), std::pair(init, std::string("eth0"))}) {
+      const std::string add = absl::StrCat("tc qdisc add dev ", device);
+      const std::string script =
+          delays ? absl::StrCat(add, " root handle 1: netem delay 1ms; ", add, " parent 1: ", bucket)
+                 : absl::StrCat(add, " root ", bucket);
+      if (const std::string error = ErrorOf(InNetwork(network, script)); !error.empty()) {
+        return absl::UnimplementedError(error);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
 
 void EmulatedHosts::Kill(int host) {
   Host& h = hosts_[static_cast<size_t>(host - 1)];
@@ -209,8 +244,16 @@ std::vector<std::string> EmulatedHosts::Files(int host) const {
   const std::string root = absl::StrCat("/proc/", h.init, "/root");
   for (const char* directory : {"/tmp", "/dev/shm"}) {
     std::error_code error;
-    for (const auto& entry : fs::recursive_directory_iterator(root + directory, error))
-      found.push_back(entry.path().string().substr(root.size()));
+    fs::recursive_directory_iterator entry(root + directory, error), end;
+    for (; entry != end; entry.increment(error)) {
+      const std::string path = entry->path().string().substr(root.size());
+      const auto holds = [&path](const std::string& kept) { return IsBelow(kept, path); };
+      if (std::none_of(kept_.begin(), kept_.end(), holds)) {
+        found.push_back(path);
+      } else if (std::find(kept_.begin(), kept_.end(), path) != kept_.end()) {
+        entry.disable_recursion_pending();
+      }
+    }
   }
   return found;
 }

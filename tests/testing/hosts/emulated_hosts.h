@@ -4,7 +4,7 @@
 // Several hosts on this machine, made of namespaces. Each has a name, an address on a bridge of its own, processes,
 // /tmp and /dev/shm that no other host sees, a monotonic clock of its own where the kernel can, and a remote shell in
 // the place of ssh (tests/hosts/programs/test_host.cc). /mnt is one file system that all of them and the test share;
-// everything else is this machine's.
+// everything else is this machine's, and so is this tree where it lies below /tmp.
 //
 // Nothing of it has a name on this machine, so tests do not meet each other, and all of it ends with the test, however
 // that ends.
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/subprocess.h"
 
@@ -31,8 +32,8 @@ class EmulatedHosts {
   static bool HaveClocks();
   static constexpr int ClockOffsetS(int host) { return 1000 * host; }
 
-  // Hosts 1..count, all up.
-  explicit EmulatedHosts(int count);
+  // Hosts 1..count, all up. `kept`: directories of this machine that the hosts see although they lie below /tmp.
+  explicit EmulatedHosts(int count, std::vector<std::string> kept = TreeBelowTmp());
   ~EmulatedHosts();
   EmulatedHosts(const EmulatedHosts&) = delete;
 
@@ -53,6 +54,9 @@ class EmulatedHosts {
   // The link between host and bridge carries nothing from now on, and nobody is told.
   void Cut(int host);
   void Heal(int host);
+  // From now on every link carries so much in either direction (tc's tbf). Where the kernel has netem, each also takes
+  // a millisecond. kUnimplemented, with what tc said, where it cannot be done.
+  absl::Status LimitLinks(int mbit_s);
   // All processes of the host end at once, which its peers hear of; then it answers no more.
   void Kill(int host);
   // The host boots: nothing of before is there.
@@ -65,7 +69,7 @@ class EmulatedHosts {
   std::vector<ProcessInfo> Processes(int host, const std::string& program = "") const;
   // To a process of a host; 0, which would be this test's own group, is a failure of the test.
   static void Signal(pid_t pid, int signal);
-  // What is in its /tmp and /dev/shm, each with its path there.
+  // What is in its /tmp and /dev/shm, each with its path there, without the kept directories.
   std::vector<std::string> Files(int host) const;
 
  private:
@@ -73,8 +77,10 @@ class EmulatedHosts {
     std::unique_ptr<Subprocess> holder;
     pid_t init = 0;  // process 1, by this machine's process id; 0: the host is dead
   };
+  static std::vector<std::string> TreeBelowTmp();
   void SetLink(int host, bool up);
 
+  const std::vector<std::string> kept_;
   std::unique_ptr<Subprocess> holder_;
   pid_t init_ = 0;
   std::vector<Host> hosts_;
