@@ -33,7 +33,6 @@ class VirtualClock : public EngineClock {
   void OnPause(std::function<void()> to_next_event) { to_next_event_ = std::move(to_next_event); }
 
   int64_t NowUs() override { return now_ns_ / 1000; }
-  int64_t TraceUs() override { return now_ns_ / 1000; }
   void Pause(const WaitPolicy::Pause&) override { to_next_event_(); }
 
  private:
