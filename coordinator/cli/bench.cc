@@ -158,7 +158,9 @@ BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
   scheduling.chunking = cluster_options_.chunking;
   scheduling.max_num_batched_tokens = cluster_options_.max_num_batched_tokens;
   scheduling.prefill_chunk = cluster_options_.prefill_chunk;
-  scheduling.micro_batches = job.stages > 0 ? job.stages : kMostStagesOfAWorld;
+  // Decode rows may go round in one more group than there are stages.
+  scheduling.micro_batches = 1 + (job.stages > 0 ? job.stages : kMostStagesOfAWorld);
+  scheduling.micro_batches = std::max(scheduling.micro_batches, cluster_options_.decode_groups);
   if (cluster_options_.micro_batches > 0) scheduling.micro_batches = cluster_options_.micro_batches;
   return scheduling;
 }

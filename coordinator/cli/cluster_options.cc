@@ -128,7 +128,8 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
              "the number of stages")
       ->group(group);
   AddInteger(app, "--decode-groups", &o->decode_groups, JobLimits::kDecodeGroups.range,
-             "groups that decoding sequences go round the pipeline in", "found out from the stages' times")
+             "groups that decoding sequences go round the pipeline in, at most --micro-batches where that is given",
+             "found out from the stages' times, at most one more than stages")
       ->group(group);
   AddInteger(app, "--block-size", &o->block_tokens, JobLimits::kBlockTokens.range,
              absl::StrCat("tokens of a KV block, a multiple of ", JobLimits::kBlockTokensStep),

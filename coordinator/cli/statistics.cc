@@ -66,6 +66,10 @@ std::string StatisticsText(const RunSummary& summary) {
   if (summary.job.has_value()) {
     absl::StrAppendFormat(&text, "bubble       %.1f %% of the stages' time, floor for this work %.1f %%\n",
                           100 * summary.job->bubble(), 100 * summary.job->bubble_floor());
+    // The bubble alone rewards many small passes, each of which reads all weights again.
+    absl::StrAppendFormat(&text,
+                          "efficiency   %.1f rows a pass over the weights; where sequences decode, %.1f of them\n",
+                          RowsAPass(*summary.job), DecodeRowsAPass(*summary.job));
   }
   return text + StageTable(summary);
 }
@@ -97,6 +101,9 @@ Json TimingsJson(const RunSummary& summary) {
   json["busy_s"] = job.busy_s();
   json["bubble"] = job.bubble();
   json["bubble_floor"] = job.bubble_floor();
+  json["decode_micro_batches"] = job.decode_micro_batches();
+  json["rows_per_pass"] = RowsAPass(job);
+  json["decode_rows_per_pass"] = DecodeRowsAPass(job);
   return json;
 }
 

@@ -30,6 +30,15 @@ double DecodeRate(const RunTotals& totals) {
   return SafeRate(static_cast<double>(totals.decode_tokens - totals.requests_with_tokens), totals.decode_s);
 }
 
+double RowsAPass(const pb::JobStatistics& job) {
+  return SafeRate(static_cast<double>(job.prefill_rows() + job.decode_rows()),
+                  static_cast<double>(job.micro_batches()));
+}
+
+double DecodeRowsAPass(const pb::JobStatistics& job) {
+  return SafeRate(static_cast<double>(job.decode_rows()), static_cast<double>(job.decode_micro_batches()));
+}
+
 double TotalRate(const RunTotals& totals) {
   return SafeRate(static_cast<double>(totals.prompt_tokens + totals.decode_tokens), totals.seconds);
 }

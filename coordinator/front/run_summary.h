@@ -37,6 +37,11 @@ struct RunSummary {
 double DecodeRate(const RunTotals& totals);
 double TotalRate(const RunTotals& totals);
 
+// Rows that each pass over the weights served, of all micro-batches and of those with decode rows; 0 without any.
+// Stands beside the bubble, which many small passes make smaller and slower at once.
+double RowsAPass(const pb::JobStatistics& job);
+double DecodeRowsAPass(const pb::JobStatistics& job);
+
 // The CPUs a stage's threads are bound to, such as "0-3,8"; "any" when they are not bound.
 std::string CpuList(const pb::StageSummary& stage);
 

@@ -10,6 +10,7 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
   sum->set_micro_batches(earlier.micro_batches() + later.micro_batches());
   sum->set_prefill_rows(earlier.prefill_rows() + later.prefill_rows());
   sum->set_decode_rows(earlier.decode_rows() + later.decode_rows());
+  sum->set_decode_micro_batches(earlier.decode_micro_batches() + later.decode_micro_batches());
   sum->set_preemptions(earlier.preemptions() + later.preemptions());
   const double busy_s = earlier.busy_s() + later.busy_s();
   sum->set_busy_s(busy_s);

@@ -39,6 +39,7 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   statistics->set_micro_batches(counters.micro_batches);
   statistics->set_prefill_rows(counters.prefill_rows);
   statistics->set_decode_rows(counters.decode_rows);
+  statistics->set_decode_micro_batches(counters.decode_micro_batches);
   statistics->set_preemptions(counters.preemptions);
   const double busy_s = status.busy_us * 1e-6;
   statistics->set_busy_s(busy_s);

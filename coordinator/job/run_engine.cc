@@ -137,7 +137,7 @@ class Job {
     if (job_.decode_groups() > 0) {
       scheduler_->SetDecodeGroups(job_.decode_groups());
     } else {
-      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), options.micro_batches);
+      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups());
     }
     engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
                                        steps_.empty() ? nullptr : &steps_, groups_.get());

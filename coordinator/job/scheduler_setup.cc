@@ -17,6 +17,7 @@ absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job,
   options.group_blocks = plan.group_blocks;
   options.context = plan.context;
   options.micro_batches = plan.micro_batches;
+  options.most_groups = plan.most_groups;
   options.max_open_tokens = plan.max_open_tokens;
   RETURN_IF_ERROR(ValidateSchedulerOptions(options));
   return options;

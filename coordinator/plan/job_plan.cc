@@ -96,8 +96,8 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
   return absl::OkStatus();
 }
 
-void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch,
-                int32_t micro_batches, pb::StageAssignment* stage) {
+void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch, int32_t in_flight,
+                pb::StageAssignment* stage) {
   stage->set_run_id(epoch.run_id);
   stage->set_epoch(epoch.epoch);
   stage->set_q2_layout(job.q2_layout());
@@ -115,7 +115,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_wire_type(job.wire_type());
   stage->set_max_rows(job.max_num_batched_tokens());
   stage->set_max_slices(job.max_num_seqs());
-  stage->set_in_flight(micro_batches);
+  stage->set_in_flight(in_flight);
   stage->set_stage_delay_us(job.stage_delay_us());
 }
 
@@ -140,10 +140,13 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   JobPlan plan;
   plan.bf16_dot = isas.bf16_dot;
   plan.micro_batches = job.micro_batches() > 0 ? job.micro_batches() : stages;
-  if (job.decode_groups() > plan.micro_batches) {
+  // One group more than stages hides the way from the last stage back to the first.
+  const auto most = static_cast<int32_t>(std::min<int64_t>(stages + 1, JobLimits::kDecodeGroups.range.max));
+  plan.most_groups = job.micro_batches() > 0 ? job.micro_batches() : std::max(most, job.decode_groups());
+  if (job.decode_groups() > plan.most_groups) {
     return absl::InvalidArgumentError(absl::StrCat("`decode_groups` is ", job.decode_groups(), ", but only ",
                                                    plan.micro_batches, " micro-batches are in flight; give at most ",
-                                                   "that, or more `micro_batches`"));
+                                                   "that, or more `micro_batches`, or leave these out"));
   }
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;
@@ -159,7 +162,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     stage.set_contended(cpus[i].contended);
     stage.set_isa(ToProto(isas.isas[i]));
     stage.set_model_path(hellos[i].model_path().empty() ? model.file->path() : hellos[i].model_path());
-    FillCommon(job, model, epoch, plan.micro_batches, &stage);
+    FillCommon(job, model, epoch, plan.most_groups, &stage);
     plan.stages.push_back(std::move(stage));
   }
   SetContext(job.context() > 0 ? job.context() : model.hyper.context, &plan);

@@ -21,6 +21,7 @@ struct JobPlan {
   int64_t max_open_tokens = 0;
   std::vector<int32_t> group_blocks;  // [groups] blocks of each block group's pool, on every stage
   int32_t micro_batches = 0;          // in flight
+  int32_t most_groups = 0;            // of decode rows: with more than micro_batches as many are in flight
   bool bf16_dot = false;              // the bit class
 };
 
@@ -30,7 +31,7 @@ struct JobPlan {
 //   threads         the host's allowed cores / its stages, at least 1; with the CPUs they run on (cpu_plan.h)
 //   context         min(the model's, what the pool holds)
 //   kv_cache_bytes  half of what weights and buffers leave of each host's memory (pool_plan.h)
-//   micro_batches   the number of stages
+//   micro_batches   the number of stages; one more while decode rows go round in that many groups
 //   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (bit_class.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages.
 // kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one

@@ -27,7 +27,7 @@ struct Scheduler::Draft {
 };
 
 std::optional<MicroBatch> Scheduler::Next() {
-  if (in_flight() >= options_.micro_batches) return std::nullopt;
+  if (in_flight() >= std::max(options_.micro_batches, decode_groups_)) return std::nullopt;
   // A draft can end empty because the only sequence it took up preempted itself; the others then deserve their turn.
   // Each round preempts at least one running sequence, so this ends.
   for (;;) {
@@ -309,6 +309,7 @@ MicroBatch Scheduler::Submit(Draft draft) {
     decode_rows += slice.decode ? 1 : 0;
   }
   groups_in_flight_ += decode_rows > 0 ? 1 : 0;
+  counters_.decode_micro_batches += decode_rows > 0 ? 1 : 0;
   ++counters_.micro_batches;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     counters_.blocks_used_peak[group] = std::max(counters_.blocks_used_peak[group], blocks_.used(group));

@@ -121,7 +121,7 @@ absl::Status Scheduler::Preempt(SequenceId id) {
 }
 
 void Scheduler::SetDecodeGroups(int32_t groups) {
-  CHECK(1 <= groups && groups <= options_.micro_batches);
+  CHECK(1 <= groups && groups <= most_groups());
   decode_groups_ = groups;
 }
 

@@ -22,6 +22,7 @@
 //
 // Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -78,6 +79,7 @@ struct SchedulerOptions {
   std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
   int64_t context = 0;                // most tokens a sequence may have, prompt and output
   int32_t micro_batches = 1;          // in flight at once
+  int32_t most_groups = 0;            // of decode rows; with more than micro_batches as many are in flight at once
   int64_t max_open_tokens = 0;        // opened by one micro-batch; at least context
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range
@@ -94,6 +96,7 @@ struct SequenceEvent {
 
 struct SchedulerCounters {
   uint64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0, preemptions = 0;
+  uint64_t decode_micro_batches = 0;  // with decode rows
   uint64_t visits = 0;  // of sequences, by Next and Confirm: grows with the slices, not with what runs or waits
   std::vector<int32_t> blocks_used_peak;  // [groups]
 };
@@ -109,7 +112,7 @@ class Scheduler {
   absl::Status Add(SequenceSpec spec);
 
   // The next micro-batch, or nothing when no row can be handed out now (all waits for results, for blocks, or there is
-  // no work). Never gives more than options.micro_batches unconfirmed ones.
+  // no work). Never gives more unconfirmed ones than options.micro_batches or decode_groups(), whichever is more.
   std::optional<MicroBatch> Next();
 
   // The micro-batch behind all others, which tells every stage to end; Next is not called again. Its result is not
@@ -131,10 +134,11 @@ class Scheduler {
   // running).
   absl::Status Preempt(SequenceId sequence);
 
-  // How many groups decode rows go round in, 1 to micro_batches, which it is at first. Takes effect as groups come
-  // back.
+  // How many groups decode rows go round in: 1 to the larger of micro_batches, which it is at first, and most_groups.
+  // Takes effect as groups come back.
   void SetDecodeGroups(int32_t groups);
   int32_t decode_groups() const { return decode_groups_; }
+  int32_t most_groups() const { return std::max(options_.micro_batches, options_.most_groups); }
   int64_t decoding() const { return decoding_; }
 
   bool HasUnfinished() const;

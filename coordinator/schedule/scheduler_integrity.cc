@@ -9,8 +9,8 @@ namespace stagecoach {
 
 absl::Status Scheduler::CheckIntegrity() const {
   RETURN_IF_ERROR(blocks_.CheckIntegrity());
-  if (in_flight() > options_.micro_batches) {
-    return absl::InternalError(absl::StrCat(in_flight(), " micro-batches in flight of ", options_.micro_batches));
+  if (in_flight() > most_groups()) {
+    return absl::InternalError(absl::StrCat(in_flight(), " micro-batches in flight of ", most_groups()));
   }
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     const uint64_t number = in_flight_[i].number;

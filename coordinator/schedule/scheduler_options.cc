@@ -25,6 +25,7 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
   RETURN_IF_ERROR(CheckJobField({"block_tokens", {1, JobLimits::kBlockTokens.range.max}}, options.block_tokens));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kContext, options.context));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kMicroBatches, options.micro_batches));
+  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kDecodeGroups, options.most_groups));
   RETURN_IF_ERROR(CheckJobField({"max_open_tokens", {options.context, JobLimits::kMaxOpenTokens.range.max}},
                                 options.max_open_tokens));
   if (options.group_blocks.empty()) return absl::InvalidArgumentError("`group_blocks` is empty, expected an entry");

@@ -35,7 +35,6 @@ struct StageCost {
 class VirtualClock : public EngineClock {
  public:
   int64_t NowUs() override { return now_us; }
-  int64_t TraceUs() override { return now_us; }
   void Pause(const WaitPolicy::Pause&) override { now_us = std::max(now_us, next_us); }  // nothing else happens before
   int64_t now_us = 0;
   int64_t next_us = 0;  // when the next result is there

@@ -33,6 +33,10 @@ RunSummary TwoStages() {
   summary.job->set_busy_s(2);
   summary.job->set_bubble(0.25);
   summary.job->set_bubble_floor(0.125);
+  summary.job->set_micro_batches(40);
+  summary.job->set_decode_micro_batches(30);
+  summary.job->set_prefill_rows(30);
+  summary.job->set_decode_rows(90);
   for (int i = 0; i < 2; ++i) {
     pb::StageSummary* stage = summary.job->add_stages();
     stage->set_stage(i);
@@ -57,10 +61,12 @@ TEST(Statistics, RatesLeaveOutTheFirstTokensForDecoding) {
 
 TEST(Statistics, TextNamesEverythingARunIsAskedFor) {
   const std::string text = StatisticsText(TwoStages());
-  EXPECT_THAT(text, AllOf(HasSubstr("prompt       30 tokens in 2 requests"),
-                          HasSubstr("decode       102 tokens in 2.000 s, 50.0 tokens/s"),
-                          HasSubstr("first token  after 0.125 s (mean)"), HasSubstr("preemptions  3"),
-                          HasSubstr("bubble       25.0 % of the stages' time, floor for this work 12.5 %")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("prompt       30 tokens in 2 requests"),
+                    HasSubstr("decode       102 tokens in 2.000 s, 50.0 tokens/s"),
+                    HasSubstr("first token  after 0.125 s (mean)"), HasSubstr("preemptions  3"),
+                    HasSubstr("bubble       25.0 % of the stages' time, floor for this work 12.5 %"),
+                    HasSubstr("efficiency   3.0 rows a pass over the weights; where sequences decode, 3.0 of them")));
   EXPECT_THAT(
       text, ContainsRegex(
                 "stage +host +layers +threads +CPUs +compute s +send s +wait s +utilisation +KV blocks +resident MiB"));
@@ -101,6 +107,9 @@ TEST(Statistics, JsonHasTimingsAndStages) {
   EXPECT_EQ(timings["time_to_first_token_s"], 0.125);
   EXPECT_EQ(timings["bubble"], 0.25);
   EXPECT_EQ(timings["bubble_floor"], 0.125);
+  EXPECT_EQ(timings["decode_micro_batches"], 30);
+  EXPECT_EQ(timings["rows_per_pass"], 3);
+  EXPECT_EQ(timings["decode_rows_per_pass"], 3);
   const Json stages = StagesJson(summary);
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_EQ(stages[1]["host"], "beta-with-a-long-name");

@@ -1,6 +1,7 @@
 #include "coordinator/plan/job_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -231,8 +232,9 @@ TEST(JobPlan, LeavesRoomForTheBuffersThatTheStageWillTake) {
   limits.max_slices = stage.max_slices();
   limits.context = stage.context();
   limits.threads = stage.threads();
-  const uint64_t buffers = ScratchSizesOf(*model, 0, 28, true, limits).bytes() +
-                           LimitsOf(stage, model->hyper.hidden, model->hyper.vocab).StageFrameBytes(true, 1);
+  const uint64_t buffers =
+      ScratchSizesOf(*model, 0, 28, true, limits).bytes() +
+      LimitsOf(stage, model->hyper.hidden, model->hyper.vocab).StageFrameBytes(true, stage.in_flight());
   const uint64_t needed = weights + buffers + pool;
   EXPECT_TRUE(PlanJob(job, {StageOn("node", needed)}, *model, kEpoch).ok());
   EXPECT_FALSE(PlanJob(job, {StageOn("node", needed - 1)}, *model, kEpoch).ok());
@@ -274,11 +276,29 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
     EXPECT_EQ(stage.epoch(), kEpoch.epoch);
     EXPECT_EQ(stage.owns_embedding(), stage.stage() == 0);
     EXPECT_EQ(stage.owns_head(), stage.stage() == 2);
-    EXPECT_EQ(stage.in_flight(), 3);
+    EXPECT_EQ(stage.in_flight(), 4) << "one more for a decode group that is on its way back";
     EXPECT_GE(stage.max_open_tokens(), stage.context());
   }
   EXPECT_THAT(ends, ElementsAre(10, 19, 28));
   EXPECT_THAT(threads, ElementsAre(4, 4, 6));
+}
+
+TEST(JobPlan, OneMoreDecodeGroupThanStagesMayBeInFlightUnlessTheMicroBatchesAreGiven) {
+  const auto planned = [](int micro_batches, int groups) {
+    pb::ConfigureJob job = Job();
+    job.set_micro_batches(micro_batches);
+    job.set_decode_groups(groups);
+    return PlanJob(job, {StageOn("a", 8 * kGiB), StageOn("b", 8 * kGiB)}, *Model(), kEpoch);
+  };
+  for (const auto& [micro_batches, groups, in_flight] :
+       std::vector<std::array<int, 3>>{{0, 0, 3}, {0, 2, 3}, {0, 5, 5}, {2, 0, 2}, {4, 3, 4}}) {
+    const auto plan = planned(micro_batches, groups);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->micro_batches, micro_batches > 0 ? micro_batches : 2);
+    EXPECT_EQ(plan->most_groups, in_flight);
+    for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.in_flight(), in_flight);
+  }
+  EXPECT_THAT(planned(2, 3).status().message(), HasSubstr("`decode_groups` is 3, but only 2 micro-batches"));
 }
 
 std::vector<int64_t> LayersOf(const JobPlan& plan) {

@@ -94,6 +94,47 @@ TEST_F(DecodeGroups, FewerThanMicroBatchesLeaveTheRestOfThemForPrompts) {
   EXPECT_THAT(Fill(), ElementsAre(50));
 }
 
+TEST(MoreDecodeGroups, ThanMicroBatchesHaveAsManyInFlightWhileThereAreSoMany) {
+  SchedulerOptions options = {.max_num_seqs = 64,
+                              .max_num_batched_tokens = 512,
+                              .prefill_chunk = 64,
+                              .block_tokens = 16,
+                              .group_blocks = {1024},
+                              .context = 1024,
+                              .micro_batches = 2,
+                              .most_groups = 3,
+                              .max_open_tokens = 65536};
+  Scheduler scheduler(options);
+  SimulatedStages stages(options);
+  EXPECT_EQ(scheduler.decode_groups(), 2);
+  std::deque<StepResult> results;
+  const auto fill = [&] {
+    while (std::optional<MicroBatch> batch = scheduler.Next()) results.push_back(*stages.Run(*batch));
+    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
+  };
+  for (SequenceId id = 1; id <= 6; ++id) {
+    ASSERT_TRUE(scheduler.Add({.id = id, .prompt = std::vector<TokenId>(64, 1), .max_new_tokens = 400}).ok());
+  }
+  fill();
+  const auto round = [&] {
+    for (size_t left = results.size(); left > 0; --left) {
+      ASSERT_TRUE(scheduler.Confirm(results.front()).ok());
+      results.pop_front();
+      fill();
+    }
+  };
+  while (scheduler.decoding() < 6) round();
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(results.size(), 2u);
+  scheduler.SetDecodeGroups(3);
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(results.size(), 3u);
+  for (const StepResult& result : results) EXPECT_EQ(result.sampled.size(), 2u);
+  scheduler.SetDecodeGroups(2);  // with three in flight
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(results.size(), 2u);
+}
+
 TEST_F(DecodeGroups, AreCutAnewAsTheyComeBackWhenTheirNumberChanges) {
   Decode(8);
   Fill();
