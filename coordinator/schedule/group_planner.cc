@@ -238,9 +238,9 @@ void GroupPlanner::BeginTrial(int64_t decoding, int32_t now) {
   }
   if (!chosen.has_value()) return;
   const auto seen = seen_.find(*chosen);
+  const int64_t wanted = std::max<int64_t>(kTrialRounds * *chosen, kTrialResults);
   // Groups come back and are cut anew before there are as many as wanted.
-  const int64_t rounds_us = confirmed_ + 2 * now + 2 * kTrialRounds * *chosen;
-  trial_ = {*chosen, seen == seen_.end() ? 0 : seen->second.results, rounds_us};
+  trial_ = {*chosen, wanted + (seen == seen_.end() ? 0 : seen->second.results), confirmed_ + 2 * (now + wanted)};
   Tried& tried = tried_[*chosen];
   tried.gap = tried.next == 0 ? kTrialGap : std::min(2 * tried.gap, kLongestGap * kTrialGap);
   tried.next = confirmed_ + tried.gap;
@@ -249,7 +249,7 @@ void GroupPlanner::BeginTrial(int64_t decoding, int32_t now) {
 
 bool GroupPlanner::TrialOver(int64_t decoding) const {
   if (decoding < trial_->groups || confirmed_ >= trial_->until) return true;
-  return Known(trial_->groups, trial_->seen_before + kTrialRounds * trial_->groups);
+  return Known(trial_->groups, trial_->seen_enough);
 }
 
 void GroupPlanner::EndTrial() {

@@ -21,13 +21,13 @@
 // forgotten in kMemory results, so that growing contexts and other loads of a host are followed; between them nothing
 // is, for a pipeline that has settled shows one m alone, from which g and b cannot be told apart from a.
 //
-// Hence trials. Only what has been seen is ever chosen. Another number is tried, for kTrialRounds rounds, when T of it
-// could be shorter by kGain at best: with fewer groups if rows were free and other stages of a host cost all that they
-// can (1 + o of them share the memory), with more if all that a stage does were rows. So stages of equal speed with a
-// host each are never taken through fewer groups than stages, from where these could not gain. A number is at most
-// halved or doubled at once, which bounds what a trial can cost to twice the time for its rounds; one that changed
-// nothing is made again only after kTrialGap results, twice that, ... 16 times that, or when there are half as many
-// sequences again, or a third fewer.
+// Hence trials. Only what has been seen is ever chosen. Another number is tried, for kTrialRounds rounds and
+// kTrialResults results, when T of it could be shorter by kGain at best: with fewer groups if rows were free and other
+// stages of a host cost all that they can (1 + o of them share the memory), with more if all that a stage does were
+// rows. So stages of equal speed with a host each are never taken through fewer groups than stages, from where these
+// could not gain. A number is at most halved or doubled at once, which bounds what a trial can cost to twice the time
+// for its rounds; one that changed nothing is made again only after kTrialGap results, twice that, ... 16 times that,
+// or when there are half as many sequences again, or a third fewer.
 
 #include <array>
 #include <cstdint>
@@ -50,6 +50,7 @@ class GroupPlanner {
   // a round in which groups are uneven.
   static constexpr double kGain = 0.05;
   static constexpr int kTrialRounds = 3;
+  static constexpr int64_t kTrialResults = 6;
   static constexpr int64_t kTrialGap = 512;
 
   // host_of_stage: equal numbers for stages that share a host. most_groups: the most micro-batches in flight. Before
@@ -89,7 +90,7 @@ class GroupPlanner {
   };
   struct Trial {
     int32_t groups = 0;
-    int64_t seen_before = 0;  // results with as many in flight
+    int64_t seen_enough = 0;  // results with as many in flight
     int64_t until = 0;        // confirmed results: by then it is over, whatever was seen
   };
   struct Tried {
