@@ -96,6 +96,7 @@ int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
                          .free_share = free_share,
                          .decoding = decoding_ > 0,
                          .decode_rows = decode_rows,
+                         .micro_batches = std::max(options_.micro_batches, decode_groups_),
                          .cost = row_cost_.cost()});
 }
 

@@ -17,7 +17,7 @@ int64_t PrefillThrottle::Rows(const Load& load) const {
 int64_t PrefillThrottle::RowsInGap(const Load& load) const {
   if (!load.cost.has_value()) return 0;
   const double left_us =
-      gap_us_ / micro_batches_ - load.cost->fixed_us - load.cost->row_us * static_cast<double>(load.decode_rows);
+      gap_us_ / load.micro_batches - load.cost->fixed_us - load.cost->row_us * static_cast<double>(load.decode_rows);
   if (left_us <= 0) return 0;
   // Also where a row costs nothing that shows.
   if (left_us >= load.cost->row_us * static_cast<double>(most_rows_)) return most_rows_;

@@ -32,16 +32,16 @@ class PrefillThrottle {
   static constexpr double kReserved = 0.05;  // r
 
   struct Load {
-    int64_t waiting_rows = 0;  // W
-    double free_share = 1;     // f: of the block group that has least
-    bool decoding = false;     // somebody does
-    int64_t decode_rows = 0;   // D, of this micro-batch
+    int64_t waiting_rows = 0;   // W
+    double free_share = 1;      // f: of the block group that has least
+    bool decoding = false;      // somebody does
+    int64_t decode_rows = 0;    // D, of this micro-batch
+    int32_t micro_batches = 1;  // M, in flight at once
     std::optional<RowCost> cost;
   };
 
-  // most_rows: MaxP. gap_us: G, 0 for none. micro_batches: M.
-  PrefillThrottle(int64_t most_rows, double gap_us, int32_t micro_batches)
-      : most_rows_(most_rows), gap_us_(gap_us), micro_batches_(micro_batches) {}
+  // most_rows: MaxP. gap_us: G, 0 for none.
+  PrefillThrottle(int64_t most_rows, double gap_us) : most_rows_(most_rows), gap_us_(gap_us) {}
 
   // P; at least 1.
   int64_t Rows(const Load& load) const;
@@ -50,12 +50,11 @@ class PrefillThrottle {
   int64_t least_rows() const { return gap_us_ > 0 ? kThrottledLeastRowsForGap : kThrottledLeastRows; }
 
  private:
-  // P_itl; before the cost of a row is known none, for what is too slow at first never comes again.
+  // P_itl; none before the cost of a row is known.
   int64_t RowsInGap(const Load& load) const;
 
   const int64_t most_rows_;
   const double gap_us_;
-  const int32_t micro_batches_;
 };
 
 }  // namespace stagecoach

@@ -60,7 +60,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
       more_blocks_(options.group_blocks.size()),
-      throttle_(options.prefill_chunk, options.slo_itl_us, options.micro_batches),
+      throttle_(options.prefill_chunk, options.slo_itl_us),
       chunks_(std::min(options.prefill_chunk, options.max_num_batched_tokens)) {
   CHECK(ValidateSchedulerOptions(options).ok());
   counters_.blocks_used_peak.resize(options.group_blocks.size());

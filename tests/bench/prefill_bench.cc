@@ -225,14 +225,14 @@ std::string GapTable(const StageCost& cost) {
   std::vector<Row> constant, throttled;
   for (const int32_t chunk : {32, 64, 128, 256, 512}) {
     SchedulerOptions options = Options(2);
-    options.max_num_batched_tokens = 24 + chunk;  // the rows of prompts in a micro-batch, beside all decode rows
+    options.max_num_batched_tokens = 4 + chunk;  // beside half of those that decode
     options.prefill_chunk = chunk;
     const std::string name = absl::StrCat("constant ", chunk);
     constant.push_back({name, MeasureGaps(options, cost, name)});
   }
-  for (const double gap_ms : {0.0, 100.0, 150.0, 200.0, 300.0, 400.0, 800.0}) {
+  for (const double gap_ms : {0.0, 50.0, 80.0, 120.0, 160.0, 250.0, 400.0}) {
     SchedulerOptions options = Options(2);
-    options.max_num_batched_tokens = 24 + 512;
+    options.max_num_batched_tokens = 4 + 512;
     options.policy = Policy::kThrottled;
     options.slo_itl_us = gap_ms * 1000;
     const std::string name = gap_ms > 0 ? absl::StrCat("throttled ", gap_ms, " ms") : "throttled";
@@ -319,9 +319,9 @@ std::string OfflineTable(const StageCost& cost) {
 }
 
 int Main() {
-  // About half of a Qwen3-0.6B in Q8_0 on one core; the other tables take a quarter of the layers each.
-  const StageCost half{.step_us = 1000, .read_us = 12000, .row_us = 1700, .pair_us = 0.2};
-  const StageCost quarter{.step_us = 500, .read_us = 6000, .row_us = 850, .pair_us = 0.1};
+  // About half of a Qwen3-0.6B in Q8_0 on one core of a Zen 5; the other tables take a quarter of the layers each.
+  const StageCost half{.step_us = 500, .read_us = 9000, .row_us = 860, .pair_us = 0.115};
+  const StageCost quarter{.step_us = 250, .read_us = 4500, .row_us = 430, .pair_us = 0.058};
   const std::string tables = GapTable(half) + LongPromptTable(quarter) + OfflineTable(quarter);
   if (!error_of_any.empty()) {
     std::printf("INVALID: %s\n", error_of_any.c_str());

@@ -8,11 +8,11 @@ namespace {
 
 constexpr int64_t kMost = 512;
 
-int64_t Rows(const PrefillThrottle::Load& load) { return PrefillThrottle(kMost, 0, 2).Rows(load); }
+int64_t Rows(const PrefillThrottle::Load& load) { return PrefillThrottle(kMost, 0).Rows(load); }
 
 TEST(PrefillThrottle, GivesWholeChunksWhileNobodyDecodes) {
   EXPECT_EQ(Rows({.waiting_rows = 1, .free_share = 0}), kMost);
-  EXPECT_EQ(PrefillThrottle(kMost, 1, 2).Rows({.waiting_rows = 1}), kMost) << "there is no gap to keep";
+  EXPECT_EQ(PrefillThrottle(kMost, 1).Rows({.waiting_rows = 1}), kMost) << "there is no gap to keep";
 }
 
 TEST(PrefillThrottle, SpreadsWhatWaitsOverEightMicroBatches) {
@@ -33,7 +33,7 @@ TEST(PrefillThrottle, FillsTheLastFreeBlocksSlowly) {
 
 TEST(PrefillThrottle, NeverGivesLessThanTheLeastRows) {
   EXPECT_EQ(Rows({.waiting_rows = 0, .decoding = true}), kThrottledLeastRows);
-  EXPECT_EQ(PrefillThrottle(8, 0, 1).Rows({.waiting_rows = 1, .decoding = true}), kThrottledLeastRows)
+  EXPECT_EQ(PrefillThrottle(8, 0).Rows({.waiting_rows = 1, .decoding = true}), kThrottledLeastRows)
       << "the chunk and the budget cut it, not this";
 }
 
@@ -42,26 +42,26 @@ PrefillThrottle::Load Loaded(int64_t decode_rows) {
   return {.waiting_rows = 100000,
           .decoding = true,
           .decode_rows = decode_rows,
+          .micro_batches = 2,
           .cost = RowCost{.fixed_us = 10000, .row_us = 1000}};
 }
 
 TEST(PrefillThrottle, KeepsTheGapThatIsWantedBetweenTwoTokens) {
-  const PrefillThrottle throttle(kMost, 100000, 2);
+  const PrefillThrottle throttle(kMost, 100000);
   EXPECT_EQ(throttle.Rows(Loaded(0)), 40);
   EXPECT_EQ(throttle.Rows(Loaded(4)), 36) << "decode rows take their part";
   EXPECT_EQ(throttle.Rows(Loaded(30)), kThrottledLeastRowsForGap);
   EXPECT_EQ(throttle.Rows(Loaded(1000)), kThrottledLeastRowsForGap);
-  EXPECT_EQ(PrefillThrottle(kMost, 1000, 2).Rows(Loaded(0)), kThrottledLeastRowsForGap)
-      << "one that no step could keep";
-  EXPECT_EQ(PrefillThrottle(kMost, 1e9, 2).Rows(Loaded(4)), kMost);
+  EXPECT_EQ(PrefillThrottle(kMost, 1000).Rows(Loaded(0)), kThrottledLeastRowsForGap) << "one that no step could keep";
+  EXPECT_EQ(PrefillThrottle(kMost, 1e9).Rows(Loaded(4)), kMost);
 }
 
 TEST(PrefillThrottle, GivesTheLeastRowsBesideDecodeRowsUntilItKnowsWhatARowCosts) {
   PrefillThrottle::Load load = Loaded(4);
   load.cost.reset();
-  EXPECT_EQ(PrefillThrottle(kMost, 100000, 2).Rows(load), kThrottledLeastRowsForGap);
+  EXPECT_EQ(PrefillThrottle(kMost, 100000).Rows(load), kThrottledLeastRowsForGap);
   load.cost = RowCost{.fixed_us = 10000, .row_us = 0};
-  EXPECT_EQ(PrefillThrottle(kMost, 100000, 2).Rows(load), kMost) << "rows that cost nothing";
+  EXPECT_EQ(PrefillThrottle(kMost, 100000).Rows(load), kMost) << "rows that cost nothing";
 }
 
 TEST(RowCost, IsFoundFromStepsOfDifferentSizes) {
