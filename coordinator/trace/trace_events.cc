@@ -10,6 +10,8 @@
 namespace stagecoach {
 namespace {
 
+constexpr int kCoordinator = TraceProcess(0);
+
 enum Lane { kTurns = 1, kCompute = 1, kSend = 2, kWait = 3 };
 
 // Names of colours that the format knows; viewers that do not heed them choose by the name of the event.
@@ -44,17 +46,19 @@ class Drawing {
   }
 
  private:
-  int RankOf(int stage) const { return job_.header.stages[static_cast<size_t>(stage)].rank; }
+  int ProcessOf(int stage) const { return TraceProcess(job_.header.stages[static_cast<size_t>(stage)].rank); }
   uint64_t IdOf(const TraceStep& step) const { return static_cast<uint64_t>(ordinal_) << 40 | step.number; }
 
   void Meta(const char* name, int pid, int tid, const std::string& args) {
     event_(
         absl::StrCat(R"({"ph":"M","name":")", name, R"(","pid":)", pid, R"(,"tid":)", tid, R"(,"args":{)", args, "}}"));
   }
-  void Process(int pid, const std::string& name, const std::string& labels) {
-    Meta("process_name", pid, 0, absl::StrCat("\"name\":", JsonText(name)));
-    Meta("process_labels", pid, 0, absl::StrCat("\"labels\":", JsonText(labels)));
-    Meta("process_sort_index", pid, 0, absl::StrCat("\"sort_index\":", pid));
+  void Process(int rank, const std::string& what, const std::string& labels) {
+    const int pid = TraceProcess(rank);
+    const std::string name = absl::StrCat("rank ", rank, ": ", what);
+    Meta("process_name", pid, 1, absl::StrCat("\"name\":", JsonText(name)));
+    Meta("process_labels", pid, 1, absl::StrCat("\"labels\":", JsonText(labels)));
+    Meta("process_sort_index", pid, 1, absl::StrCat("\"sort_index\":", pid));
   }
   void LaneName(int pid, int tid, const char* name) {
     Meta("thread_name", pid, tid, absl::StrCat("\"name\":\"", name, "\""));
@@ -64,7 +68,7 @@ class Drawing {
   void Names() {
     const TraceHeader& header = job_.header;
     Process(0, absl::StrCat("coordinator on ", header.coordinator_host), header.simulated ? "simulated" : "");
-    LaneName(0, kTurns, "turns");
+    LaneName(kCoordinator, kTurns, "turns");
     for (int s = 0; s < job_.stages(); ++s) {
       const TraceStage& stage = header.stages[static_cast<size_t>(s)];
       const StageClock& clock = job_.clocks[static_cast<size_t>(s)];
@@ -73,16 +77,16 @@ class Drawing {
               header.simulated
                   ? "simulated"
                   : absl::StrCat("clock offset ", clock.offset_us, " us, right to ", clock.error_us, " us"));
-      LaneName(stage.rank, kCompute, "compute");
-      LaneName(stage.rank, kSend, "send");
-      LaneName(stage.rank, kWait, "wait");
+      LaneName(ProcessOf(s), kCompute, "compute");
+      LaneName(ProcessOf(s), kSend, "send");
+      LaneName(ProcessOf(s), kWait, "wait");
     }
   }
 
   void Begin() {
     const std::string name = ordinal_ == 0 ? "the job begins" : absl::StrCat("job ", ordinal_ + 1, " begins");
-    event_(
-        absl::StrCat(R"({"ph":"i","s":"g","name":")", name, R"(","pid":0,"tid":0,"ts":)", job_.header.start_us, "}"));
+    event_(absl::StrCat(R"({"ph":"i","s":"g","name":")", name, R"(","pid":)", kCoordinator, R"(,"tid":1,"ts":)",
+                        job_.header.start_us, "}"));
   }
 
   // A complete event of a lane.
@@ -91,8 +95,8 @@ class Drawing {
                         R"(,"dur":)", to_us - from_us, more, "}"));
   }
   void Counter(absl::string_view name, int64_t at_us, const std::string& values) {
-    event_(
-        absl::StrCat(R"({"ph":"C","name":")", name, R"(","pid":0,"tid":0,"ts":)", at_us, R"(,"args":{)", values, "}}"));
+    event_(absl::StrCat(R"({"ph":"C","name":")", name, R"(","pid":)", kCoordinator, R"(,"tid":1,"ts":)", at_us,
+                        R"(,"args":{)", values, "}}"));
   }
 
   // A turn that several micro-batches leave in is cut where the one before left.
@@ -111,7 +115,7 @@ class Drawing {
       line.clear();
       AppendTraceStepEndLine(step, IdOf(step), &line);
       event_(line);
-      Span(0, kTurns, "turn", TurnBegin(i), step.submit_us,
+      Span(kCoordinator, kTurns, "turn", TurnBegin(i), step.submit_us,
            absl::StrCat(R"(,"args":{"micro_batch":)", step.number, "}"));
       Counters(step);
     }
@@ -133,17 +137,17 @@ class Drawing {
     for (const TraceStep& step : job_.steps) {
       const TraceSpan& span = step.stages[static_cast<size_t>(s)];
       const std::string number = absl::StrCat("\"micro_batch\":", step.number);
-      Span(RankOf(s), kCompute, TraceStepName(step), span.start_us, span.end_us,
+      Span(ProcessOf(s), kCompute, TraceStepName(step), span.start_us, span.end_us,
            absl::StrCat(R"(,"cname":")", ColourOf(step), R"(","args":{)", number,
                         ",\"waited_us\":", span.start_us - span.received_us, "}"));
       if (span.send_end_us <= std::max(span.send_start_us, sent_us)) continue;
-      Span(RankOf(s), kSend, "send", std::max(span.send_start_us, sent_us), span.send_end_us,
+      Span(ProcessOf(s), kSend, "send", std::max(span.send_start_us, sent_us), span.send_end_us,
            absl::StrCat(R"(,"args":{)", number, ",\"took_us\":", span.send_end_us - span.send_start_us, "}"));
       sent_us = span.send_end_us;
     }
     for (const StateSpan& span : StageStates(job_, s)) {
       const char* name = NameOfWait(span.state);
-      if (*name != '\0') Span(RankOf(s), kWait, name, span.begin_us, span.end_us, R"(,"cname":"grey")");
+      if (*name != '\0') Span(ProcessOf(s), kWait, name, span.begin_us, span.end_us, R"(,"cname":"grey")");
     }
   }
 
@@ -157,9 +161,9 @@ class Drawing {
   void Flows() {
     for (size_t i = 0; i < job_.steps.size(); ++i) {
       const TraceStep& step = job_.steps[i];
-      Flow('s', step, 0, kTurns, TurnBegin(i));
+      Flow('s', step, kCoordinator, kTurns, TurnBegin(i));
       for (int s = 0; s < job_.stages(); ++s) {
-        Flow(s + 1 < job_.stages() ? 't' : 'f', step, RankOf(s), kCompute,
+        Flow(s + 1 < job_.stages() ? 't' : 'f', step, ProcessOf(s), kCompute,
              step.stages[static_cast<size_t>(s)].start_us);
       }
     }

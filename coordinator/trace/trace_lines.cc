@@ -156,14 +156,14 @@ std::string TraceJobLine(const TraceJob& job) {
                           {"stages", std::move(stages)},
                           {"clocks", std::move(clocks)},
                           {"options", std::move(options)}};
-  return absl::StrCat(kJobStart, R"(,"pid":0,"tid":0,"args":)",
+  return absl::StrCat(kJobStart, R"(,"pid":)", TraceProcess(0), R"(,"tid":1,"args":)",
                       args.dump(-1, ' ', false, TraceJson::error_handler_t::replace), "}");
 }
 
 void AppendTraceStepLine(const TraceStep& step, uint64_t id, std::string* lines) {
   const int64_t ts = step.submit_us;
   absl::StrAppend(lines, kStepStart, ",\"id\":\"0x", absl::Hex(id), "\",\"name\":\"", TraceStepName(step),
-                  "\",\"pid\":0,\"tid\":0,\"ts\":", ts, ",\"args\":{\"number\":", step.number);
+                  "\",\"pid\":", TraceProcess(0), ",\"tid\":1,\"ts\":", ts, ",\"args\":{\"number\":", step.number);
   absl::StrAppend(lines, ",\"prefill_rows\":", step.prefill_rows, ",\"decode_rows\":", step.decode_rows,
                   ",\"sequences\":", step.sequences, ",\"ready\":", step.ready_us - ts,
                   ",\"confirm\":", step.confirm_us - ts);
@@ -184,7 +184,7 @@ void AppendTraceStepLine(const TraceStep& step, uint64_t id, std::string* lines)
 
 void AppendTraceStepEndLine(const TraceStep& step, uint64_t id, std::string* lines) {
   absl::StrAppend(lines, "{\"ph\":\"e\",\"cat\":\"micro-batch\",\"id\":\"0x", absl::Hex(id), "\",\"name\":\"",
-                  TraceStepName(step), "\",\"pid\":0,\"tid\":0,\"ts\":", step.confirm_us, "}");
+                  TraceStepName(step), "\",\"pid\":", TraceProcess(0), ",\"tid\":1,\"ts\":", step.confirm_us, "}");
 }
 
 absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line) {

@@ -21,6 +21,9 @@
 
 namespace stagecoach {
 
+// Every rank is a process of its own. Numbers from 1: viewers keep 0 for what is nobody's.
+inline constexpr int TraceProcess(int rank) { return rank + 1; }
+
 // Without its steps.
 std::string TraceJobLine(const TraceJob& job);
 

@@ -158,5 +158,17 @@ TEST(ClusterOptions, RefuseAStepLogThatCannotBeWritten) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/steps.jsonl"));
 }
 
+TEST(ClusterOptions, ATraceIsForAFileThatCanBeReadAgain) {
+  ClusterOptions options;
+  options.trace = "/dev/null";
+  const absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInputFile);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--trace: '/dev/null' is not a regular file"));
+  options.dry_run = true;
+  const absl::StatusOr<LaunchOptions> dry = MakeLaunchOptions(options, EightLayers(), Program());
+  ASSERT_TRUE(dry.ok()) << dry.status();
+  EXPECT_EQ(dry->job.trace(), "");
+}
+
 }  // namespace
 }  // namespace stagecoach

@@ -85,6 +85,7 @@ TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
                            "-v,--verbose",
                            "--stage-timeout",
                            "--step-log",
+                           "--trace FILE",
                            "--stage-worker",
                            "Example: coordinator generate -m"}) {
     EXPECT_THAT(parsed.output, HasSubstr(text));

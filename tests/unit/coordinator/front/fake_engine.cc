@@ -172,6 +172,7 @@ class FakeEngine {
     if (Has("told")) CHECK_EQ(job.min_kv_tokens(), launch_ > 1 ? Number("told") : 0);
     if (Has("told")) CHECK_EQ(job.fingerprints_size(), launch_ > 1 ? 1 : 0);
     if (Has("told")) CHECK_EQ(job.step_log_append(), launch_ > 1);
+    if (Has("told")) CHECK_EQ(job.trace_append(), launch_ > 1);
     Send(out);
     Misbehave();
   }

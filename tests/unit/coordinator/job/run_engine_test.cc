@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/trace/trace_file.h"
+#include "coordinator/trace/trace_summary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -203,6 +205,38 @@ TEST_F(EngineTest, FourStagesWorkOnFourChunksOfOnePromptAtOnce) {
   ASSERT_GE(steps.size(), kChunks);
   for (size_t chunk = 0; chunk + kStages < kChunks; ++chunk)
     EXPECT_GE(steps[chunk + kStages]["submit_us"], steps[chunk]["confirm_us"]) << "five chunks were under way";
+}
+
+TEST_F(EngineTest, ATraceHoldsEveryMicroBatchWithTheSendsAndTheQueuesOfItsTime) {
+  const std::string path = dir_.File("trace.json");
+  job_.set_trace(path);
+  job_.set_prefill_chunk(128);
+  const auto run = testing::RunCluster(2, job_, {Request(600, 9, 1), Request(300, 9, 2)});
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE(FinishTrace(path).ok());
+  const auto jobs = ReadTrace(path);
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_EQ(jobs->size(), 1u);
+  const TraceJob& trace = jobs->front();
+  EXPECT_EQ(trace.stages(), 2);
+  const TraceSummary summary = SummarizeTrace(trace);
+  EXPECT_EQ(summary.prefill_rows, static_cast<int64_t>(run->statistics.prefill_rows()));
+  EXPECT_EQ(summary.decode_rows, static_cast<int64_t>(run->statistics.decode_rows()));
+  EXPECT_EQ(summary.micro_batches, static_cast<int64_t>(run->statistics.micro_batches()));
+  int sends = 0;
+  for (const TraceStep& step : trace.steps) {
+    EXPECT_LE(step.ready_us, step.submit_us);
+    EXPECT_LE(step.queues.running + step.queues.waiting, 2);
+    ASSERT_EQ(step.queues.blocks_used.size(), 1u);
+    for (const TraceSpan& span : step.stages) {
+      if (span.send_end_us == span.send_start_us) continue;  // not known
+      EXPECT_GE(span.send_start_us, span.end_us) << step.number;
+      ++sends;
+    }
+  }
+  EXPECT_GT(sends, 0);
+  EXPECT_EQ(trace.steps.back().queues.running, 0);
+  EXPECT_EQ(trace.steps.back().queues.blocks_used[0], 0);
 }
 
 TEST_F(EngineTest, ADamagedFrameIsALostStageAndNeverACrash) {
