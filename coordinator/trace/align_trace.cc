@@ -30,7 +30,8 @@ absl::Status CheckSteps(const TraceJob& job) {
 }
 
 // A span says which send was complete last when it began; that send's frame is the last one that was computed before.
-// What was not told, because the next send was complete before anybody asked, stays unknown.
+// What was not told, because the next send was complete before anybody asked, stays unknown; and so does what may be of
+// a micro-batch that was left out of the record.
 void GiveSendsToTheirFrames(TraceJob* job) {
   for (size_t stage = 0; stage < job->header.stages.size(); ++stage) {
     int64_t told_us = 0;
@@ -40,7 +41,7 @@ void GiveSendsToTheirFrames(TraceJob* job) {
       span.send_start_us = span.send_end_us = span.end_us;
       if (told.send_start_us == told_us || told.send_start_us == 0) continue;
       told_us = told.send_start_us;
-      for (size_t back = i; back > 0; --back) {
+      for (size_t back = i; back > 0 && job->steps[back - 1].number + 1 == job->steps[back].number; --back) {
         TraceSpan& earlier = job->steps[back - 1].stages[stage];
         if (earlier.end_us > told.send_start_us) continue;
         earlier.send_start_us = told.send_start_us;

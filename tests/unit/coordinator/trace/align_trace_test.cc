@@ -89,6 +89,21 @@ TEST(AlignTrace, ASendThatNobodyToldOfIsUnknown) {
   EXPECT_EQ(job.steps[2].stages[0].send_end_us, job.steps[2].stages[0].send_start_us);
 }
 
+TEST(AlignTrace, MicroBatchesThatWereLeftOutLeaveTheOthersAsTheyWere) {
+  TraceJob whole =
+      MadeUpRun{.compute_us = {1000, 900}, .in_flight = 2, .micro_batches = 30, .hop_us = 60, .send_us = 50}.Recorded();
+  TraceJob job = whole;
+  job.steps.erase(job.steps.begin() + 10, job.steps.begin() + 13);
+  ASSERT_TRUE(AlignTrace(&whole).ok());
+  const absl::Status aligned = AlignTrace(&job);
+  ASSERT_TRUE(aligned.ok()) << aligned;
+  for (const TraceStep& step : job.steps) {
+    const TraceSpan& expected = whole.steps[step.number].stages[0];
+    const int64_t took_us = step.stages[0].send_end_us - step.stages[0].send_start_us;
+    EXPECT_EQ(took_us, step.number == 9 ? 0 : expected.send_end_us - expected.send_start_us) << step.number;
+  }
+}
+
 TEST(AlignTrace, RefusesTimesThatNoClocksCanHave) {
   TraceJob job = MadeUpRun{.compute_us = {3000}, .micro_batches = 3, .hop_us = 50}.Recorded();
   job.steps[1].stages[0].end_us += 100000;  // longer than it was away
