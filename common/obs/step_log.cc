@@ -22,6 +22,35 @@ namespace {
 
 constexpr size_t kWriteBytes = 1 << 20;
 
+void AddInputs(const StepInputs& inputs, Json* line) {
+  for (const RecordedCommand& command : inputs.commands) {
+    Json json = {{command.cancel ? "cancel" : "add", command.sequence}, {"confirmed", command.confirmed}};
+    if (!command.cancel) {
+      json["prompt_tokens"] = command.prompt_tokens;
+      json["output_tokens"] = command.output_tokens;
+      json["max_new_tokens"] = command.max_new_tokens;
+      if (command.score_from >= 0) json["score_from"] = command.score_from;
+    }
+    (*line)["commands"].push_back(std::move(json));
+  }
+  if (inputs.decode_groups > 0) (*line)["decode_groups"] = inputs.decode_groups;
+  if (!inputs.job.has_value()) return;
+  const RecordedJob& job = *inputs.job;
+  (*line)["job"] = {{"stages", job.stages},
+                    {"max_num_seqs", job.max_num_seqs},
+                    {"max_num_batched_tokens", job.max_num_batched_tokens},
+                    {"prefill_chunk", job.prefill_chunk},
+                    {"policy", job.policy},
+                    {"chunking", job.chunking},
+                    {"slo_itl_us", job.slo_itl_us},
+                    {"block_tokens", job.block_tokens},
+                    {"group_blocks", job.group_blocks},
+                    {"context", job.context},
+                    {"micro_batches", job.micro_batches},
+                    {"max_open_tokens", job.max_open_tokens},
+                    {"decode_groups", job.decode_groups}};
+}
+
 // A job that was killed in the middle of a write left half a line, which the next one would be glued to.
 void CutOffHalfALine(const std::string& path) {
   struct stat info;
@@ -59,11 +88,12 @@ std::string StepLogLine(const StepRecord& record) {
                       {"start_us", times.start_us},
                       {"end_us", times.end_us}});
   }
-  const Json line = {{"number", record.number},
-                     {"slices", std::move(slices)},
-                     {"submit_us", record.submit_us},
-                     {"confirm_us", record.confirm_us},
-                     {"stages", std::move(stages)}};
+  Json line = {{"number", record.number},
+               {"slices", std::move(slices)},
+               {"submit_us", record.submit_us},
+               {"confirm_us", record.confirm_us},
+               {"stages", std::move(stages)}};
+  AddInputs(record.inputs, &line);
   return line.dump();
 }
 

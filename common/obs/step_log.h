@@ -7,6 +7,10 @@
 //   {"number":3,"slices":[{"sequence":1,"start":512,"count":88,"sample":true}],"submit_us":..,"confirm_us":..,
 //    "stages":[{"stage":0,"received_us":..,"start_us":..,"end_us":..},..]}
 //
+// and, for a replay (common/obs/step_inputs.h), where there are any: "job" (with the first micro-batch), "commands"
+// ({"add":7,"confirmed":3,"prompt_tokens":..,"output_tokens":..,"max_new_tokens":..} or {"cancel":7,"confirmed":4})
+// and "decode_groups".
+//
 // Times are microseconds of MonotonicUs() of the host that took them (common/base/clock.h): those of one host are
 // comparable, those of different hosts are not; a trace (coordinator/trace) brings them together.
 

@@ -12,6 +12,7 @@ StepRecord::StepRecord(const MicroBatch& batch, const StepResult& result)
 
 size_t StepRecord::bytes() const {
   return sizeof(*this) + slices.size() * sizeof(Slice) + times.size() * sizeof(StageTimes) +
+         inputs.commands.size() * sizeof(RecordedCommand) +
          (queues.blocks_used.size() + queues.blocks_free.size()) * sizeof(int32_t);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/obs/step_inputs.h"
 #include "common/step/step.h"
 
 namespace stagecoach {
@@ -43,6 +44,7 @@ struct StepRecord {
   int64_t ready_us = 0, submit_us = 0, confirm_us = 0;
   std::vector<StageTimes> times;  // [stages], of each stage's own host
   QueueCounts queues;
+  StepInputs inputs;
 };
 
 // Takes records in the order of the micro-batches.

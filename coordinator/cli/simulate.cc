@@ -17,6 +17,7 @@
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "common/obs/step_log.h"
+#include "common/obs/step_log_reader.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/bench/arrivals.h"
@@ -31,7 +32,9 @@
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/job/scheduler_setup.h"
+#include "coordinator/sim/replay.h"
 #include "coordinator/sim/simulation.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -60,6 +63,7 @@ class SimulateVerb : public Verb {
   void AddLoad(CLI::App* app);
   void AddWorld(CLI::App* app);
   absl::Status ReadLoad();
+  absl::Status RunReplay() const;
   absl::StatusOr<ClusterQuestion> Question(const LaunchOptions& launch, const PlanPlaces& places,
                                            std::shared_ptr<const ModelDescription> model) const;
   absl::StatusOr<SimOptions> Options(const ClusterQuestion& question, const ClusterPlan& plan) const;
@@ -78,6 +82,7 @@ class SimulateVerb : public Verb {
   SimFailures failures_;
   bool split_by_cost_ = false;
   bool json_ = false;
+  std::string replay_;
 
   // Of a micro-batch: what was measured between a result and the next micro-batch, see tests/bench/simulate_bench.sh.
   static constexpr double kCoordinatorTurnUs = 100;
@@ -159,6 +164,10 @@ void SimulateVerb::AddWorld(CLI::App* app) {
       ->group(group);
   AddNumber(app, "--relaunch", &failures_.relaunch_s, kSimSecondsRange, "seconds from then until the next job is ready",
             absl::StrCat(failures_.relaunch_s))
+      ->group(group);
+  AddText(app, "--replay", &replay_, "FILE",
+          "instead of all this: run the scheduler again over the times of a recorded run (--step-log) and say whether "
+          "every micro-batch comes out as it was")
       ->group(group);
   AddFlag(app, "--json", &json_, "one line: the record of a point of a sweep, with \"simulated\": true")->group(group);
 }
@@ -299,7 +308,20 @@ SweepPoint SimulateVerb::Point(const ClusterQuestion& question) const {
   return point;
 }
 
+absl::Status SimulateVerb::RunReplay() const {
+  const absl::StatusOr<std::vector<StepRecord>> records = ReadStepLog(replay_);
+  if (!records.ok()) return WithExitCode(records.status(), ExitCode::kInputFile);
+  const absl::StatusOr<std::vector<ReplayedJob>> jobs = Replay(*records);
+  if (!jobs.ok()) {
+    const absl::Status status(jobs.status().code(),
+                              absl::StrCat("--replay: '", replay_, "': ", jobs.status().message()));
+    return WithExitCode(status, ExitCode::kInputFile);
+  }
+  return WriteStdout(json_ ? CompactJson(ReplayJson(*jobs)) + "\n" : ReplayText(*jobs));
+}
+
 absl::Status SimulateVerb::Run(const RunContext& context) {
+  if (!replay_.empty()) return RunReplay();
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model, OpenProbeModel(&probe_));
   if (model == nullptr) return UsageError("--model is required, or --load-format dummy with --shape and --type");
   RETURN_IF_ERROR(ReadLoad());

@@ -1,6 +1,7 @@
 #include "coordinator/cli/simulate_report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -8,6 +9,7 @@
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/text_table.h"
 #include "coordinator/front/statistics_sum.h"
+#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -152,6 +154,40 @@ std::string SimulationText(const RunSummary& summary, const SweepPoint& point,
                           1e3 * point.prediction->itl_s);
   }
   return text;
+}
+
+std::string ReplayText(const std::vector<ReplayedJob>& jobs) {
+  std::string text;
+  for (const ReplayedJob& job : jobs) {
+    const SchedulerCounters& counters = job.status.counters;
+    absl::StrAppendFormat(&text,
+                          "replayed     %d micro-batches over %d stages, each as it was recorded\n"
+                          "requests     %d, %d tokens sampled\n"
+                          "rows         %d of prompts, %d decode\n"
+                          "preemptions  %d\n"
+                          "bubble       %.1f %% of the stages' time in %.3f s, floor for this work %.1f %%\n",
+                          counters.micro_batches, job.stages, job.requests, job.tokens, counters.prefill_rows,
+                          counters.decode_rows, counters.preemptions, 100 * job.status.bubble,
+                          static_cast<double>(job.status.busy_us) * 1e-6, 100 * job.status.bubble_floor);
+  }
+  return text;
+}
+
+Json ReplayJson(const std::vector<ReplayedJob>& jobs) {
+  Json list = Json::array();
+  for (const ReplayedJob& job : jobs) {
+    list.push_back({{"stages", job.stages},
+                    {"requests", job.requests},
+                    {"tokens", job.tokens},
+                    {"micro_batches", job.status.counters.micro_batches},
+                    {"prefill_rows", job.status.counters.prefill_rows},
+                    {"decode_rows", job.status.counters.decode_rows},
+                    {"preemptions", job.status.counters.preemptions},
+                    {"busy_s", static_cast<double>(job.status.busy_us) * 1e-6},
+                    {"bubble", job.status.bubble},
+                    {"bubble_floor", job.status.bubble_floor}});
+  }
+  return {{"replayed", std::move(list)}};
 }
 
 }  // namespace stagecoach

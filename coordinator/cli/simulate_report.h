@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "coordinator/bench/sweep_point.h"
+#include "coordinator/front/json.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/plan/cluster_plan.h"
+#include "coordinator/sim/replay.h"
 #include "coordinator/sim/simulation.h"
 
 namespace stagecoach {
@@ -23,6 +25,10 @@ void TakeOutcome(const ClusterPlan& plan, const RunSummary& summary, const SimOu
 // `assumptions`: on what it rests that nobody measured; empty: none.
 std::string SimulationText(const RunSummary& summary, const SweepPoint& point,
                            const std::vector<std::string>& assumptions);
+
+// Of a recorded run that was replayed without a difference.
+std::string ReplayText(const std::vector<ReplayedJob>& jobs);
+Json ReplayJson(const std::vector<ReplayedJob>& jobs);
 
 }  // namespace stagecoach
 

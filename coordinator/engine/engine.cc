@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_choices.h"
 #include "common/step/step_check.h"
 
 namespace stagecoach {
@@ -73,6 +74,12 @@ absl::Status Engine::Take(SubmitCommand command) {
   }
   SequenceSpec& spec = command.spec;
   const SequenceId id = spec.id = next_sequence_++;
+  const RecordedCommand recorded = {.sequence = id,
+                                    .confirmed = confirmed_,
+                                    .prompt_tokens = static_cast<int64_t>(spec.prompt.size()),
+                                    .output_tokens = static_cast<int64_t>(spec.output.size()),
+                                    .max_new_tokens = spec.max_new_tokens,
+                                    .score_from = spec.score_from};
   absl::Status status = CheckTokenIds("prompt", spec.prompt, vocab_);
   if (status.ok()) status = CheckTokenIds("output", spec.output, vocab_);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
@@ -80,6 +87,7 @@ absl::Status Engine::Take(SubmitCommand command) {
   if (status.ok()) {
     request_of_[id] = request;
     sequence_of_[request] = id;
+    if (steps_ != nullptr) inputs_.commands.push_back(recorded);
   } else if (absl::IsFailedPrecondition(status)) {
     End(request, FinishReason::kLength);  // nothing was left to produce
   } else {
@@ -92,6 +100,9 @@ absl::Status Engine::Take(const CancelCommand& command) {
   const auto entry = sequence_of_.find(command.request);
   if (entry == sequence_of_.end()) return absl::OkStatus();  // it finished while the command was on its way
   RETURN_IF_ERROR(scheduler_->Cancel(entry->second));
+  if (steps_ != nullptr) {
+    inputs_.commands.push_back({.sequence = entry->second, .confirmed = confirmed_, .cancel = true});
+  }
   End(command.request, FinishReason::kCancelled);
   return absl::OkStatus();
 }
@@ -112,7 +123,8 @@ absl::Status Engine::Submit(MicroBatch batch) {
   RETURN_IF_ERROR(pipeline_->Submit(batch));
   bubble_.Submitted(batch.number, now_us);
   const auto in_flight = static_cast<int32_t>(in_flight_.size() + 1);
-  in_flight_.push_back({std::move(batch), ready_us_, now_us, in_flight});
+  if (steps_ != nullptr && batch.number == 0) RecordJob();
+  in_flight_.push_back({std::move(batch), ready_us_, now_us, in_flight, std::exchange(inputs_, {})});
   waits_.Progressed(now_us);
   return absl::OkStatus();
 }
@@ -199,21 +211,24 @@ void Engine::WaitForWork() {
 
 // The oldest micro-batch in flight is done.
 void Engine::Confirm(const StepResult& result, int64_t now_us) {
-  const Submitted& oldest = in_flight_.front();
+  Submitted& oldest = in_flight_.front();
   bubble_.Confirmed(result, now_us);
-  if (steps_ != nullptr) Record(result, oldest, now_us);
   if (groups_ != nullptr && !oldest.batch.shutdown) PlanGroups(result, oldest, now_us);
+  if (steps_ != nullptr) Record(result, now_us, &oldest);
   if (const std::optional<int64_t> us = SlowestUs(result, now_us - oldest.submitted_us); us && !oldest.batch.shutdown) {
     scheduler_->Took(oldest.batch, *us);
   }
+  ++confirmed_;
   in_flight_.pop_front();
 }
 
-void Engine::Record(const StepResult& result, const Submitted& submitted, int64_t now_us) {
-  StepRecord record(submitted.batch, result);
-  record.ready_us = submitted.ready_us;
-  record.submit_us = submitted.submitted_us;
+void Engine::Record(const StepResult& result, int64_t now_us, Submitted* submitted) {
+  StepRecord record(submitted->batch, result);
+  record.ready_us = submitted->ready_us;
+  record.submit_us = submitted->submitted_us;
   record.confirm_us = now_us;
+  record.inputs = std::move(submitted->inputs);
+  record.inputs.decode_groups = scheduler_->decode_groups();
   record.queues = {.waiting = scheduler_->waiting(),
                    .running = scheduler_->running(),
                    .in_flight = static_cast<int32_t>(in_flight_.size()) - 1};
@@ -222,6 +237,23 @@ void Engine::Record(const StepResult& result, const Submitted& submitted, int64_
     record.queues.blocks_free.push_back(scheduler_->blocks().free(group));
   }
   steps_->Write(std::move(record));
+}
+
+void Engine::RecordJob() {
+  const SchedulerOptions& options = scheduler_->options();
+  inputs_.job = {.stages = pipeline_->stages(),
+                 .max_num_seqs = options.max_num_seqs,
+                 .max_num_batched_tokens = options.max_num_batched_tokens,
+                 .prefill_chunk = options.prefill_chunk,
+                 .policy = PolicyName(options.policy),
+                 .chunking = NameOf(kChunkings, options.chunking),
+                 .slo_itl_us = options.slo_itl_us,
+                 .block_tokens = options.block_tokens,
+                 .group_blocks = options.group_blocks,
+                 .context = options.context,
+                 .micro_batches = options.micro_batches,
+                 .max_open_tokens = options.max_open_tokens,
+                 .decode_groups = scheduler_->decode_groups()};
 }
 
 // What the times of this result teach about how decode rows are best grouped.
@@ -240,7 +272,7 @@ absl::Status Engine::ShutDownStages() {
   MicroBatch last = scheduler_->Shutdown();
   const int64_t now_us = clock_->NowUs();
   RETURN_IF_ERROR(pipeline_->Submit(last));
-  in_flight_.push_back({std::move(last), ready_us_, now_us, 0});  // no work: the bubble meter is not told
+  in_flight_.push_back({std::move(last), ready_us_, now_us, 0, {}});  // no work: the bubble meter is not told
   while (!in_flight_.empty()) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
     if (result.has_value()) {

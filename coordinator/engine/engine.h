@@ -49,6 +49,7 @@ class Engine {
     int64_t ready_us;      // when what it may have waited for was there, a result or a command
     int64_t submitted_us;  // when it was handed to the pipeline
     int32_t in_flight;     // micro-batches then, with this one
+    StepInputs inputs;     // for records
   };
 
   absl::Status TakeCommands();
@@ -63,7 +64,8 @@ class Engine {
   absl::Status PublishEvents();
   absl::Status Report();  // when it is time
   void Confirm(const StepResult& result, int64_t now_us);
-  void Record(const StepResult& result, const Submitted& submitted, int64_t now_us);
+  void Record(const StepResult& result, int64_t now_us, Submitted* submitted);
+  void RecordJob();
   void PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us);
   void WaitForWork();  // after a turn in which nothing happened
 
@@ -77,6 +79,8 @@ class Engine {
   BubbleMeter bubble_;
   WaitPolicy waits_;
   std::deque<Submitted> in_flight_;
+  StepInputs inputs_;       // for records: since the last micro-batch
+  uint64_t confirmed_ = 0;  // results
   SequenceId next_sequence_ = 1;
   absl::flat_hash_map<SequenceId, RequestId> request_of_;
   absl::flat_hash_map<RequestId, SequenceId> sequence_of_;

@@ -147,6 +147,7 @@ class Scheduler {
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }
   const SchedulerCounters& counters() const { return counters_; }
   const BlockManager& blocks() const { return blocks_; }
+  const SchedulerOptions& options() const { return options_; }
   const Sequence* Find(SequenceId sequence) const;  // unfinished ones
 
   // Everything that must always hold: blocks free + used == total, each block in one table, tables of every group cover

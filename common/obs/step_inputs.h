@@ -1,0 +1,52 @@
+#ifndef STAGECOACH_COMMON_OBS_STEP_INPUTS_H_
+#define STAGECOACH_COMMON_OBS_STEP_INPUTS_H_
+
+// What decided, beside results, what a micro-batch holds: with it a recorded run can be replayed.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace stagecoach {
+
+// How the job's scheduler was made; fields as of its options.
+struct RecordedJob {
+  int32_t stages = 0;
+  int32_t max_num_seqs = 0, max_num_batched_tokens = 0, prefill_chunk = 0;
+  std::string policy, chunking;
+  double slo_itl_us = 0;
+  int32_t block_tokens = 0;
+  std::vector<int32_t> group_blocks;
+  int64_t context = 0;
+  int32_t micro_batches = 0;
+  int64_t max_open_tokens = 0;
+  int32_t decode_groups = 0;  // at the beginning
+  friend bool operator==(const RecordedJob&, const RecordedJob&) = default;
+};
+
+// A request that was taken up, or cancelled, between two micro-batches.
+struct RecordedCommand {
+  SequenceId sequence = 0;
+  uint64_t confirmed = 0;  // results that had come back before it
+  bool cancel = false;
+  // Otherwise: the request.
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;  // produced by an earlier job
+  int64_t max_new_tokens = 0;
+  int64_t score_from = -1;
+  friend bool operator==(const RecordedCommand&, const RecordedCommand&) = default;
+};
+
+struct StepInputs {
+  std::optional<RecordedJob> job;         // with the first micro-batch alone
+  std::vector<RecordedCommand> commands;  // since the micro-batch before, in order
+  int32_t decode_groups = 0;              // once its own result had come back; 0: not told
+  friend bool operator==(const StepInputs&, const StepInputs&) = default;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_OBS_STEP_INPUTS_H_

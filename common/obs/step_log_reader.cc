@@ -1,0 +1,178 @@
+#include "common/obs/step_log_reader.h"
+
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/value_range.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr IntegerRange kWholeNumber = {0, std::numeric_limits<int64_t>::max()};
+constexpr IntegerRange kSmallNumber = {0, std::numeric_limits<int32_t>::max()};
+
+// The fields of one object; the first error stays, and after it values are 0.
+class LineFields {
+ public:
+  LineFields(const nlohmann::json& object, std::string path, absl::Status* status)
+      : object_(object), path_(std::move(path)), status_(*status) {
+    if (!object.is_object()) Fail("", "an object", object.type_name());
+  }
+
+  bool Has(const char* name) const { return object_.is_object() && object_.contains(name); }
+
+  int64_t Integer(const char* name, IntegerRange range = kWholeNumber) {
+    const nlohmann::json* value = Find(name);
+    if (value == nullptr) return 0;
+    const bool integer = value->is_number_integer() &&
+                         !(value->is_number_unsigned() &&
+                           value->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+    if (integer && Contains(range, value->get<int64_t>())) return value->get<int64_t>();
+    Fail(name, absl::StrCat("an integer, ", Expected(range)), value->is_number() ? value->dump() : value->type_name());
+    return 0;
+  }
+  int32_t Int(const char* name) { return static_cast<int32_t>(Integer(name, kSmallNumber)); }
+  double Number(const char* name, NumberRange range) {
+    const nlohmann::json* value = Find(name);
+    if (value == nullptr) return 0;
+    if (value->is_number() && Contains(range, value->get<double>())) return value->get<double>();
+    Fail(name, absl::StrCat("a number, ", Expected(range)), value->is_number() ? value->dump() : value->type_name());
+    return 0;
+  }
+  bool Bool(const char* name) {
+    const nlohmann::json* value = Find(name);
+    if (value != nullptr && !value->is_boolean()) Fail(name, "true or false", value->type_name());
+    return value != nullptr && value->is_boolean() && value->get<bool>();
+  }
+  std::string Text(const char* name) {
+    const nlohmann::json* value = Find(name);
+    if (value != nullptr && !value->is_string()) Fail(name, "a text", value->type_name());
+    return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+  }
+  const nlohmann::json& List(const char* name) {
+    static const nlohmann::json kNone = nlohmann::json::array();
+    const nlohmann::json* value = Find(name);
+    if (value == nullptr) return kNone;
+    if (value->is_array()) return *value;
+    Fail(name, "a list", value->type_name());
+    return kNone;
+  }
+  // Calls `read` with the fields of each object of a list.
+  template <typename Read>
+  void Objects(const char* name, Read read) {
+    const nlohmann::json& list = List(name);
+    for (size_t i = 0; i < list.size() && status_.ok(); ++i) {
+      LineFields fields(list[i], absl::StrCat(path_, name, "[", i, "]."), &status_);
+      if (status_.ok()) read(&fields);
+    }
+  }
+
+ private:
+  const nlohmann::json* Find(const char* name) {
+    if (Has(name)) return &object_[name];
+    if (object_.is_object()) Fail(name, "a value", "none");
+    return nullptr;
+  }
+  void Fail(absl::string_view name, absl::string_view expected, absl::string_view found) {
+    if (!status_.ok()) return;
+    const std::string where = absl::StrCat(path_, name);
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(where.empty() ? "the line" : where, ": expected ", expected, ", found ", found));
+  }
+
+  const nlohmann::json& object_;
+  const std::string path_;
+  absl::Status& status_;
+};
+
+RecordedJob ReadJob(LineFields* fields, absl::Status* status) {
+  RecordedJob job;
+  job.stages = fields->Int("stages");
+  job.max_num_seqs = fields->Int("max_num_seqs");
+  job.max_num_batched_tokens = fields->Int("max_num_batched_tokens");
+  job.prefill_chunk = fields->Int("prefill_chunk");
+  job.policy = fields->Text("policy");
+  job.chunking = fields->Text("chunking");
+  job.slo_itl_us = fields->Number("slo_itl_us", {0, 1e15});
+  job.block_tokens = fields->Int("block_tokens");
+  for (const nlohmann::json& blocks : fields->List("group_blocks")) {
+    const nlohmann::json entry = {{"group_blocks", blocks}};
+    job.group_blocks.push_back(LineFields(entry, "job.", status).Int("group_blocks"));
+  }
+  job.context = fields->Integer("context");
+  job.micro_batches = fields->Int("micro_batches");
+  job.max_open_tokens = fields->Integer("max_open_tokens");
+  job.decode_groups = fields->Int("decode_groups");
+  return job;
+}
+
+RecordedCommand ReadCommand(LineFields* fields) {
+  RecordedCommand command;
+  command.cancel = fields->Has("cancel");
+  command.sequence = static_cast<SequenceId>(fields->Integer(command.cancel ? "cancel" : "add"));
+  command.confirmed = static_cast<uint64_t>(fields->Integer("confirmed"));
+  if (command.cancel) return command;
+  command.prompt_tokens = fields->Integer("prompt_tokens");
+  command.output_tokens = fields->Integer("output_tokens");
+  command.max_new_tokens = fields->Integer("max_new_tokens");
+  if (fields->Has("score_from")) command.score_from = fields->Integer("score_from");
+  return command;
+}
+
+}  // namespace
+
+absl::StatusOr<StepRecord> ParseStepLogLine(absl::string_view line) {
+  const nlohmann::json json = nlohmann::json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return absl::InvalidArgumentError("expected a JSON object");
+  absl::Status status;
+  LineFields fields(json, "", &status);
+  StepRecord record;
+  record.number = static_cast<uint64_t>(fields.Integer("number"));
+  fields.Objects("slices", [&](LineFields* slice) {
+    record.slices.push_back({static_cast<SequenceId>(slice->Integer("sequence")), slice->Int("start"),
+                             slice->Int("count"), slice->Bool("sample")});
+  });
+  record.submit_us = fields.Integer("submit_us");
+  record.confirm_us = fields.Integer("confirm_us");
+  fields.Objects("stages", [&](LineFields* stage) {
+    StageTimes times;
+    times.stage = stage->Int("stage");
+    times.received_us = stage->Integer("received_us");
+    times.start_us = stage->Integer("start_us");
+    times.end_us = stage->Integer("end_us");
+    record.times.push_back(times);
+  });
+  if (fields.Has("commands")) {
+    fields.Objects("commands", [&](LineFields* command) { record.inputs.commands.push_back(ReadCommand(command)); });
+  }
+  if (fields.Has("decode_groups")) record.inputs.decode_groups = fields.Int("decode_groups");
+  if (fields.Has("job")) {
+    LineFields job(json["job"], "job.", &status);
+    if (status.ok()) record.inputs.job = ReadJob(&job, &status);
+  }
+  if (!status.ok()) return status;
+  return record;
+}
+
+absl::StatusOr<std::vector<StepRecord>> ReadStepLog(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in.is_open()) return absl::NotFoundError(absl::StrCat("cannot read '", file, "'"));
+  std::vector<StepRecord> records;
+  std::string line;
+  for (int64_t number = 1; std::getline(in, line); ++number) {
+    if (absl::StripAsciiWhitespace(line).empty()) continue;
+    absl::StatusOr<StepRecord> record = ParseStepLogLine(line);
+    if (!record.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("'", file, "', line ", number, ": ", record.status().message()));
+    }
+    records.push_back(*std::move(record));
+  }
+  if (in.bad()) return absl::NotFoundError(absl::StrCat("cannot read '", file, "'"));
+  return records;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,290 @@
+#include "coordinator/sim/replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "common/base/status_macros.h"
+#include "common/job/job_choices.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/sim/step_answer.h"
+#include "coordinator/sim/virtual_clock.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr TokenId kStopToken = 0;
+constexpr int64_t kReplayVocab = 2;
+constexpr SequenceId kMostRefused = 1'000'000;  // requests in a row that a log can have left out
+static_assert(kSimulatedToken != kStopToken && kSimulatedToken < kReplayVocab);
+
+std::string SliceText(SequenceId sequence, int32_t start, int32_t count, bool sample) {
+  return absl::StrCat(sequence, ":", start, "+", count, sample ? "*" : "");
+}
+std::string SlicesText(const StepRecord& record) {
+  return absl::StrCat("[",
+                      absl::StrJoin(record.slices, " ",
+                                    [](std::string* out, const StepRecord::Slice& slice) {
+                                      out->append(SliceText(slice.sequence, slice.start, slice.count, slice.sample));
+                                    }),
+                      "]");
+}
+
+// What the log says of one job, checked as far as anything here relies on it.
+absl::Status CheckRecords(absl::Span<const StepRecord> records) {
+  if (!records.front().inputs.job.has_value()) {
+    return absl::InvalidArgumentError(
+        "the step log does not say how its job was made (`job`, with micro-batch 0); record the run again");
+  }
+  const RecordedJob& job = *records.front().inputs.job;
+  uint64_t number = 0;
+  SequenceId last = 0;
+  for (const StepRecord& record : records) {
+    const auto wrong = [&](const auto&... what) {
+      return absl::InvalidArgumentError(absl::StrCat("the step log's micro-batch ", record.number, ": ", what...));
+    };
+    if (record.number != number++) return wrong("expected ", number - 1, "; lines are missing");
+    if (static_cast<int64_t>(record.times.size()) != job.stages) {
+      return wrong("has times of ", record.times.size(), " stages, the job has ", job.stages);
+    }
+    for (size_t s = 0; s < record.times.size(); ++s) {
+      if (record.times[s].stage != static_cast<int32_t>(s)) return wrong("its stages are not in order");
+    }
+    if (record.confirm_us < record.submit_us) return wrong("its result came before it was handed out");
+    for (const RecordedCommand& command : record.inputs.commands) {
+      // In this order, for the sum may not be a number.
+      const bool fits = command.prompt_tokens >= 0 && command.prompt_tokens <= job.context &&
+                        command.output_tokens <= job.context && command.max_new_tokens >= 0;
+      if (!command.cancel && (command.sequence <= last || command.sequence - last > kMostRefused)) {
+        return wrong("sequence ", command.sequence, " comes after ", last);
+      }
+      if (!command.cancel) last = command.sequence;
+      if (!fits) return wrong("sequence ", command.sequence, " does not fit a context of ", job.context, " tokens");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
+  SchedulerOptions options;
+  options.max_num_seqs = job.max_num_seqs;
+  options.max_num_batched_tokens = job.max_num_batched_tokens;
+  options.prefill_chunk = job.prefill_chunk;
+  ASSIGN_OR_RETURN(options.policy, ParsePolicy(job.policy));
+  ASSIGN_OR_RETURN(options.chunking, ParseChunking(job.chunking));
+  options.slo_itl_us = job.slo_itl_us;
+  options.block_tokens = job.block_tokens;
+  options.group_blocks = job.group_blocks;
+  options.context = job.context;
+  options.micro_batches = job.micro_batches;
+  options.max_open_tokens = job.max_open_tokens;
+  RETURN_IF_ERROR(ValidateSchedulerOptions(options));
+  if (job.decode_groups < 1 || job.decode_groups > job.micro_batches) {
+    return absl::InvalidArgumentError(absl::StrCat("the step log's job has ", job.decode_groups, " decode groups, but ",
+                                                   job.micro_batches, " micro-batches in flight"));
+  }
+  return options;
+}
+
+// Gives every result at its recorded time, and compares what is handed out.
+class RecordedPipeline : public Pipeline {
+ public:
+  RecordedPipeline(absl::Span<const StepRecord> records, Scheduler* scheduler, VirtualClock* clock)
+      : records_(records), scheduler_(scheduler), clock_(clock) {
+    for (const StepRecord& record : records) {
+      for (const StepRecord::Slice& slice : record.slices) tokens_left_[slice.sequence] += slice.sample ? 1 : 0;
+      for (const RecordedCommand& command : record.inputs.commands) {
+        if (command.cancel) tokens_left_.erase(command.sequence);
+      }
+    }
+  }
+
+  int stages() const override { return records_.front().inputs.job->stages; }
+
+  absl::Status Submit(const MicroBatch& batch) override {
+    if (batch.number < records_.size()) {
+      RETURN_IF_ERROR(Compare(batch, records_[batch.number]));
+      clock_->AdvanceTo(NsAt(records_[batch.number].submit_us));
+    }
+    in_flight_.push_back(AnswerTo(batch));
+    ++submitted_;
+    commands_taken_ = 0;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::optional<StepResult>> Poll() override {
+    const std::optional<int64_t> next_ns = NextNs();
+    if (DueCommand() != nullptr || !next_ns.has_value() || *next_ns > clock_->now_ns())
+      return std::optional<StepResult>();
+    const StepRecord& record = records_[confirmed_++];
+    if (record.inputs.decode_groups > 0) {
+      if (record.inputs.decode_groups > scheduler_->options().micro_batches) {
+        return absl::InvalidArgumentError(absl::StrCat("the step log's micro-batch ", record.number, " has ",
+                                                       record.inputs.decode_groups, " decode groups"));
+      }
+      scheduler_->SetDecodeGroups(record.inputs.decode_groups);
+    }
+    std::optional<StepResult> result = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    result->times = record.times;
+    for (SampledToken& token : result->sampled) {
+      const auto left = tokens_left_.find(token.sequence);
+      if (left != tokens_left_.end() && --left->second == 0) token.token = kStopToken;
+    }
+    tokens_ += static_cast<int64_t>(result->sampled.size());
+    return result;
+  }
+
+  // What the engine took up after as many results, before it handed out the next micro-batch; nullptr: nothing more.
+  const RecordedCommand* DueCommand() const {
+    if (submitted_ >= records_.size()) return nullptr;
+    const std::vector<RecordedCommand>& commands = records_[submitted_].inputs.commands;
+    if (commands_taken_ >= commands.size() || commands[commands_taken_].confirmed > confirmed_) return nullptr;
+    return &commands[commands_taken_];
+  }
+  void CommandTaken() { ++commands_taken_; }
+
+  std::optional<int64_t> NextNs() const {
+    if (in_flight_.empty() || confirmed_ >= records_.size()) return std::nullopt;
+    return NsAt(records_[confirmed_].confirm_us);
+  }
+  bool done() const { return confirmed_ == records_.size(); }
+  uint64_t submitted() const { return submitted_; }
+  int64_t tokens() const { return tokens_; }
+
+ private:
+  int64_t NsAt(int64_t us) const {
+    return std::clamp<int64_t>(us - records_.front().submit_us, 0, kNeverNs / 2000) * 1000;
+  }
+
+  absl::Status Compare(const MicroBatch& batch, const StepRecord& record) const {
+    bool same = batch.slices.size() == record.slices.size();
+    for (size_t i = 0; same && i < batch.slices.size(); ++i) {
+      const SequenceSlice& is = batch.slices[i];
+      const StepRecord::Slice& was = record.slices[i];
+      same = is.sequence == was.sequence && is.start == was.start && is.count == was.count && is.sample == was.sample;
+    }
+    if (!same) {
+      return absl::FailedPreconditionError(absl::StrCat("micro-batch ", batch.number, " differs: the replay has ",
+                                                        SlicesText(StepRecord(batch, StepResult{})), ", the record ",
+                                                        SlicesText(record), " (sequence:start+rows, * sampled)"));
+    }
+    // Results are taken one at a time, so their times are in order; of two equal times either may have come first.
+    const bool early = confirmed_ < records_.size() && records_[confirmed_].confirm_us < record.submit_us;
+    const bool late = confirmed_ > 0 && records_[confirmed_ - 1].confirm_us > record.submit_us;
+    if (!early && !late) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("micro-batch ", batch.number, " is handed out after ", confirmed_,
+                                                      " results, which was ", early ? "later" : "earlier",
+                                                      " in the record"));
+  }
+
+  const absl::Span<const StepRecord> records_;
+  Scheduler* const scheduler_;
+  VirtualClock* const clock_;
+  absl::flat_hash_map<SequenceId, int64_t> tokens_left_;  // of sequences that were not cancelled
+  std::deque<StepResult> in_flight_;
+  uint64_t submitted_ = 0, confirmed_ = 0;
+  size_t commands_taken_ = 0;  // of those before the next micro-batch
+  int64_t tokens_ = 0;
+};
+
+// Gives every command where the record has it.
+class RecordedFront : public Front {
+ public:
+  RecordedFront(RecordedPipeline* pipeline, VirtualClock* clock) : pipeline_(pipeline), clock_(clock) {}
+
+  absl::StatusOr<std::optional<FrontCommand>> Next() override {
+    const RecordedCommand* due = pipeline_->DueCommand();
+    if (due == nullptr) return std::optional<FrontCommand>();
+    const RecordedCommand& command = *due;
+    if (command.cancel) {
+      pipeline_->CommandTaken();
+      return std::optional<FrontCommand>(CancelCommand{command.sequence});
+    }
+    SubmitCommand submit;
+    submit.request = ++last_sequence_;
+    // A request that was refused took a number too: another one that is refused.
+    if (command.sequence <= last_sequence_) {
+      pipeline_->CommandTaken();
+      ++requests_;
+      submit.spec = SpecOf(command);
+    }
+    return std::optional<FrontCommand>(std::move(submit));
+  }
+  absl::Status Publish(const RequestEvents&) override { return absl::OkStatus(); }
+  absl::Status Report(const EngineStatus&) override { return absl::OkStatus(); }
+  bool Behind() override { return false; }
+  bool Wait(int64_t) override {
+    clock_->Pause({});
+    return true;
+  }
+  int64_t requests() const { return requests_; }
+
+ private:
+  static SequenceSpec SpecOf(const RecordedCommand& command) {
+    SequenceSpec spec;
+    spec.prompt.assign(static_cast<size_t>(command.prompt_tokens), kSimulatedToken);
+    spec.output.assign(static_cast<size_t>(command.output_tokens), kSimulatedToken);
+    spec.max_new_tokens = command.max_new_tokens;
+    spec.score_from = command.score_from;
+    spec.stop_tokens = {kStopToken};
+    return spec;
+  }
+
+  RecordedPipeline* const pipeline_;
+  VirtualClock* const clock_;
+  SequenceId last_sequence_ = 0;
+  int64_t requests_ = 0;
+};
+
+absl::StatusOr<ReplayedJob> ReplayJob(absl::Span<const StepRecord> records) {
+  RETURN_IF_ERROR(CheckRecords(records));
+  const RecordedJob& job = *records.front().inputs.job;
+  ASSIGN_OR_RETURN(const SchedulerOptions options, OptionsOf(job));
+  VirtualClock clock;
+  Scheduler scheduler(options);
+  scheduler.SetDecodeGroups(job.decode_groups);
+  RecordedPipeline pipeline(records, &scheduler, &clock);
+  RecordedFront front(&pipeline, &clock);
+  Engine engine(&pipeline, &scheduler, &front, &clock, kReplayVocab, nullptr);
+  bool stuck = false;
+  clock.OnPause([&] {
+    if (pipeline.DueCommand() != nullptr) return;  // it came in that pause
+    const std::optional<int64_t> next_ns = pipeline.NextNs();
+    stuck = !next_ns.has_value();
+    if (!stuck) clock.AdvanceTo(*next_ns);
+  });
+  while (!pipeline.done() && !stuck) RETURN_IF_ERROR(engine.Step());
+  if (stuck) {
+    return absl::FailedPreconditionError(absl::StrCat("the replay hands nothing out after ", pipeline.submitted(),
+                                                      " micro-batches, where the record goes on with ",
+                                                      SlicesText(records[pipeline.submitted()])));
+  }
+  RETURN_IF_ERROR(scheduler.CheckIntegrity());
+  return ReplayedJob{job.stages, front.requests(), pipeline.tokens(), engine.Status()};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ReplayedJob>> Replay(const std::vector<StepRecord>& records) {
+  if (records.empty()) return absl::InvalidArgumentError("the step log holds no micro-batches");
+  std::vector<ReplayedJob> jobs;
+  const absl::Span<const StepRecord> all(records);
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = begin + 1;
+    while (end < all.size() && all[end].number != 0) ++end;
+    ASSIGN_OR_RETURN(ReplayedJob job, ReplayJob(all.subspan(begin, end - begin)));
+    jobs.push_back(std::move(job));
+    begin = end;
+  }
+  return jobs;
+}
+
+}  // namespace stagecoach

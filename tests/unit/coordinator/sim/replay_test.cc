@@ -1,0 +1,193 @@
+#include "coordinator/sim/replay.h"
+
+#include <fstream>
+
+#include "common/obs/step_log_reader.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+#include "tests/unit/coordinator/sim/sim_cluster_testing.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What a run with these options writes to its step log, and how it ended.
+std::vector<StepRecord> Recorded(SimOptions options, SimOutcome* outcome) {
+  const testing::TempDir dir;
+  auto log = StepLog::Open(dir.File("steps.jsonl"), false);
+  EXPECT_TRUE(log.ok()) << log.status();
+  options.step_log = log->get();
+  absl::StatusOr<SimOutcome> run = Simulate(options);
+  EXPECT_TRUE(run.ok()) << run.status();
+  *outcome = *std::move(run);
+  EXPECT_TRUE((*log)->Close().ok());
+  absl::StatusOr<std::vector<StepRecord>> records = ReadStepLog(dir.File("steps.jsonl"));
+  EXPECT_TRUE(records.ok()) << records.status();
+  return *std::move(records);
+}
+
+std::vector<ArrivingRequest> Busy(int64_t requests) {
+  RequestLoad load;
+  load.arrivals = {.kind = Arrivals::Kind::kPoisson, .rate_per_s = 40};
+  load.prompt = *ParseLengths("8:700");
+  load.output = *ParseLengths("1:120");
+  load.requests = requests;
+  return MakeRequests(load);
+}
+
+class ReplayOf : public ::testing::TestWithParam<std::tuple<int, Policy>> {};
+
+TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
+  const auto [stages, policy] = GetParam();
+  TestCluster cluster(std::vector<int>(static_cast<size_t>(stages), 0));  // of one host, so that groups change
+  cluster.sim.turn_s = 30e-6;
+  for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link.jitter_s = 0.0005;
+  SimOptions options = RunOf(cluster, 0, 1, 1, 12);
+  options.requests = Busy(80);
+  options.scheduler.policy = policy;
+  options.scheduler.prefill_chunk = 128;
+  options.scheduler.max_num_batched_tokens = 140;
+  options.scheduler.group_blocks = {34};  // some are preempted
+  options.scheduler.context = 34 * 32;
+  SimOutcome outcome;
+  const std::vector<StepRecord> records = Recorded(options, &outcome);
+  const auto jobs = Replay(records);
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_EQ(jobs->size(), 1u);
+  const ReplayedJob& job = jobs->front();
+  const SchedulerCounters& was = outcome.jobs[0].counters;
+  EXPECT_EQ(job.stages, stages);
+  EXPECT_EQ(job.requests, 80);
+  EXPECT_EQ(job.tokens, outcome.result.output_tokens);
+  EXPECT_EQ(job.status.counters.micro_batches, was.micro_batches);
+  EXPECT_EQ(job.status.counters.prefill_rows, was.prefill_rows);
+  EXPECT_EQ(job.status.counters.decode_rows, was.decode_rows);
+  EXPECT_EQ(job.status.counters.preemptions, was.preemptions);
+  EXPECT_GT(was.preemptions, 0u);
+  EXPECT_EQ(job.status.busy_us, outcome.jobs[0].busy_us);
+  EXPECT_DOUBLE_EQ(job.status.bubble, outcome.jobs[0].bubble);
+  EXPECT_DOUBLE_EQ(job.status.bubble_floor, outcome.jobs[0].bubble_floor);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipelines, ReplayOf,
+                         ::testing::Combine(::testing::Values(1, 2, 4),
+                                            ::testing::Values(Policy::kInterleaved, Policy::kPrefillFirst,
+                                                              Policy::kDecodePriority)));
+
+class ReplayTest : public ::testing::Test {
+ protected:
+  ReplayTest() : cluster_({0, 1}) {
+    SimOptions options = RunOf(cluster_, 0, 1, 1, 8);
+    options.requests = Busy(20);
+    records_ = Recorded(options, &outcome_);
+  }
+  std::string Error() const { return std::string(Replay(records_).status().message()); }
+
+  TestCluster cluster_;
+  SimOutcome outcome_;
+  std::vector<StepRecord> records_;
+};
+
+TEST_F(ReplayTest, FollowsARunThatLostStagesJobByJob) {
+  SimOptions options = RunOf(cluster_, 0, 1, 1, 8);
+  options.requests = Busy(60);
+  options.failures = {.at_s = {0.5, 1.1}, .detect_s = 0.1, .relaunch_s = 0.1};
+  records_ = Recorded(options, &outcome_);
+  const auto jobs = Replay(records_);
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_EQ(jobs->size(), 3u);
+  int64_t tokens = 0;
+  for (const ReplayedJob& job : *jobs) tokens += job.tokens;
+  EXPECT_EQ(tokens, outcome_.result.output_tokens);
+}
+
+TEST_F(ReplayTest, NamesTheMicroBatchThatDiffers) {
+  ASSERT_GT(records_.size(), 30u);
+  records_[20].slices.back().count += 1;
+  EXPECT_THAT(Error(), HasSubstr("micro-batch 20 differs: the replay has ["));
+}
+
+TEST_F(ReplayTest, NoticesAnotherOrderOfSlicesAndAnotherPlaceBetweenResults) {
+  const std::vector<StepRecord> good = records_;
+  const auto several = std::find_if(records_.begin() + 5, records_.end(),
+                                    [](const StepRecord& record) { return record.slices.size() > 1; });
+  ASSERT_NE(several, records_.end());
+  std::swap(several->slices[0], several->slices[1]);
+  EXPECT_THAT(Error(), HasSubstr(absl::StrCat("micro-batch ", several->number, " differs")));
+  records_ = good;
+  records_[10].submit_us = records_[9].confirm_us + 100;
+  records_[10].confirm_us += 1000000;
+  EXPECT_THAT(Error(), HasSubstr("micro-batch 10 is handed out after"));
+}
+
+TEST_F(ReplayTest, RefusesALogThatItCannotRelyOn) {
+  const std::vector<StepRecord> good = records_;
+  records_[0].inputs.job.reset();
+  EXPECT_THAT(Error(), HasSubstr("record the run again"));
+  records_ = good;
+  records_.erase(records_.begin() + 3);
+  EXPECT_THAT(Error(), HasSubstr("micro-batch 4: expected 3; lines are missing"));
+  records_ = good;
+  records_[4].times.pop_back();
+  EXPECT_THAT(Error(), HasSubstr("times of 1 stages, the job has 2"));
+  records_ = good;
+  records_[0].inputs.job->max_num_seqs = 0;
+  EXPECT_THAT(Error(), HasSubstr("max_num_seqs"));
+  records_ = good;
+  records_[0].inputs.commands.at(0).prompt_tokens = int64_t{1} << 40;
+  EXPECT_THAT(Error(), HasSubstr("does not fit a context of 2048 tokens"));
+  records_ = good;
+  records_[0].inputs.commands.at(0).sequence = 1'000'000'000'000;
+  EXPECT_THAT(Error(), HasSubstr("comes after 0"));
+  records_ = good;
+  records_[2].inputs.decode_groups = 7;
+  EXPECT_THAT(Error(), HasSubstr("has 7 decode groups"));
+  EXPECT_THAT(std::string(Replay({}).status().message()), HasSubstr("no micro-batches"));
+}
+
+TEST_F(ReplayTest, OfALogWhoseEndIsMissingReplaysWhatIsThere) {
+  records_.resize(records_.size() / 2);
+  const auto jobs = Replay(records_);
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  EXPECT_GE(jobs->front().status.counters.micro_batches, records_.size());
+}
+
+TEST(StepLogReader, GivesBackWhatWasWrittenAndNamesTheLineThatIsNone) {
+  StepRecord record;
+  record.number = 0;
+  record.slices = {{.sequence = 3, .start = 64, .count = 2, .sample = true}};
+  record.submit_us = 9;
+  record.confirm_us = 16;
+  record.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12}};
+  record.inputs.commands = {{.sequence = 3, .confirmed = 0, .prompt_tokens = 66, .max_new_tokens = 5, .score_from = 1},
+                            {.sequence = 2, .confirmed = 1, .cancel = true}};
+  record.inputs.decode_groups = 1;
+  record.inputs.job = {.stages = 1, .max_num_seqs = 8, .policy = "interleaved", .group_blocks = {5, 6}, .context = 99};
+  const auto back = ParseStepLogLine(StepLogLine(record));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(StepLogLine(*back), StepLogLine(record));
+  EXPECT_EQ(back->inputs, record.inputs);
+  const std::pair<const char*, const char*> wrong[] = {
+      {"x", "expected a JSON object"},
+      {"[]", "the line: expected an object, found array"},
+      {"{}", "number: expected a value, found none"},
+      {R"({"number":-1})", "number: expected an integer"},
+      {R"({"number":1,"slices":[{"sequence":1,"start":99999999999,"count":1,"sample":true}]})", "slices[0].start"},
+      {R"({"number":1,"slices":[3]})", "slices[0]."},
+      {R"({"number":1,"slices":{}})", "slices: expected a list, found object"},
+      {R"({"number":1,"slices":[],"submit_us":1,"confirm_us":1,"stages":[],"job":5})", "job.: expected an object"},
+      {R"({"number":1,"slices":[],"submit_us":1,"confirm_us":1,"stages":[],"commands":[{"add":1}]})", "commands[0]."}};
+  for (const auto& [line, message] : wrong) {
+    EXPECT_THAT(std::string(ParseStepLogLine(line).status().message()), HasSubstr(message)) << line;
+  }
+  const testing::TempDir dir;
+  std::ofstream(dir.File("log")) << StepLogLine(record) << "\n\nnonsense\n";
+  EXPECT_THAT(std::string(ReadStepLog(dir.File("log")).status().message()),
+              HasSubstr("line 3: expected a JSON object"));
+  EXPECT_TRUE(absl::IsNotFound(ReadStepLog("/nowhere").status()));
+}
+
+}  // namespace
+}  // namespace stagecoach
