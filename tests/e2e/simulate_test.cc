@@ -1,0 +1,139 @@
+// `coordinator simulate`: what it says of a described cluster, and the replay of runs that really took place.
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+#include "tests/testing/subprocess.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kRacks[] =
+    R"({"hosts": [{"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000, "slots": 2},
+                  {"name": "b", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000, "slots": 2}],
+        "link": {"latency_us": 30, "bandwidth_gbit_s": 10, "jitter_us": 20},
+        "uplinks": [{"name": "rack", "bandwidth_gbit_s": 10, "hosts": ["a"]}]})";
+
+Words Simulate(const Words& more) {
+  Words words = {"simulate", "--load-format", "dummy", "--shape", "qwen3-8b", "--type", "q8_0"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string WriteCluster(const TempDir& directory) {
+  std::ofstream(directory.File("cluster.json")) << kRacks;
+  return directory.File("cluster.json");
+}
+
+TEST(Simulate, ReportsASimulatedRunAsARealOneIsReported) {
+  const TempDir directory;
+  const ProgramResult result =
+      Coordinator(Simulate({"--cluster", WriteCluster(directory), "--max-num-seqs", "16", "--requests", "40",
+                            "--prompt", "64:512", "--output", "lognormal:60:0.5:200", "--arrivals", "poisson:2",
+                            "--slo-ttft", "1", "--step-log", directory.File("steps.jsonl")}));
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("simulated    40 requests in "), HasSubstr("nothing ran"), HasSubstr("in 40 requests"),
+                    HasSubstr("bubble       "), HasSubstr("floor for this work"), HasSubstr("stage  host  layers"),
+                    HasSubstr("TTFT"), HasSubstr("goodput      "), HasSubstr("predicted    ")));
+  const ProgramResult replay = Coordinator({"simulate", "--replay", directory.File("steps.jsonl")});
+  EXPECT_EQ(replay.exit_code, 0) << replay;
+  EXPECT_THAT(replay.out, HasSubstr("over 4 stages, each as it was recorded"));
+}
+
+TEST(Simulate, GivesTheRecordOfASweepsPointTheSameEveryTime) {
+  const TempDir directory;
+  const Words words = Simulate({"--cluster", WriteCluster(directory), "--seed", "7", "--fail-at", "3", "--json"});
+  const ProgramResult result = Coordinator(words);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const OrderedJson point = OrderedJson::parse(result.out);
+  EXPECT_EQ(point["simulated"], true);
+  EXPECT_EQ(point["config"]["stages"], 4);
+  EXPECT_EQ(point["result"]["requests"], 64);
+  EXPECT_EQ(point["result"]["output_tokens"], 64 * 64);
+  EXPECT_EQ(point["result"]["relaunches"], 1);
+  EXPECT_EQ(point["stages"].size(), 4u);
+  EXPECT_EQ(Coordinator(words).out, result.out);
+}
+
+TEST(Simulate, SaysWhatIsWrongAndWhere) {
+  const TempDir directory;
+  std::ofstream(directory.File("trace"))
+      << "{\"arrival_s\":0,\"prompt_tokens\":1,\"output_tokens\":1}\n{\"arrival_s\":1}\n";
+  std::ofstream(directory.File("text")) << "hosts: none\n";
+  struct Case {
+    Words words;
+    int exit_code;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{"simulate"}, 2, "--model is required"},
+      {Simulate({"--cluster", directory.File("text")}), 3, "expected a JSON document"},
+      {Simulate({"--cluster", directory.File("nowhere")}), 3, "nowhere"},
+      {Simulate({"--pp", "0"}), 2, "--pp: 0 is out of range"},
+      {Simulate({"--pp", "37"}), 2, "the model has 36 layers"},
+      {Simulate({"--arrivals", "trace:" + directory.File("trace")}), 3, "line 2: 'prompt_tokens' is missing"},
+      {Simulate({"--arrivals", "often"}), 2, "--arrivals: 'often': expected closed, poisson:RATE or trace:FILE"},
+      {Simulate({"--prompt", "lognormal:30000:2"}), 2, "but the context is"},
+      {{"simulate", "--replay", directory.File("text")}, 3, "line 1: expected a JSON object"},
+      {{"simulate", "--replay", directory.File("nowhere")}, 3, "cannot read"},
+  };
+  for (const Case& wrong : cases) {
+    const ProgramResult result = Coordinator(wrong.words);
+    EXPECT_EQ(result.exit_code, wrong.exit_code) << result;
+    EXPECT_THAT(result.err, HasSubstr(wrong.message));
+  }
+}
+
+// Runs of the real programs: their micro-batches come out of the replay as they were.
+class ReplayOfARealRun : public ::testing::TestWithParam<int> {};
+
+TEST_P(ReplayOfARealRun, GivesItsMicroBatchesOrderAndTotals) {
+  const TempDir directory;
+  {
+    std::ofstream in(directory.File("in.jsonl"));
+    for (int i = 0; i < 24; ++i) {
+      std::vector<int> prompt;
+      for (int t = 0; t < 5 + 37 * (i % 9); ++t) prompt.push_back(10 + (i * 31 + t * 7) % 200);
+      in << BatchInputLine("r" + std::to_string(i), {{"prompt", prompt}, {"max_tokens", 4 + 5 * (i % 7)}}) << "\n";
+    }
+  }
+  const ProgramResult run =
+      Coordinator(Batch(directory.File("in.jsonl"), directory.File("out.jsonl"),
+                        {"--pp", std::to_string(GetParam()), "--max-num-seqs", "6", "--prefill-chunk", "48", "-c",
+                         "512", "--step-log", directory.File("steps.jsonl")}));
+  ASSERT_EQ(run.exit_code, 0) << run;
+  const ProgramResult replay = Coordinator({"simulate", "--replay", directory.File("steps.jsonl"), "--json"});
+  ASSERT_EQ(replay.exit_code, 0) << replay;
+  const OrderedJson json = OrderedJson::parse(replay.out);
+  ASSERT_EQ(json["replayed"].size(), 1u);
+  const OrderedJson& job = json["replayed"][0];
+  EXPECT_EQ(job["stages"], GetParam());
+  EXPECT_EQ(job["requests"], 24);
+  int64_t micro_batches = 0, rows = 0, completion_tokens = 0;
+  std::ifstream log(directory.File("steps.jsonl"));
+  for (std::string line; std::getline(log, line); ++micro_batches) {
+    const OrderedJson record = OrderedJson::parse(line);
+    for (const OrderedJson& slice : record["slices"]) rows += slice["count"].get<int64_t>();
+  }
+  for (const auto& [id, answer] : ReadBatchOutput(directory.File("out.jsonl"))) {
+    completion_tokens += answer["response"]["body"]["usage"]["completion_tokens"].get<int64_t>();
+  }
+  EXPECT_EQ(job["micro_batches"], micro_batches);
+  EXPECT_EQ(job["prefill_rows"].get<int64_t>() + job["decode_rows"].get<int64_t>(), rows);
+  EXPECT_EQ(job["tokens"], completion_tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ReplayOfARealRun, ::testing::Values(1, 2, 4));
+
+}  // namespace
+}  // namespace stagecoach::testing
