@@ -55,7 +55,7 @@ allow common/model 'common/(base|job|quant|gguf)'
 allow common/parallel 'common/base'
 allow common/obs 'common/(base|step)'
 allow common/wire 'common/(base|job|step)|proto'
-allow common/transport 'common/(base|step|wire)|proto'
+allow common/transport 'common/(base|job|step|wire)|proto'
 allow common/transport/mpi 'common/(base|step|wire|transport)|proto'
 
 allow stage_worker/kernels 'common/(base|job|quant)'

@@ -82,6 +82,16 @@ absl::StatusOr<WeightSource> FromProto(pb::WeightSource source) {
   return Decoded(kWeightSourcePairs, kWeightSources, "weights", source);
 }
 
+pb::EmulatedLink ToProto(const EmulatedLink& link) {
+  pb::EmulatedLink out;
+  out.set_latency_s(link.latency_s);
+  out.set_bytes_per_s(link.bytes_per_s);
+  return out;
+}
+EmulatedLink FromProto(const pb::EmulatedLink& link) {
+  return {.latency_s = link.latency_s(), .bytes_per_s = link.bytes_per_s()};
+}
+
 const char* InstructionSetName(pb::InstructionSet set) {
   const absl::StatusOr<InstructionSet> known = FromProto(set);
   return known.ok() ? InstructionSetName(*known) : "invalid";

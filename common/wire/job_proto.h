@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/file_fingerprint.h"
+#include "common/job/emulated_link.h"
 #include "common/job/job_choices.h"
 #include "proto/control.pb.h"
 #include "proto/job.pb.h"
@@ -29,6 +30,10 @@ absl::StatusOr<Chunking> FromProto(pb::Chunking chunking);  // unspecified is kC
 absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set);
 absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind);
 absl::StatusOr<WeightSource> FromProto(pb::WeightSource source);  // unspecified is kFile
+
+// Unchecked (CheckEmulatedLink).
+pb::EmulatedLink ToProto(const EmulatedLink& link);
+EmulatedLink FromProto(const pb::EmulatedLink& link);
 
 // For display; "invalid" for a number that is none.
 const char* InstructionSetName(pb::InstructionSet set);

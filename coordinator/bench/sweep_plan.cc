@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/emulated_link.h"
 
 namespace stagecoach {
 namespace {
@@ -103,6 +104,8 @@ std::string PointName(const SweepConfig& point) {
   if (point.micro_batches > 0) absl::StrAppend(&name, ", micro-batches ", point.micro_batches);
   absl::StrAppend(&name, ", ", point.policy, "/", point.prefill_chunk, ", ", point.wire_type, ", ", point.arrivals);
   if (point.concurrency > 0) absl::StrAppend(&name, " x", point.concurrency);
+  const EmulatedLink link = {.latency_s = point.link_latency_s, .bytes_per_s = point.link_bytes_per_s};
+  if (link != EmulatedLink()) absl::StrAppend(&name, ", emulated ", EmulatedLinkText(link));
   absl::StrAppend(&name, ", ", point.prompt, " -> ", point.output, ", run ", point.repetition + 1);
   return name;
 }

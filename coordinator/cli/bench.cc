@@ -270,6 +270,9 @@ absl::Status BenchVerb::CheckKernels(const RunContext& context) {
   for (const HostPeaks& peaks : kernels_.peaks) absl::StrAppend(&text, "; ", PeaksText(peaks));
   const std::string sampling = SamplingText(GivenSampling(sampling_options_));
   if (sampling != "greedy") absl::StrAppend(&text, "\nsampling: ", sampling);
+  if (const std::string link = EmulatedLinkText(cluster_options_.emulated_link); !link.empty()) {
+    absl::StrAppend(&text, "\nlinks between all ranks are emulated: ", link);
+  }
   if (output_ == "md") return WriteStdout(text + "\n\n");
   LogInfo(text);
   return absl::OkStatus();
@@ -367,6 +370,7 @@ BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& mod
   record.n_ubatch = std::min(cluster_options_.prefill_chunk, cluster_options_.max_num_batched_tokens);
   record.n_stages = ready.stages_size();
   record.type_kv = KvTypeName(cluster_options_.kv_type);
+  record.emulated_link = EmulatedLinkText(cluster_options_.emulated_link);
   record.sampling = GivenSampling(sampling_options_);
   for (const pb::StageSummary& stage : ready.stages()) {
     record.isa = InstructionSetName(stage.isa());

@@ -140,6 +140,7 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
       ->group(group);
   AddChoice(app, "--kv-type", &o->kv_type, kKvTypes, "type of the stored keys and values")->group(group);
   AddChoice(app, "--wire-dtype", &o->wire_type, kWireTypes, "type of hidden states between stages")->group(group);
+  AddLinkOption(app, &o->emulated_link);
   AddText(app, "--step-log", &o->step_log, "FILE", "write one JSON line per micro-batch")->group(group);
   AddText(app, "--trace", &o->trace, "FILE",
           "write a timeline of all ranks, for ui.perfetto.dev and `coordinator trace summary`")
@@ -242,11 +243,27 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_cpu_bind(ToProto(o.cpu_bind));
   job->set_weights(ToProto(o.weights));
   if (!o.weights_cache.empty()) job->set_weights_cache(Absolute(o.weights_cache));
+  if (o.emulated_link != EmulatedLink()) *job->mutable_emulated_link() = ToProto(o.emulated_link);
   job->set_stage_timeout_s(o.stage_timeout_s);
   job->set_stage_delay_us(static_cast<uint32_t>(o.stage_delay_us));
 }
 
 }  // namespace
+
+void AddLinkOption(CLI::App* app, EmulatedLink* link) {
+  app->add_option_function<std::string>(
+         "--emulate-link",
+         [link](const std::string& text) {
+           absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
+           if (!parsed.ok()) throw CLI::ValidationError("--emulate-link", std::string(parsed.status().message()));
+           *link = *parsed;
+         },
+         "delay every hop as over such a link, latency=2ms,bandwidth=1Gbit: steps and results between all ranks, on "
+         "top "
+         "of the real hop; outputs say so")
+      ->type_name("LINK")
+      ->group(kClusterGroup);
+}
 
 void AddModelOption(CLI::App* app, std::string* model) {
   AddText(app, "-m,--model", model, "FILE", "the model, a GGUF file (any shard of a split one)")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/emulated_link.h"
 #include "common/job/job_choices.h"
 #include "common/model/hyper_parameters.h"
 #include "coordinator/cli/verb.h"
@@ -48,6 +49,7 @@ struct ClusterOptions {
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
   double relaunch_timeout_s = 600;
+  EmulatedLink emulated_link;  // one that delays nothing: none
   std::string step_log;
   std::string trace;
   std::string hostfile;
@@ -79,6 +81,9 @@ void AddSchedulingOptions(CLI::App* app, ClusterOptions* options);
 
 // Those of them that say where stages run, and with what: --pp, -t and what is about hosts, mpirun and CPUs.
 void AddPlaceOptions(CLI::App* app, ClusterOptions* options);
+
+// --emulate-link, which the first two have too.
+void AddLinkOption(CLI::App* app, EmulatedLink* link);
 
 // Those of AddPlaceOptions without --pp and -t.
 void AddHostOptions(CLI::App* app, ClusterOptions* options);

@@ -71,6 +71,7 @@ std::string StatisticsText(const RunSummary& summary) {
                           "efficiency   %.1f rows a pass over the weights; where sequences decode, %.1f of them\n",
                           RowsAPass(*summary.job), DecodeRowsAPass(*summary.job));
   }
+  if (!summary.emulated_link.empty()) absl::StrAppend(&text, "links        emulated: ", summary.emulated_link, "\n");
   return text + StageTable(summary);
 }
 
@@ -93,6 +94,7 @@ Json TimingsJson(const RunSummary& summary) {
                {"failed", t.failed},
                {"preemptions", t.preemptions},
                {"relaunches", t.relaunches}};
+  if (!summary.emulated_link.empty()) json["emulated_link"] = summary.emulated_link;
   if (!summary.job.has_value()) return json;
   const pb::JobStatistics& job = *summary.job;
   json["micro_batches"] = job.micro_batches();

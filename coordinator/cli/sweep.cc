@@ -230,7 +230,7 @@ absl::Status SweepVerb::Run(const RunContext& context) {
   LogInfo(absl::StrCat(done_, " of ", all_, " points are in '", options_.directory, "'"));
   if (failed_ == 0) return absl::OkStatus();
   return WithExitCode(
-      absl::UnavailableError(absl::StrCat(failed_, " points failed; the same command tries them again")),
+      absl::UnavailableError(absl::StrCat(failed_, " of ", all_, " points failed; the same command tries them again")),
       ExitCode::kLostStages);
 }
 

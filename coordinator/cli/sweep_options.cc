@@ -123,7 +123,10 @@ absl::StatusOr<std::vector<std::string>> Values(const char* option, const std::v
   std::vector<std::string> values = SplitValues(given, none);
   for (std::string& value : values) {
     absl::StatusOr<std::string> one = form(value);
-    if (!one.ok()) return UsageError(absl::StrCat(option, ": ", one.status().message()));
+    if (!one.ok()) {
+      const std::string message(one.status().message());  // some name their field, which is said as the option
+      return UsageError(message[0] == '`' ? message : absl::StrCat(option, ": ", message));
+    }
     value = *std::move(one);
   }
   return values;
@@ -190,6 +193,7 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
   AddMatrix(app, options);
   AddLoad(app, options);
   AddHostOptions(app, &options->cluster);
+  AddLinkOption(app, &options->cluster.emulated_link);
   app->get_option("--dry-run")->description("print the points, their number and about how long they take, and end");
 }
 
@@ -210,6 +214,8 @@ absl::Status ResolveSweepLists(SweepOptions* o) {
   base.hosts = cluster.hostfile.empty() ? cluster.hosts : AbsolutePath(cluster.hostfile);
   base.seed = o->seed.value_or(0);
   base.kv_cache_bytes = cluster.kv_cache_bytes;
+  base.link_latency_s = cluster.emulated_link.latency_s;
+  base.link_bytes_per_s = cluster.emulated_link.bytes_per_s;
   base.isa = cluster.isa.has_value() ? InstructionSetName(*cluster.isa) : "auto";
   base.cpu_bind = NameOf(kCpuBinds, cluster.cpu_bind);
   base.weights = NameOf(kWeightSources, cluster.weights);
@@ -266,6 +272,7 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   number("--slo-ttft", point.slo_ttft_s);
   number("--slo-itl", point.slo_itl_s);
   number("--seed", point.seed);
+  text("--emulate-link", EmulatedLinkText(cluster.emulated_link));
   text("--isa", point.isa, "auto");
   text("--cpu-bind", point.cpu_bind, "auto");
   text("--weights", point.weights, "file");

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -29,6 +32,25 @@ void PlaceMoreStages(int64_t stages, PlanPlaces* places) {
   std::vector<int> hosts;
   for (int64_t s = 0; s < stages; ++s) hosts.push_back(places->stage_hosts[static_cast<size_t>(s * known / stages)]);
   places->stage_hosts = std::move(hosts);
+}
+
+// Every link with the emulated one behind it.
+void AddEmulatedLink(const EmulatedLink& emulated, HostProfile* profile) {
+  if (emulated == EmulatedLink()) return;
+  const double us_per_gbit = emulated.bytes_per_s > 0 ? 1e9 / 8 / emulated.bytes_per_s * 1e6 : 0;
+  std::vector<LinkFacts> links;
+  for (int from = 0; from < static_cast<int>(profile->hosts.size()); ++from) {
+    for (int to = 0; to < static_cast<int>(profile->hosts.size()); ++to) {
+      std::optional<LinkFacts> link = LinkBetween(*profile, from, to);
+      if (!link.has_value()) continue;
+      LinkFacts& slower = links.emplace_back();
+      slower.from = from;
+      slower.to = to;
+      slower.latency_us = link->latency_us + emulated.latency_s * 1e6;
+      slower.bandwidth_gbit_s = 1e6 / (1e6 / link->bandwidth_gbit_s + us_per_gbit);
+    }
+  }
+  profile->links = std::move(links);
 }
 
 SweepPrediction RecordOf(const ClusterPlan& plan) {
@@ -68,6 +90,7 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
     PlaceMoreStages(point.stages, &places);
     places.stage_hosts.resize(static_cast<size_t>(point.stages));
   }
+  AddEmulatedLink(options.emulated_link, &places.profile);
   ClusterQuestion question;
   question.model = model;
   question.profile = places.profile;

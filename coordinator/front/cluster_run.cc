@@ -36,6 +36,10 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
   SignalWatch& signals = SignalWatch::Get();
   const bool joined = engine_descriptor >= 0;
   const std::string trace = options.job.trace();
+  const std::string emulated_link = EmulatedLinkText(FromProto(options.job.emulated_link()));
+  if (!emulated_link.empty()) {
+    LogInfo(absl::StrCat("the links between all ranks are emulated: ", emulated_link));
+  }
   std::unique_ptr<Session> session;
   if (joined) {
     LogInfo(
@@ -50,12 +54,15 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
     session = *std::move(launched);
   }
   session->WatchDescriptor(signals.descriptor());
-  return std::unique_ptr<ClusterRun>(new ClusterRun(std::move(session), trace, joined, show_progress));
+  return std::unique_ptr<ClusterRun>(
+      new ClusterRun(std::move(session), trace, emulated_link, joined, show_progress));
 }
 
-ClusterRun::ClusterRun(std::unique_ptr<Session> session, std::string trace, bool joined, bool show_progress)
+ClusterRun::ClusterRun(std::unique_ptr<Session> session, std::string trace, std::string emulated_link, bool joined,
+                       bool show_progress)
     : session_(std::move(session)),
       trace_(std::move(trace)),
+      emulated_link_(std::move(emulated_link)),
       joined_(joined),
       signals_(SignalWatch::Get()),
       progress_(show_progress),
@@ -167,6 +174,7 @@ RunSummary ClusterRun::Finish() {
   }
   totals_.relaunches = session_->relaunches();
   summary.totals = totals_;
+  summary.emulated_link = emulated_link_;
   if (session_->ready() != nullptr) summary.ready = *session_->ready();
   signals_.EndAtSecondStop();
   const bool in_order = !failed_ && summary.ready.has_value() && !GiveUp() && !(joined_ && signals_.terminated());

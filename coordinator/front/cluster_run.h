@@ -57,7 +57,8 @@ class ClusterRun {
   RunSummary Finish();
 
  private:
-  ClusterRun(std::unique_ptr<Session> session, std::string trace, bool joined, bool show_progress);
+  ClusterRun(std::unique_ptr<Session> session, std::string trace, std::string emulated_link, bool joined,
+             bool show_progress);
   void FinishItsTrace() const;
   void NoteReady();
   void Count(const SessionEvent& event);
@@ -70,6 +71,7 @@ class ClusterRun {
 
   std::unique_ptr<Session> session_;
   const std::string trace_;  // path; empty: none
+  const std::string emulated_link_;
   const bool joined_;
   SignalWatch& signals_;
   ProgressLine progress_;

@@ -30,6 +30,7 @@ struct RunSummary {
   RunTotals totals;
   std::optional<pb::JobReady> ready;     // of the last job; absent when none came up
   std::optional<pb::JobStatistics> job;  // of all jobs; absent when none reported any
+  std::string emulated_link;             // as EmulatedLinkText gives it; empty: hops were as they are
 };
 
 // Tokens a second; 0 when no time passed. The decode rate leaves out each request's first token, which the prompt's

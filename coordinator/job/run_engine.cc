@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/model/model_description.h"
+#include "common/transport/emulated_endpoint.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/job/channel_front.h"
@@ -126,7 +127,11 @@ class Job {
     if (plan_.stages[0].weights() == pb::WEIGHT_SOURCE_STREAM) {
       weights = std::make_unique<WeightService>(model_, plan_.stages, [this] { loading_.Wake(); });
     }
-    ASSIGN_OR_RETURN(stage_pipeline_, StagePipeline::Start(endpoint_, plan_.stages, stages_, limits,
+    if (job_.has_emulated_link()) {  // PlanJob has checked it
+      emulated_ = std::make_unique<EmulatedEndpoint>(endpoint_, FromProto(job_.emulated_link()));
+    }
+    Endpoint* const endpoint = emulated_ != nullptr ? emulated_.get() : endpoint_;
+    ASSIGN_OR_RETURN(stage_pipeline_, StagePipeline::Start(endpoint, plan_.stages, stages_, limits,
                                                            static_cast<int64_t>(job_.stage_timeout_s() * 1e6),
                                                            MonotonicUs, std::move(weights)));
     report_ = std::make_unique<JobReport>(job_, &plan_, &stage_pipeline_->roster());
@@ -194,6 +199,7 @@ class Job {
   JobPlan plan_;
   std::vector<std::unique_ptr<StepLog>> logs_;
   StepTee steps_;  // to all of them
+  std::unique_ptr<EmulatedEndpoint> emulated_;  // where the job asks for one
   std::unique_ptr<StagePipeline> stage_pipeline_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Pipeline> wrapped_;

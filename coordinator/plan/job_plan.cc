@@ -64,6 +64,7 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
                                                    model.hyper.context, " tokens; give at most that"));
   }
   RETURN_IF_ERROR(CheckWeights(job, model));
+  if (job.has_emulated_link()) RETURN_IF_ERROR(CheckEmulatedLink(FromProto(job.emulated_link())));
   return FromProto(job.wire_type()).status();
 }
 
@@ -117,6 +118,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_max_slices(job.max_num_seqs());
   stage->set_in_flight(in_flight);
   stage->set_stage_delay_us(job.stage_delay_us());
+  if (job.has_emulated_link()) *stage->mutable_emulated_link() = job.emulated_link();
 }
 
 }  // namespace

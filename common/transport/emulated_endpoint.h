@@ -1,0 +1,62 @@
+#ifndef STAGECOACH_COMMON_TRANSPORT_EMULATED_ENDPOINT_H_
+#define STAGECOACH_COMMON_TRANSPORT_EMULATED_ENDPOINT_H_
+
+// An endpoint whose hops take as long as they would over some other link: what a cluster would be like, on one host.
+//
+// Steps and results are held back at the sender, each destination being a link of its own with a queue: a frame starts
+// when the one before it has left, takes bytes / bytes_per_s to leave, and is handed on latency_s after that, in order.
+// The real hop comes on top. Heartbeats, assignments and streamed weights are not delayed: they are no part of a step.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/job/emulated_link.h"
+#include "common/transport/endpoint.h"
+
+namespace stagecoach {
+
+class EmulatedEndpoint : public Endpoint {
+ public:
+  // `endpoint` outlives this one, and is used through it alone. `link` is checked. `now_us`: the clock that frames are
+  // held by. Whoever waits between two Polls waits too long for a frame by as much at most.
+  EmulatedEndpoint(Endpoint* endpoint, const EmulatedLink& link, std::function<int64_t()> now_us = MonotonicUs);
+
+  int rank() const override { return endpoint_->rank(); }
+  int size() const override { return endpoint_->size(); }
+  absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) override {
+    return endpoint_->OpenReceive(channel, source, max_bytes, depth);
+  }
+  absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) override;
+  absl::StatusOr<std::optional<ReceivedFrame>> Poll() override;
+  bool SendsPending() const override;
+  // The time for which frames were held back counts as that of their sending.
+  EndpointCounters counters() const override;
+
+ private:
+  struct Held {
+    Channel channel;
+    std::shared_ptr<const FrameBuffer> buffer;
+    int64_t begin_us;
+    int64_t due_us;
+  };
+  struct Link {
+    double free_us = 0;  // when the last frame has left
+    std::deque<Held> held;
+  };
+  absl::Status SendDue();
+
+  Endpoint* const endpoint_;
+  const double latency_us_, us_per_byte_;
+  const std::function<int64_t()> now_us_;
+  std::vector<Link> links_;  // by destination
+  uint64_t held_us_ = 0, last_held_us_ = 0;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_TRANSPORT_EMULATED_ENDPOINT_H_

@@ -1,0 +1,63 @@
+// --emulate-link: slower hops change no answer, and whatever ran over them says so.
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kLink[] = "latency=3ms,bandwidth=100Mbit";
+
+OrderedJson GenerateJson(const Words& more) {
+  Words words = {"generate", "-m", DemoModelPath(), "-p", "In the beginning", "-n",  "12",     "--pp", "2",
+                 "-t",       "1",  "--logprobs",    "2",  "--temp",           "0.8", "--seed", "5",    "--output",
+                 "json"};
+  words.insert(words.end(), more.begin(), more.end());
+  const ProgramResult result = Coordinator(words);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(absl::StrContains(result.err, "emulated: latency=3ms,bandwidth=100Mbit"), !more.empty()) << result;
+  return result.exit_code == 0 ? OrderedJson::parse(result.out) : OrderedJson();
+}
+
+TEST(EmulatedLink, ChangesNoTokenAndNoLogProbability) {
+  OrderedJson plain = GenerateJson({}), slow = GenerateJson({"--emulate-link", kLink});
+  EXPECT_FALSE(plain["timings"].contains("emulated_link"));
+  EXPECT_EQ(slow["timings"]["emulated_link"], "latency=3ms,bandwidth=100Mbit");
+  for (OrderedJson* json : {&plain, &slow}) {
+    json->erase("timings");
+    json->erase("stages");
+  }
+  EXPECT_EQ(plain, slow);
+}
+
+TEST(EmulatedLink, IsNamedByEveryBenchAndPoint) {
+  const ProgramResult bench = Coordinator({"bench", "-m", DemoModelPath(), "-t", "1", "-p", "8", "-n", "0", "-r", "1",
+                                           "-o", "jsonl", "--emulate-link", kLink});
+  ASSERT_EQ(bench.exit_code, 0) << bench;
+  EXPECT_EQ(OrderedJson::parse(bench.out)["emulated_link"], kLink);
+  const TempDir dir;
+  const ProgramResult sweep =
+      Coordinator({"sweep", "-m", DemoModelPath(), "-t", "1", "--prompt", "8", "--output", "4", "--requests", "1",
+                   "--concurrency", "1", "-r", "1", "-o", dir.path(), "--emulate-link", kLink});
+  ASSERT_EQ(sweep.exit_code, 0) << sweep;
+  EXPECT_THAT(sweep.out, HasSubstr("emulated latency=3ms,bandwidth=100Mbit"));
+  const OrderedJson point = OrderedJson::parse(ReadFileOrDie(dir.File("points.jsonl")));
+  EXPECT_DOUBLE_EQ(point["config"]["link_latency_s"].get<double>(), 0.003);
+  EXPECT_DOUBLE_EQ(point["config"]["link_bytes_per_s"].get<double>(), 12.5e6);
+  EXPECT_THAT(point["origin"]["command"].get<std::string>(), HasSubstr("--emulate-link latency=3ms,bandwidth=100Mbit"));
+}
+
+TEST(EmulatedLink, ThatIsNoneIsAUsageError) {
+  const ProgramResult result = Coordinator({"generate", "-m", DemoModelPath(), "-p", "x", "--emulate-link", "fast"});
+  EXPECT_EQ(result.exit_code, 2) << result;
+  EXPECT_THAT(result.err, HasSubstr("--emulate-link: 'fast' is neither latency=... nor bandwidth=..."));
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
