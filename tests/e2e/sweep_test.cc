@@ -1,0 +1,157 @@
+// `coordinator sweep`: points of a tiny model, ended half-way and gone on with. Speeds are never compared.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Words Sweep(const std::string& directory, const Words& more = {}) {
+  Words words = {"sweep", "--load-format", "dummy",    "--shape", "tiny",     "--type", "q8_0", "-t", "1",
+                 "-o",    directory,       "--prompt", "16",      "--output", "8",      "-r",   "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const Words kTwoByTwo = {"--pp", "1,2", "--concurrency", "1,3", "--cpu-bind", "none"};
+
+std::vector<OrderedJson> Points(const std::string& directory) {
+  std::vector<OrderedJson> points;
+  for (absl::string_view line : absl::StrSplit(ReadFileOrDie(directory + "/points.jsonl"), '\n', absl::SkipEmpty())) {
+    points.push_back(OrderedJson::parse(line));
+  }
+  return points;
+}
+
+std::set<std::string> Keys(const std::vector<OrderedJson>& points) {
+  std::set<std::string> keys;
+  for (const OrderedJson& point : points) keys.insert(point["key"].get<std::string>());
+  return keys;
+}
+
+TEST(Sweep, GoesOnWhereItWasKilledUntilAllPointsAreThereOnce) {
+  const TempDir dir;
+  {
+    Subprocess sweep(CoordinatorProgram(), Sweep(dir.path(), kTwoByTwo));
+    ASSERT_TRUE(sweep.WaitForOutput("\n2/4  ", 120)) << sweep.err();
+    sweep.Kill(SIGKILL);
+    EXPECT_EQ(sweep.Wait(30).exit_code, 128 + SIGKILL);
+  }
+  const std::vector<OrderedJson> first = Points(dir.path());
+  ASSERT_GE(first.size(), 2u);
+  ASSERT_LT(first.size(), 4u);
+  std::ofstream(dir.File("points.jsonl"), std::ios::app) << "{\"version\":1,\"key\":\"half a li";
+  const ProgramResult result = Coordinator(Sweep(dir.path(), kTwoByTwo), "", 300);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat(first.size(), " of 4 points are finished already")));
+  const std::vector<OrderedJson> points = Points(dir.path());
+  ASSERT_EQ(points.size(), 4u) << result;
+  EXPECT_EQ(Keys(points).size(), 4u);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), points.begin()));
+  const ProgramResult again = Coordinator(Sweep(dir.path(), kTwoByTwo));
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_THAT(again.out, IsEmpty());
+  EXPECT_EQ(Points(dir.path()).size(), 4u);
+}
+
+TEST(Sweep, RecordsWhatEveryPointDid) {
+  const TempDir dir;
+  const ProgramResult result =
+      Coordinator(Sweep(dir.path(), {"--pp", "2", "--arrivals", "closed,poisson:200", "--concurrency", "3",
+                                     "--requests", "7", "--slo-ttft", "600", "--cpu-bind", "none"}),
+                  "", 300);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const std::vector<OrderedJson> points = Points(dir.path());
+  ASSERT_EQ(points.size(), 2u);
+  for (const OrderedJson& point : points) {
+    EXPECT_EQ(point["error"], "");
+    EXPECT_EQ(point["simulated"], false);
+    EXPECT_THAT(point["origin"]["command"].get<std::string>(), HasSubstr("-m dummy://tiny/q8_0 --pp 2 -t 1"));
+    const OrderedJson& done = point["result"];
+    EXPECT_EQ(done["requests"], 7);
+    EXPECT_EQ(done["prompt_tokens"], 7 * 16);
+    EXPECT_EQ(done["output_tokens"], 7 * 8);
+    EXPECT_EQ(done["prefill_rows"], 7 * 16);
+    EXPECT_EQ(done["decode_rows"], 7 * 7);
+    EXPECT_EQ(done["ttft_s"]["count"], 7);
+    EXPECT_EQ(done["itl_s"]["count"], 7 * 7);
+    EXPECT_EQ(done["slo_requests"], 7);
+    EXPECT_GT(done["output_tokens_per_s"].get<double>(), 0);
+    ASSERT_EQ(point["stages"].size(), 2u);
+    EXPECT_GT(point["stages"][1]["compute_s"].get<double>(), 0);
+    EXPECT_GT(point["prediction"]["output_tokens_per_s"].get<double>(), 0);
+  }
+  EXPECT_EQ(points[0]["config"]["concurrency"], 3);
+  EXPECT_EQ(points[1]["config"]["arrivals"], "poisson:200");
+  EXPECT_EQ(points[1]["config"]["concurrency"], 0);
+}
+
+TEST(Sweep, RecordsAPointThatFailsAndTriesItAgain) {
+  const TempDir dir;
+  const Words impossible = {"--kv-cache-memory", "1K", "--concurrency", "1"};
+  for (size_t tries : {1, 2}) {
+    const ProgramResult result = Coordinator(Sweep(dir.path(), impossible));
+    EXPECT_EQ(result.exit_code, 5) << result;
+    EXPECT_THAT(result.out, HasSubstr("failed: --kv-cache-memory is 1024"));
+    const std::vector<OrderedJson> points = Points(dir.path());
+    ASSERT_EQ(points.size(), tries);
+    EXPECT_THAT(points.back()["error"].get<std::string>(), HasSubstr("--kv-cache-memory"));
+  }
+}
+
+TEST(Sweep, SaysWhatItWouldMeasureWithoutStartingAnything) {
+  const TempDir dir;
+  Words words = Sweep(dir.File("none"), kTwoByTwo);
+  words.push_back("--dry-run");
+  const ProgramResult result = Coordinator(words);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("pp 2, t 1, interleaved/512, f32, closed x3, 16 -> 8, run 1: 12 requests, ~"));
+  EXPECT_THAT(result.out, HasSubstr("4 points in 2 launches, about "));
+}
+
+TEST(Sweep, EndsCleanlyWhenInterrupted) {
+  const TempDir dir;
+  Subprocess sweep(CoordinatorProgram(), Sweep(dir.path(), {"--concurrency", "1,2", "-r", "50"}));
+  ASSERT_TRUE(sweep.WaitForOutput("1/100  ", 120)) << sweep.err();
+  sweep.Kill(SIGINT);
+  const ProgramResult result = sweep.Wait(30);
+  EXPECT_EQ(result.exit_code, 130) << result;
+  EXPECT_THAT(result.err, HasSubstr("of 100 points; the same command goes on from here"));
+  EXPECT_GE(Points(dir.path()).size(), 1u);
+}
+
+TEST(Sweep, RefusesAModelThatFitsNoPointAndAFileOfAnotherModel) {
+  const TempDir dir;
+  const ProgramResult wide = Coordinator(Sweep(dir.path(), {"--pp", "1,9"}));
+  EXPECT_EQ(wide.exit_code, 2) << wide;
+  EXPECT_THAT(wide.err, HasSubstr("--pp: 9 stages, but the model has 3 layers"));
+  const ProgramResult world = World(Sweep(dir.path()), 1);
+  EXPECT_THAT(world.err, HasSubstr("start it without mpirun or srun"));
+  const std::string model = dir.File("m.gguf");
+  WriteFileOrDie(model, ReadFileOrDie(DemoModelPath()));
+  const Words on_file = {"sweep",    "-m", model,        "-t", "1",  "-o", dir.path(),      "--prompt", "4",
+                         "--output", "2",  "--requests", "1",  "-r", "1",  "--concurrency", "1"};
+  ASSERT_EQ(Coordinator(on_file).exit_code, 0);
+  std::string other = ReadFileOrDie(model);
+  WriteFileOrDie(model, other + std::string(32, '\0'));
+  const ProgramResult changed = Coordinator(on_file);
+  EXPECT_EQ(changed.exit_code, 3) << changed;
+  EXPECT_THAT(changed.err, HasSubstr("its file is another one now"));
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
