@@ -1,6 +1,7 @@
 // sweep: measures a matrix of configurations, each point by launching it, into a file that a second run goes on with.
 
-#include <cstdlib>
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -34,6 +35,7 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/signals.h"
+#include "coordinator/launch/launch_plan.h"
 
 namespace stagecoach {
 namespace {
@@ -61,6 +63,7 @@ class SweepVerb : public Verb {
   // Measures points from the front of the list on, until all are done or the job is gone.
   absl::Status RunPoints(const LaunchOptions& launch, const RunContext& context, std::vector<SweepConfig>* points);
   absl::Status RunPoint(const SweepConfig& config, ClusterRun* cluster, SweepRunner* runner, SweepPoint* point);
+  SweepOrigin OriginOf(const SweepConfig& config) const;
   SweepPoint NewPoint(const SweepConfig& config, const LaunchOptions& launch) const;
   absl::Status Record(SweepPoint point);
   absl::Status Stopped() const;
@@ -93,7 +96,8 @@ absl::Status SweepVerb::Prepare(const RunContext& context) {
   all_ = static_cast<int64_t>(points_.size());
   for (const SweepConfig& point : points_) {
     if (point.repetition > 0) break;  // the same again
-    RETURN_IF_ERROR(LaunchOf({point}, context).status());
+    ASSIGN_OR_RETURN(const LaunchOptions launch, LaunchOf({point}, context));
+    if (absl::Status hosts = ResolveHosts(launch).status(); !hosts.ok()) return UsageError(WithFlags(hosts.message()));
   }
   return absl::OkStatus();
 }
@@ -124,10 +128,8 @@ absl::StatusOr<LaunchOptions> SweepVerb::LaunchOf(const std::vector<SweepConfig>
   return launch;
 }
 
-SweepPoint SweepVerb::NewPoint(const SweepConfig& config, const LaunchOptions& launch) const {
-  SweepPoint point;
-  point.config = config;
-  SweepOrigin& origin = point.origin;
+SweepOrigin SweepVerb::OriginOf(const SweepConfig& config) const {
+  SweepOrigin origin;
   origin.program_version = kProgramVersion;
   origin.command = CommandOf(options_, config);
   origin.started_at = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
@@ -141,6 +143,13 @@ SweepPoint SweepVerb::NewPoint(const SweepConfig& config, const LaunchOptions& l
   origin.processor = ProcessorName();
   origin.cores = AllowedCores();
   origin.load_average = std::max(0.0, LoadAverage());
+  return origin;
+}
+
+SweepPoint SweepVerb::NewPoint(const SweepConfig& config, const LaunchOptions& launch) const {
+  SweepPoint point;
+  point.config = config;
+  point.origin = OriginOf(config);
   const absl::StatusOr<std::vector<ArrivingRequest>> requests = RequestsOf(config);
   if (!requests.ok()) return point;
   const ClusterOptions options = ClusterOptionsOf(options_, config, ContextOf(*requests));
@@ -198,7 +207,7 @@ absl::Status SweepVerb::SkipFinished() {
   for (const std::string& refused : records->refused) {
     LogInfo(absl::StrCat("'", path, "': ", refused, "; this line is passed over"));
   }
-  const SweepOrigin now = NewPoint(points_.front(), LaunchOptions()).origin;
+  const SweepOrigin now = OriginOf(points_.front());
   absl::flat_hash_set<std::string> finished;
   bool told = false;
   for (const SweepPoint& point : records->points) {
@@ -264,14 +273,15 @@ absl::Status SweepVerb::RunPoints(const LaunchOptions& launch, const RunContext&
     status = RunPoint(points->front(), cluster, &runner, &point);
     cluster->progress().Clear();
     if (absl::IsCancelled(status) || (!status.ok() && !runner.alive())) break;
-    point.error = status.ok() ? "" : std::string(status.message());
-    status = Record(std::move(point));
+    point.error = status.ok() ? "" : WithFlags(status.message());
     points->erase(points->begin());
+    RETURN_IF_ERROR(Record(std::move(point)));  // the job ends with `opened`
+    status = absl::OkStatus();
     if (cluster->DrainRequested() && !points->empty()) status = absl::CancelledError(kInterrupted);
   }
   cluster->Finish();
   if (absl::IsCancelled(status)) return Stopped();
-  if (status.ok() || ExitCodeOf(status) == ExitCode::kInputFile) return status;
+  if (status.ok()) return status;
   // What keeps a job from coming up keeps all of its points from being measured; else only this one, and the others get
   // a launch of their own.
   const size_t lost = ready ? 1 : points->size();
