@@ -1,0 +1,250 @@
+// What requests wait for at a throughput.
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/report/chart_style.h"
+#include "coordinator/report/report_figure.h"
+#include "coordinator/report/report_text.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMostPercentileRows = 12;
+constexpr double kWideRange = 20;  // the largest over the smallest: more is drawn on a logarithmic axis
+
+struct LatencyKind {
+  const char* id;
+  const char* title;
+  const char* axis;
+  const char* words;  // in a sentence
+  Percentiles SweepResult::*sample;
+  double Percentiles::*percentile;
+};
+
+constexpr LatencyKind kItlMedian = {"itl-p50",           "Throughput and the median gap between tokens",
+                                    "ITL p50, ms",       "the median gap between tokens",
+                                    &SweepResult::itl_s, &Percentiles::p50};
+constexpr LatencyKind kItlTail = {"itl-p99",           "Throughput and the longest gaps between tokens",
+                                  "ITL p99, ms",       "the 99th percentile of the gaps",
+                                  &SweepResult::itl_s, &Percentiles::p99};
+constexpr LatencyKind kTtftMedian = {"ttft-p50",           "Throughput and the time to the first token",
+                                     "TTFT p50, ms",       "the median time to the first token",
+                                     &SweepResult::ttft_s, &Percentiles::p50};
+constexpr LatencyKind kTtftTail = {"ttft-p99",           "Throughput and the longest waits for the first token",
+                                   "TTFT p99, ms",       "the 99th percentile of the time to the first token",
+                                   &SweepResult::ttft_s, &Percentiles::p99};
+
+Spread LatencyMs(const SweepCell& cell, const LatencyKind& kind) {
+  return cell.Of([&](const SweepPoint& point) { return 1e3 * point.result.*kind.sample.*kind.percentile; });
+}
+
+Spread OutputRate(const SweepCell& cell) {
+  return cell.Of([](const SweepPoint& point) { return point.result.output_tokens_per_s; });
+}
+
+// How much is asked of the pipeline, as far as it can be told: requests at once, or a second.
+double LoadOf(const SweepCell& cell) {
+  const std::string& arrivals = cell.config.arrivals;
+  const size_t colon = arrivals.rfind("poisson:", 0) == 0 ? 8 : std::string::npos;
+  if (cell.config.concurrency > 0 || colon == std::string::npos) return static_cast<double>(cell.config.concurrency);
+  return std::atof(arrivals.c_str() + colon);
+}
+
+std::string LoadText(const SweepCell& cell) {
+  return FieldText(cell, cell.config.concurrency > 0 ? SweepField::kConcurrency : SweepField::kArrivals);
+}
+
+bool WideRange(const std::vector<double>& values) {
+  double low = 0, high = 0;
+  for (double value : values) {
+    if (value <= 0) continue;
+    low = low == 0 ? value : std::min(low, value);
+    high = std::max(high, value);
+  }
+  return high > kWideRange * low;
+}
+
+const std::vector<SweepField> kAlongLoad = {SweepField::kConcurrency, SweepField::kArrivals};
+
+// Cells of one configuration under rising load, two at least.
+std::vector<CellPointers> LoadCurves(const CellPointers& cells) {
+  std::vector<CellPointers> curves;
+  for (CellPointers& group : GroupCells(cells, kAlongLoad)) {
+    std::stable_sort(group.begin(), group.end(),
+                     [](const SweepCell* a, const SweepCell* b) { return LoadOf(*a) < LoadOf(*b); });
+    if (group.size() >= 2 && LoadOf(*group.front()) < LoadOf(*group.back())) curves.push_back(std::move(group));
+  }
+  return curves;
+}
+
+std::string CurveSentence(const CellPointers& curve, const std::string& label, const LatencyKind& kind) {
+  const SweepCell &first = *curve.front(), &last = *curve.back();
+  const std::string from = absl::StrCat("from ", LoadText(first), " to ", LoadText(last));
+  return absl::StrCat(label.empty() ? "F" + from.substr(1) : absl::StrCat("With ", label, ", ", from),
+                      ", the throughput goes from ", FigureText(OutputRate(first).median), " to ",
+                      FigureText(OutputRate(last).median), " output tokens/s and ", kind.words, " from ",
+                      FigureText(LatencyMs(first, kind).median), " to ", FigureText(LatencyMs(last, kind).median),
+                      " ms.");
+}
+
+void AddCurves(const std::vector<CellPointers>& curves, size_t left_out, const LatencyKind& kind,
+               std::vector<ReportFigure>* figures) {
+  CellPointers shown;
+  for (const CellPointers& curve : curves) shown.insert(shown.end(), curve.begin(), curve.end());
+  const CellLabels labels(shown, kAlongLoad);
+  XyChart chart;
+  chart.title = kind.title;
+  chart.x.label = "output tokens/s; beside the points: the load";
+  chart.y.label = kind.axis;
+  std::vector<double> heights;
+  const CellPointers* fastest = nullptr;
+  for (size_t i = 0; i < curves.size(); ++i) {
+    ChartSeries series;
+    series.label = labels.Of(*curves[i][0]);
+    series.style = static_cast<int>(i);
+    series.hollow = curves[i][0]->simulated;
+    for (const SweepCell* cell : curves[i]) {
+      const Spread y = LatencyMs(*cell, kind);
+      if (y.median <= 0) continue;
+      const double rate = OutputRate(*cell).median;
+      series.points.push_back(SpreadPoint(rate, y,
+                                          absl::StrCat(series.label, ", ", LoadText(*cell), ": ", FigureText(rate),
+                                                       " output tokens/s, ", kind.axis, ": ", FigureText(y.median))));
+      series.points.back().label = FigureText(LoadOf(*cell));
+      heights.push_back(y.median);
+    }
+    if (series.points.size() < 2) continue;
+    if (fastest == nullptr || BestThroughput(curves[i]) > BestThroughput(*fastest)) fastest = &curves[i];
+    chart.series.push_back(std::move(series));
+  }
+  if (fastest == nullptr) return;
+  if (WideRange(heights)) chart.y.kind = ScaleKind::kLog;
+  const std::string label = curves.size() == 1 ? "" : labels.Of(*fastest->front());
+  figures->push_back(MakeXyFigure(absl::StrCat("throughput-", kind.id),
+                                  CurveSentence(*fastest, label, kind) + LeftOutSentence(left_out), std::move(chart),
+                                  shown));
+}
+
+void AddPercentiles(const CellPointers& cells, bool first_token, std::vector<ReportFigure>* figures) {
+  Percentiles SweepResult::*const sample = first_token ? &SweepResult::ttft_s : &SweepResult::itl_s;
+  CellPointers measured;
+  for (const SweepCell* cell : cells) {
+    if (cell->Of([&](const SweepPoint& point) { return (point.result.*sample).max; }).median > 0)
+      measured.push_back(cell);
+  }
+  if (measured.empty()) return;
+  size_t left_out = 0;
+  CellPointers shown;
+  for (const CellPointers& group : FastestGroups(
+           [&] {
+             std::vector<CellPointers> single;
+             for (const SweepCell* cell : measured) single.push_back({cell});
+             return single;
+           }(),
+           kMostPercentileRows, &left_out)) {
+    shown.push_back(group[0]);
+  }
+  const CellLabels labels(shown, {});
+  RowChart chart;
+  const char* name = first_token ? "TTFT" : "ITL";
+  chart.title = first_token ? "Time to the first token: percentiles" : "Gaps between tokens: percentiles";
+  chart.axis.label = absl::StrCat(name, ", ms");
+  chart.marks = {{"p50", MarkerShape::kCircle, false, 0},
+                 {"p90", MarkerShape::kDiamond, false, 1},
+                 {"p99", MarkerShape::kTriangle, false, 2}};
+  chart.join_marks = true;
+  std::vector<double> values;
+  double most = 0;
+  const SweepCell* widest = nullptr;
+  for (const SweepCell* cell : shown) {
+    ChartRow row;
+    row.heading = labels.Of(*cell);
+    row.hollow = cell->simulated;
+    for (double Percentiles::*percentile : {&Percentiles::p50, &Percentiles::p90, &Percentiles::p99}) {
+      row.marks.push_back(
+          cell->Of([&](const SweepPoint& point) { return 1e3 * (point.result.*sample).*percentile; }).median);
+    }
+    values.insert(values.end(), row.marks.begin(), row.marks.end());
+    row.tooltip = absl::StrCat(row.heading, ": ", name, " p50 ", FigureText(row.marks[0]), ", p90 ",
+                               FigureText(row.marks[1]), ", p99 ", FigureText(row.marks[2]), " ms");
+    if (row.marks[0] > 0 && row.marks[2] / row.marks[0] > most) most = row.marks[2] / row.marks[0], widest = cell;
+    chart.rows.push_back(std::move(row));
+  }
+  if (WideRange(values)) chart.axis.kind = ScaleKind::kLog;
+  std::string sentence;
+  if (widest != nullptr) {
+    sentence = absl::StrCat("The 99th percentile is at most ", FigureText(most), " times the median",
+                            shown.size() > 1 ? absl::StrCat(" (", labels.Of(*widest), ")") : "", ".",
+                            LeftOutSentence(left_out));
+  }
+  figures->push_back(
+      MakeRowFigure(first_token ? "ttft-percentiles" : "itl-percentiles", sentence, std::move(chart), shown));
+}
+
+void AddGoodput(const CellPointers& cells, std::vector<ReportFigure>* figures) {
+  CellPointers bounded;
+  for (const SweepCell* cell : cells) {
+    if (cell->config.slo_ttft_s > 0 || cell->config.slo_itl_s > 0) bounded.push_back(cell);
+  }
+  if (bounded.empty()) return;
+  const auto goodput = [](const SweepCell& cell) {
+    return cell.Of([](const SweepPoint& point) { return point.result.goodput_tokens_per_s; });
+  };
+  std::stable_sort(bounded.begin(), bounded.end(),
+                   [&](const SweepCell* a, const SweepCell* b) { return goodput(*a).median > goodput(*b).median; });
+  const size_t left_out = bounded.size() > kMostPercentileRows ? bounded.size() - kMostPercentileRows : 0;
+  bounded.resize(bounded.size() - left_out);
+  const CellLabels labels(bounded, {});
+  RowChart chart;
+  chart.title = "Goodput: output of the requests that met their bounds";
+  chart.axis.label = "output tokens/s";
+  chart.parts = {{"bounds met", PartFill::kSolid}, {"bounds missed", PartFill::kDots}};
+  for (const SweepCell* cell : bounded) {
+    const Spread good = goodput(*cell);
+    const double share = cell->Of([](const SweepPoint& point) { return point.result.slo_share; }).median;
+    ChartRow row;
+    row.heading = labels.Of(*cell);
+    row.hollow = cell->simulated;
+    row.parts = {good.median, OutputRate(*cell).median - good.median};
+    row.low = good.low, row.high = good.high;
+    row.note = PercentText(share) + " met";
+    row.tooltip = absl::StrCat(row.heading, ": ", FigureText(good.median), " of ", FigureText(OutputRate(*cell).median),
+                               " output tokens/s; ", row.note);
+    chart.rows.push_back(std::move(row));
+  }
+  const std::string sentence = absl::StrCat("The best goodput is ", FigureText(goodput(*bounded[0]).median),
+                                            " output tokens/s (", labels.Of(*bounded[0]), "), under ",
+                                            FieldText(*bounded[0], SweepField::kSlo), ".", LeftOutSentence(left_out));
+  figures->push_back(MakeRowFigure("goodput", sentence, std::move(chart), bounded));
+}
+
+}  // namespace
+
+std::vector<ReportFigure> LatencyFigures(const CellPointers& cells) {
+  CellPointers decoding, prefilling;
+  for (const SweepCell* cell : cells) {
+    if (cell->prefill_only())
+      prefilling.push_back(cell);
+    else if (OutputRate(*cell).median > 0)
+      decoding.push_back(cell);
+  }
+  std::vector<ReportFigure> figures;
+  size_t left_out = 0;
+  const std::vector<CellPointers> curves = FastestGroups(LoadCurves(decoding), kMostSeries, &left_out);
+  if (!curves.empty()) {
+    for (const LatencyKind& kind : {kItlMedian, kItlTail, kTtftMedian, kTtftTail})
+      AddCurves(curves, left_out, kind, &figures);
+  }
+  AddPercentiles(decoding.empty() ? prefilling : decoding, /*first_token=*/true, &figures);
+  AddPercentiles(decoding, /*first_token=*/false, &figures);
+  AddGoodput(decoding, &figures);
+  return figures;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,55 @@
+#ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_FIGURE_H_
+#define STAGECOACH_COORDINATOR_REPORT_REPORT_FIGURE_H_
+
+// The pictures of a report: each is made only where there are points for it, and says in one sentence what is to be
+// seen. Pure.
+
+#include <string>
+#include <vector>
+
+#include "coordinator/report/row_chart.h"
+#include "coordinator/report/sweep_cells.h"
+#include "coordinator/report/xy_chart.h"
+
+namespace stagecoach {
+
+struct ReportFigure {
+  std::string id;  // unique in a report; letters, digits and '-': its file is <id>.svg
+  std::string title;
+  std::string sentence;
+  std::string page_svg, file_svg;  // within the page, where the title stands above it; and alone
+};
+
+// `shown`: whose values they are; the picture says which of them are simulated or have emulated links.
+ReportFigure MakeXyFigure(std::string id, std::string sentence, XyChart chart, const CellPointers& shown);
+ReportFigure MakeRowFigure(std::string id, std::string sentence, RowChart chart, const CellPointers& shown);
+
+// "Simulated: nothing ran." and the like; empty where everything was measured over real links.
+std::string OriginRemark(const CellPointers& shown);
+
+// A point of a chart with its repetitions' spread as error bar.
+ChartPoint SpreadPoint(double x, const Spread& y, std::string tooltip);
+
+// The `most` groups with the highest throughput, decode before prefill, in the order in which they were; `left_out`:
+// how many others there are.
+std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t most, size_t* left_out);
+double BestThroughput(const CellPointers& group);
+// The one to speak of: that with the highest throughput, of what was measured if anything was. `groups`: not empty.
+const CellPointers& FastestGroup(const std::vector<CellPointers>& groups);
+// " 3 more configurations are in the table." or nothing.
+std::string LeftOutSentence(size_t left_out);
+
+// Throughput and speed-up over stages and over cores; the throughput of a stage where each has the same work.
+std::vector<ReportFigure> ScalingFigures(const CellPointers& cells);
+// What the gaps between tokens and the first token cost at a throughput; their percentiles; goodput.
+std::vector<ReportFigure> LatencyFigures(const CellPointers& cells);
+// The bubble beside its floor, rows of a pass over the weights, and what each stage's time went to.
+std::vector<ReportFigure> TimeFigures(const CellPointers& cells);
+// What was predicted beside what came out.
+std::vector<ReportFigure> PredictionFigures(const CellPointers& cells);
+// Configurations that differ in one choice alone: policies, groups, chunks, types.
+std::vector<ReportFigure> ChoiceFigures(const CellPointers& cells);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_REPORT_REPORT_FIGURE_H_

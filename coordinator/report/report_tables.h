@@ -1,0 +1,37 @@
+#ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_TABLES_H_
+#define STAGECOACH_COORDINATOR_REPORT_REPORT_TABLES_H_
+
+// The tables of a report, as plain text in cells. Pure.
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "coordinator/bench/sweep_point.h"
+#include "coordinator/report/sweep_cells.h"
+
+namespace stagecoach {
+
+struct ReportTable {
+  std::vector<std::string> header;
+  size_t left = 1;                             // so many columns are flush left, the others right
+  std::vector<std::vector<std::string>> rows;  // as many cells as the header has
+};
+
+// Every configuration that ran: median, and in brackets the lowest and the highest of its repetitions.
+ReportTable ResultTable(const CellPointers& cells);
+// Predicted beside measured, and their ratio; no rows where nothing was predicted.
+ReportTable PredictionTable(const CellPointers& cells);
+// What failed, each with its error.
+ReportTable FailureTable(const CellPointers& cells);
+// What held for all of them: field and value.
+ReportTable CommonTable(const CellPointers& cells);
+// The coordinator's hosts, their processors and what their stages ran on.
+ReportTable MachineTable(const CellPointers& cells);
+
+// All points, each repetition, with every number of the record: RFC 4180, the first line names the columns.
+std::string PointsCsv(absl::Span<const SweepPoint> points);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_REPORT_REPORT_TABLES_H_

@@ -1,0 +1,54 @@
+#include "coordinator/report/report_text.h"
+
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace stagecoach {
+
+std::string FigureText(double value) {
+  if (!std::isfinite(value)) return "-";
+  const double magnitude = std::abs(value);
+  if (magnitude >= 999.5 && magnitude < 1e6) return absl::StrFormat("%.0f", value);
+  return absl::StrFormat("%.3g", value);
+}
+
+std::string PercentText(double share) {
+  if (!std::isfinite(share)) return "-";
+  const double percent = 100 * share;
+  return absl::StrFormat(std::abs(percent) < 9.95 && percent != 0 ? "%.1f %%" : "%.0f %%", percent);
+}
+
+std::string DurationText(double seconds) {
+  if (!std::isfinite(seconds)) return "-";
+  if (seconds == 0) return "0 s";
+  if (seconds < 1e-3) return FigureText(seconds * 1e6) + " \xC2\xB5s";
+  if (seconds < 1) return FigureText(seconds * 1e3) + " ms";
+  return seconds < 120 ? FigureText(seconds) + " s" : FigureText(seconds / 60) + " min";
+}
+
+std::string RateText(double value) {
+  if (!std::isfinite(value)) return "-";
+  const struct {
+    double unit;
+    const char* sign;
+  } kUnits[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  for (const auto& unit : kUnits) {
+    if (value >= unit.unit) return absl::StrCat(FigureText(value / unit.unit), " ", unit.sign);
+  }
+  return FigureText(value) + " ";
+}
+
+std::string BytesText(uint64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib >= 1024 ? FigureText(mib / 1024) + " GiB" : FigureText(mib) + " MiB";
+}
+
+std::string CountOf(int64_t count, absl::string_view noun) {
+  if (count == 1) return absl::StrCat("1 ", noun);
+  return absl::StrCat(count, " ", noun, absl::EndsWith(noun, "ch") ? "es" : "s");
+}
+
+}  // namespace stagecoach

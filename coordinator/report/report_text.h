@@ -1,0 +1,28 @@
+#ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_TEXT_H_
+#define STAGECOACH_COORDINATOR_REPORT_REPORT_TEXT_H_
+
+// Numbers as readers want them. Pure; what is not finite becomes "-".
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+// Three significant digits, without an exponent up to a million: "0.0123", "12.3", "1230", "1.23e+06".
+std::string FigureText(double value);
+// "12 %"; a digit behind the point below 10 %.
+std::string PercentText(double share);
+// Of seconds: "12.3 us", "4.5 ms", "12.3 s", "3.2 min".
+std::string DurationText(double seconds);
+// With a decimal prefix and a space: "1.2 G", "300 ", for a unit behind it.
+std::string RateText(double value);
+// "604 MiB".
+std::string BytesText(uint64_t bytes);
+// "1 stage", "2 stages", "2 micro-batches".
+std::string CountOf(int64_t count, absl::string_view noun);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_REPORT_REPORT_TEXT_H_

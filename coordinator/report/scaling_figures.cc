@@ -1,0 +1,276 @@
+// How throughput grows with stages and cores.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/report/chart_style.h"
+#include "coordinator/report/report_figure.h"
+#include "coordinator/report/report_text.h"
+
+namespace stagecoach {
+namespace {
+
+// Whether decode or prefill is looked at: they have throughputs of their own.
+struct LoadKind {
+  bool prefill;
+  std::string prefix;  // of identifiers
+  std::string rate;    // its name
+};
+
+double StagesOf(const SweepCell& cell) { return static_cast<double>(cell.stages); }
+double CoresOf(const SweepCell& cell) { return static_cast<double>(cell.cores()); }
+
+// Rising by `of`, with those alone that have a throughput and a number.
+CellPointers Rising(CellPointers group, const std::function<double(const SweepCell&)>& of) {
+  group.erase(std::remove_if(group.begin(), group.end(),
+                             [&](const SweepCell* cell) { return of(*cell) <= 0 || cell->Throughput().median <= 0; }),
+              group.end());
+  std::stable_sort(group.begin(), group.end(), [&](const SweepCell* a, const SweepCell* b) { return of(*a) < of(*b); });
+  return group;
+}
+
+bool Grows(const CellPointers& rising, const std::function<double(const SweepCell&)>& of) {
+  return rising.size() >= 2 && of(*rising.front()) < of(*rising.back());
+}
+
+std::vector<CellPointers> GrowingGroups(const CellPointers& cells, const std::vector<SweepField>& along,
+                                        const std::function<double(const SweepCell&)>& of) {
+  std::vector<CellPointers> groups;
+  for (CellPointers& group : GroupCells(cells, along)) {
+    CellPointers rising = Rising(std::move(group), of);
+    if (Grows(rising, of)) groups.push_back(std::move(rising));
+  }
+  return groups;
+}
+
+CellPointers Joined(const std::vector<CellPointers>& groups) {
+  CellPointers all;
+  for (const CellPointers& group : groups) all.insert(all.end(), group.begin(), group.end());
+  return all;
+}
+
+ChartAxis CountAxis(std::string label, const CellPointers& cells, const std::function<double(const SweepCell&)>& of) {
+  std::set<double> values;
+  for (const SweepCell* cell : cells) values.insert(of(*cell));
+  ChartAxis axis;
+  axis.label = std::move(label);
+  axis.marks.assign(values.begin(), values.end());
+  if (*values.rbegin() >= 8 * *values.begin()) axis.kind = ScaleKind::kLog;
+  return axis;
+}
+
+std::string PointText(const SweepCell& cell, const std::string& label, const std::string& what) {
+  return absl::StrCat(label, label.empty() ? "" : ", ", FieldText(cell, SweepField::kStages), " \xC3\x97 ",
+                      FieldText(cell, SweepField::kThreads), ": ", what);
+}
+
+// "2 stages give 1.62 times the throughput of 1 stage (...)", of the group that is fastest.
+std::string StrongSentence(const CellPointers& group, const std::string& label, const LoadKind& kind) {
+  const SweepCell &first = *group.front(), &last = *group.back();
+  const double before = first.Throughput().median, after = last.Throughput().median;
+  const double gain = after / before, ideal = StagesOf(last) / StagesOf(first);
+  std::string text =
+      absl::StrCat(FieldText(last, SweepField::kStages), last.stages == 1 ? " gives " : " give ", FigureText(gain),
+                   " times the throughput of ", FieldText(first, SweepField::kStages),
+                   label.empty() ? "" : absl::StrCat(" (", label, ")"), ": ", FigureText(after), " against ",
+                   FigureText(before), " ", kind.rate, ", ", PercentText(gain / ideal), " of ideal.");
+  const Spread bubble = last.Of([](const SweepPoint& point) { return point.result.bubble; });
+  const Spread floor = last.Of([](const SweepPoint& point) { return point.result.bubble_floor; });
+  if (bubble.median > 0) {
+    absl::StrAppend(&text, " The bubble of ", FieldText(last, SweepField::kStages), " is ", PercentText(bubble.median),
+                    ", its floor ", PercentText(floor.median), ".");
+  }
+  return text;
+}
+
+ChartPoint PlainPoint(double x, double y) {
+  ChartPoint point;
+  point.x = x;
+  point.y = point.y_low = point.y_high = y;
+  return point;
+}
+
+// Both pictures of groups that grow along one number: the throughput, and its ratio to that of the first.
+struct StrongScaling {
+  XyChart throughput, speedup;
+};
+
+StrongScaling DrawStrong(const std::vector<CellPointers>& groups, const CellLabels& labels,
+                         const std::string& count_name, const std::string& rate,
+                         const std::function<double(const SweepCell&)>& of) {
+  StrongScaling charts;
+  charts.throughput.x = charts.speedup.x = CountAxis(count_name, Joined(groups), of);
+  charts.throughput.y.label = rate;
+  charts.speedup.y.label = absl::StrCat("times the throughput of the fewest ", count_name);
+  charts.throughput.y.kind = charts.speedup.y.kind = charts.throughput.x.kind;
+  double most = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const CellPointers& group = groups[i];
+    ChartSeries rates, ratios;
+    rates.label = ratios.label = labels.Of(*group[0]);
+    rates.style = ratios.style = static_cast<int>(i);
+    rates.hollow = ratios.hollow = group[0]->simulated;
+    const double base = group[0]->Throughput().median, first = of(*group[0]);
+    ChartGuide ideal;
+    ideal.label = "ideal";
+    for (const SweepCell* cell : group) {
+      const Spread y = cell->Throughput();
+      rates.points.push_back(
+          SpreadPoint(of(*cell), y, PointText(*cell, rates.label, absl::StrCat(FigureText(y.median), " ", rate))));
+      const Spread ratio = {y.median / base, y.low / base, y.high / base, y.count};
+      ratios.points.push_back(SpreadPoint(
+          of(*cell), ratio, PointText(*cell, rates.label, absl::StrCat(FigureText(ratio.median), " times"))));
+      ideal.points.push_back(PlainPoint(of(*cell), base * of(*cell) / first));
+      most = std::max(most, of(*cell) / first);
+    }
+    charts.throughput.guides.push_back(ideal);
+    for (ChartPoint& point : ideal.points) point.y /= base;
+    charts.speedup.guides.push_back(std::move(ideal));
+    charts.throughput.series.push_back(std::move(rates));
+    charts.speedup.series.push_back(std::move(ratios));
+  }
+  return charts;
+}
+
+void AddStrongScaling(const CellPointers& cells, const LoadKind& kind, std::vector<ReportFigure>* figures) {
+  size_t left_out = 0;
+  const std::vector<CellPointers> groups =
+      FastestGroups(GrowingGroups(cells, {SweepField::kStages}, StagesOf), kMostSeries, &left_out);
+  if (groups.empty()) return;
+  const CellPointers shown = Joined(groups);
+  const CellLabels labels(shown, {SweepField::kStages});
+  StrongScaling charts = DrawStrong(groups, labels, "stages", kind.rate, StagesOf);
+  charts.throughput.title = absl::StrCat("Strong scaling: ", kind.rate, " over stages");
+  charts.speedup.title = absl::StrCat("Strong scaling: speed-up over stages", kind.prefill ? " in prefill" : "");
+  const CellPointers& fastest = FastestGroup(groups);
+  const std::string name = groups.size() == 1 ? "" : labels.Of(*fastest[0]);
+  figures->push_back(MakeXyFigure(kind.prefix + "strong-throughput",
+                                  StrongSentence(fastest, name, kind) + LeftOutSentence(left_out),
+                                  std::move(charts.throughput), shown));
+  double best = 0, worst = 1e18;
+  for (const CellPointers& group : groups) {
+    const double gain = group.back()->Throughput().median / group.front()->Throughput().median;
+    const double efficiency = gain * StagesOf(*group.front()) / StagesOf(*group.back());
+    best = std::max(best, efficiency), worst = std::min(worst, efficiency);
+  }
+  const std::string sentence =
+      groups.size() == 1
+          ? absl::StrCat("Of the ideal speed-up, ", PercentText(best), " is reached with the most stages.")
+          : absl::StrCat("With the most stages, between ", PercentText(worst), " and ", PercentText(best),
+                         " of the ideal speed-up is reached.");
+  figures->push_back(MakeXyFigure(kind.prefix + "strong-speedup", sentence, std::move(charts.speedup), shown));
+}
+
+// Over all cores, where stages and threads were both varied.
+void AddCoreScaling(const CellPointers& cells, const LoadKind& kind, std::vector<ReportFigure>* figures) {
+  std::vector<CellPointers> groups;
+  for (const CellPointers& alike : GroupCells(cells, {SweepField::kStages, SweepField::kThreads})) {
+    std::set<int64_t> thread_counts;
+    for (const SweepCell* cell : alike) thread_counts.insert(cell->threads);
+    if (thread_counts.size() < 2) continue;
+    for (CellPointers& group : GroupCells(alike, {SweepField::kThreads})) {
+      CellPointers rising = Rising(std::move(group), CoresOf);
+      if (!rising.empty()) groups.push_back(std::move(rising));
+    }
+  }
+  if (groups.empty()) return;
+  size_t left_out = 0;
+  groups = FastestGroups(std::move(groups), kMostSeries, &left_out);
+  const CellPointers shown = Joined(groups);
+  StrongScaling charts = DrawStrong(groups, CellLabels(shown, {SweepField::kThreads}), "cores", kind.rate, CoresOf);
+  charts.throughput.title = absl::StrCat("Strong scaling: ", kind.rate, " over cores");
+  const SweepCell* best = shown[0];
+  for (const SweepCell* cell : shown) {
+    if (cell->Throughput().median > best->Throughput().median) best = cell;
+  }
+  figures->push_back(
+      MakeXyFigure(kind.prefix + "strong-cores",
+                   absl::StrCat("The most, ", FigureText(best->Throughput().median), " ", kind.rate, ", comes from ",
+                                FieldText(*best, SweepField::kStages), " of ", FieldText(*best, SweepField::kThreads),
+                                best->stages == 1 ? "." : " each.", LeftOutSentence(left_out)),
+                   std::move(charts.throughput), shown));
+}
+
+// Cells whose stages all have as many sequences, by that number.
+std::map<double, CellPointers> ByWorkOfAStage(const CellPointers& group) {
+  std::map<double, CellPointers> by_work;
+  for (const SweepCell* cell : group) {
+    if (cell->stages > 0 && cell->config.concurrency > 0) {
+      by_work[static_cast<double>(cell->config.concurrency) / StagesOf(*cell)].push_back(cell);
+    }
+  }
+  return by_work;
+}
+
+void AddWeakScaling(const CellPointers& cells, const LoadKind& kind, std::vector<ReportFigure>* figures) {
+  std::vector<std::pair<double, CellPointers>> lines;  // of so many sequences a stage
+  for (const CellPointers& group : GroupCells(cells, {SweepField::kStages, SweepField::kConcurrency})) {
+    for (auto& [work, members] : ByWorkOfAStage(group)) {
+      CellPointers rising = Rising(members, StagesOf);
+      if (Grows(rising, StagesOf)) lines.emplace_back(work, std::move(rising));
+    }
+  }
+  if (lines.empty()) return;
+  const size_t left_out = lines.size() > kMostSeries ? lines.size() - kMostSeries : 0;
+  lines.resize(lines.size() - left_out);
+  CellPointers shown;
+  for (const auto& [work, line] : lines) shown.insert(shown.end(), line.begin(), line.end());
+  const std::vector<SweepField> along = {SweepField::kStages, SweepField::kConcurrency};
+  const CellLabels labels(shown, along);
+  const bool labelled = !VaryingFields(shown).empty() && GroupCells(shown, along).size() > 1;
+  XyChart chart;
+  chart.title = absl::StrCat("Weak scaling", kind.prefill ? " in prefill" : "", ": the same work for each stage");
+  chart.x = CountAxis("stages", shown, StagesOf);
+  chart.y.label = "% of the throughput a stage had with the fewest stages";
+  chart.guides.push_back({"ideal", {PlainPoint(chart.x.marks.front(), 100), PlainPoint(chart.x.marks.back(), 100)}});
+  double best = 0;
+  std::string sentence;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto& [work, line] = lines[i];
+    ChartSeries series;
+    series.label = absl::StrCat(FigureText(work), " at once a stage", labelled ? ", " + labels.Of(*line[0]) : "");
+    series.style = static_cast<int>(i);
+    series.hollow = line[0]->simulated;
+    const double base = line[0]->Throughput().median / StagesOf(*line[0]);
+    for (const SweepCell* cell : line) {
+      const Spread y = cell->Throughput();
+      const double scale = 100 / (StagesOf(*cell) * base);
+      series.points.push_back(SpreadPoint(StagesOf(*cell), {y.median * scale, y.low * scale, y.high * scale, y.count},
+                                          PointText(*cell, series.label, FigureText(y.median * scale) + " %")));
+    }
+    if (series.points.back().y > best) {
+      best = series.points.back().y;
+      sentence = absl::StrCat("With ", FigureText(work), " at once for each stage, ",
+                              FieldText(*line.back(), SweepField::kStages), " keep ", PercentText(best / 100),
+                              " of the throughput per stage of ", FieldText(*line.front(), SweepField::kStages), ".");
+    }
+    chart.series.push_back(std::move(series));
+  }
+  figures->push_back(
+      MakeXyFigure(kind.prefix + "weak-scaling", sentence + LeftOutSentence(left_out), std::move(chart), shown));
+}
+
+}  // namespace
+
+std::vector<ReportFigure> ScalingFigures(const CellPointers& cells) {
+  std::vector<ReportFigure> figures;
+  for (const LoadKind& kind : {LoadKind{false, "", "output tokens/s"}, LoadKind{true, "prefill-", "prompt tokens/s"}}) {
+    CellPointers of_kind;
+    std::copy_if(cells.begin(), cells.end(), std::back_inserter(of_kind),
+                 [&](const SweepCell* cell) { return cell->prefill_only() == kind.prefill && !cell->runs.empty(); });
+    if (of_kind.empty()) continue;
+    AddStrongScaling(of_kind, kind, &figures);
+    AddCoreScaling(of_kind, kind, &figures);
+    AddWeakScaling(of_kind, kind, &figures);
+  }
+  return figures;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,64 @@
+#ifndef STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_
+#define STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_
+
+// Builds the text of one SVG picture (SVG 1.1 within an HTML page or as a file of its own). It refers to nothing
+// outside of itself. All text is escaped here and nowhere else; a style is a list of attributes written in our sources,
+// never text of a user. Coordinates in pixels of the picture, from its upper left corner; they are finite, or this
+// program has a bug.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+// As the content of an element or a quoted attribute, in XML and in HTML. What is no UTF-8, and characters that XML
+// does not allow, become U+FFFD.
+std::string EscapeMarkup(absl::string_view text);
+
+// At most two digits behind the point, none of them a trailing zero.
+std::string SvgNumber(double value);
+
+struct SvgPosition {
+  double x = 0, y = 0;
+};
+
+enum class TextAnchor { kStart, kMiddle, kEnd };
+
+// Shapes that can be told apart without colour. The order is that of the series in a chart.
+enum class MarkerShape { kCircle, kSquare, kTriangle, kDiamond, kDownTriangle, kCross, kStar, kHexagon };
+inline constexpr int kMarkerShapes = 8;
+
+class SvgCanvas {
+ public:
+  // Of text, where no other size is given.
+  static constexpr double kFontSize = 12.5;
+  static constexpr double kSmallFontSize = 11;
+
+  void Line(SvgPosition from, SvgPosition to, absl::string_view style);
+  void Polyline(const std::vector<SvgPosition>& positions, absl::string_view style);
+  void Polygon(const std::vector<SvgPosition>& positions, absl::string_view style);
+  void Rectangle(SvgPosition corner, double width, double height, absl::string_view style);
+  // `at`: the baseline's start, middle or end.
+  void Text(SvgPosition at, absl::string_view text, TextAnchor anchor, double size, absl::string_view style);
+  // `hollow`: white inside. `style`: `stroke` and `fill` are set from `colour`.
+  void Marker(SvgPosition at, MarkerShape shape, absl::string_view colour, bool hollow, double radius);
+  // What is drawn between the two shows this text when a pointer rests on it.
+  void BeginTooltip(absl::string_view text);
+  void EndTooltip();
+  // A pattern to fill with as `fill="url(#id)"`; `id` is unique on the page where the picture stands. Lines from the
+  // lower left to the upper right, or dots.
+  enum class Pattern { kLines, kDots };
+  void DefinePattern(absl::string_view id, Pattern pattern, absl::string_view colour);
+
+  // `name`: what the picture shows, for readers who do not see it.
+  std::string Finish(double width, double height, absl::string_view name) const;
+
+ private:
+  std::string body_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_

@@ -1,0 +1,247 @@
+#include "coordinator/report/write_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "coordinator/report/report_page.h"
+#include "coordinator/report/report_tables.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/report/synthetic_sweep.h"
+#include "tests/testing/report/xml_check.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::vector<ReportFigure> FiguresOf(const std::vector<SweepPoint>& points) {
+  const std::vector<SweepCell> cells = SweepCells(points);
+  std::vector<ReportFigure> figures;
+  for (const ReportSection& section : ReportSections(PointersTo(cells))) {
+    figures.insert(figures.end(), section.figures.begin(), section.figures.end());
+  }
+  return figures;
+}
+
+std::vector<std::string> Ids(const std::vector<ReportFigure>& figures) {
+  std::vector<std::string> ids;
+  for (const ReportFigure& figure : figures) ids.push_back(figure.id);
+  return ids;
+}
+
+std::string PageOf(const std::vector<SweepPoint>& points) {
+  const std::vector<SweepCell> cells = SweepCells(points);
+  return ReportPage(PointersTo(cells), ReportSections(PointersTo(cells)));
+}
+
+const ReportFigure& Find(const std::vector<ReportFigure>& figures, const std::string& id) {
+  return *std::find_if(figures.begin(), figures.end(), [&](const ReportFigure& figure) { return figure.id == id; });
+}
+
+std::string FreshDirectory(const std::string& name) {
+  const std::string directory = ::testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(directory);
+  return directory;
+}
+
+TEST(ReportFigures, AreWellFormedPicturesWithASentenceEach) {
+  const std::vector<ReportFigure> figures = FiguresOf(SyntheticExperiment());
+  EXPECT_GT(figures.size(), 15u);
+  for (const ReportFigure& figure : figures) {
+    SCOPED_TRACE(figure.id);
+    for (const std::string& svg : {figure.page_svg, figure.file_svg}) {
+      EXPECT_EQ(XmlProblem(svg), "");
+      EXPECT_EQ(CoordinateProblem(svg), "");
+    }
+    EXPECT_THAT(figure.file_svg, HasSubstr("font-weight"));  // the title
+    EXPECT_FALSE(figure.sentence.empty());
+    EXPECT_FALSE(absl::StrContains(figure.sentence, "nan")) << figure.sentence;
+  }
+}
+
+TEST(ReportFigures, AreMadeOnlyWhereThereArePoints) {
+  EXPECT_THAT(Ids(FiguresOf(SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1, .predicted = false}))),
+              ElementsAre("ttft-percentiles", "itl-percentiles", "goodput", "bubble", "rows-per-pass", "stage-times"));
+  const std::vector<std::string> scaled =
+      Ids(FiguresOf(SyntheticSweep({.stages = {1, 2}, .concurrency = {4}, .repetitions = 1, .predicted = false})));
+  EXPECT_THAT(scaled, Contains("strong-speedup"));
+  EXPECT_THAT(scaled, Not(Contains("weak-scaling")));
+  EXPECT_THAT(scaled, Not(Contains("strong-cores")));
+  EXPECT_THAT(Ids(FiguresOf(SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1}))),
+              Contains("weak-scaling"));
+}
+
+TEST(ReportFigures, HaveSentencesThatAreComputed) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {8}, .repetitions = 1});
+  points[0].result.output_tokens_per_s = 100;
+  points[1].result.output_tokens_per_s = 160;
+  points[1].result.bubble = 0.12;
+  points[1].result.bubble_floor = 0.09;
+  EXPECT_EQ(Find(FiguresOf(points), "strong-throughput").sentence,
+            "2 stages give 1.6 times the throughput of 1 stage: 160 against 100 output tokens/s, 80 % of ideal. The "
+            "bubble of "
+            "2 stages is 12 %, its floor 9.0 %.");
+}
+
+TEST(ReportFigures, SayWhatWasSimulatedOrEmulated) {
+  for (const ReportFigure& figure :
+       FiguresOf(SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1, .simulated = true}))) {
+    EXPECT_THAT(figure.file_svg, HasSubstr("Simulated: nothing ran.")) << figure.id;
+    EXPECT_THAT(figure.page_svg, HasSubstr("Simulated: nothing ran.")) << figure.id;
+  }
+  for (const ReportFigure& figure : FiguresOf(
+           SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1, .link_latency_s = 0.002}))) {
+    EXPECT_THAT(figure.file_svg, HasSubstr("With emulated links (2 ms).")) << figure.id;
+  }
+  for (const ReportFigure& figure : FiguresOf(SyntheticSweep({.repetitions = 1}))) {
+    EXPECT_THAT(figure.file_svg, Not(HasSubstr("imulated"))) << figure.id;
+  }
+}
+
+TEST(ReportPage, NeedsNothingButItself) {
+  const std::string page = PageOf(SyntheticExperiment());
+  for (const char* loaded : {"<script", "src=", "@import", "<iframe", "<object", "<img", "javascript:", "onload"}) {
+    EXPECT_THAT(page, Not(HasSubstr(loaded)));
+  }
+  // The name of SVG is no address that anyone looks up; a link leads to a place on the page.
+  std::string rest = page;
+  for (size_t at; (at = rest.find("http://www.w3.org/2000/svg")) != std::string::npos;) rest.erase(at, 26);
+  EXPECT_THAT(rest, Not(HasSubstr("://")));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  const std::regex links("href=\"([^\"]*)\"");
+  for (std::sregex_iterator link(page.begin(), page.end(), links), end; link != end; ++link) {
+    EXPECT_TRUE((*link)[1].str() == "data:," || (*link)[1].str()[0] == '#') << (*link)[1];
+  }
+}
+
+TEST(ReportPage, EscapesWhatUsersCanName) {
+  std::vector<SweepPoint> points = SyntheticExperiment();
+  const std::string attack = "<script>alert(1)</script>\"'><img onerror=x>";
+  for (size_t i = 0; i < points.size(); ++i) {
+    SweepPoint& point = points[i];
+    point.config.model = attack + std::to_string(i % 2);
+    point.config.hosts = point.config.policy = point.config.arrivals = point.config.prompt =
+        attack + std::to_string(i % 3);
+    point.config.wire_type = point.config.kv_type = point.config.isa = point.config.chunking = attack;
+    point.origin = {attack, attack, attack, attack, 1, 1, 1, attack, attack, attack};
+    if (!point.ok()) point.error = attack;
+    for (SweepStage& stage : point.stages) stage.host = stage.isa = stage.cpus = attack;
+    if (point.prediction.has_value()) point.prediction->source = attack;
+  }
+  const std::string page = PageOf(points);
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, Not(HasSubstr("<img")));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
+  for (const ReportFigure& figure : FiguresOf(points)) {
+    EXPECT_EQ(XmlProblem(figure.file_svg), "") << figure.id;
+    EXPECT_TRUE(std::regex_match(figure.id, std::regex("[a-z0-9-]+"))) << figure.id;
+  }
+}
+
+TEST(ReportPage, ShowsFailuresCommandsAndTheMachine) {
+  const std::string page = PageOf(SyntheticExperiment());
+  EXPECT_THAT(page, HasSubstr("the job was lost: stage 1 on synthetic-1 sent no heartbeat"));
+  EXPECT_THAT(page, HasSubstr("coordinator sweep -m /models/synthetic-0.6b-q8_0.gguf"));
+  EXPECT_THAT(page, HasSubstr("Synthetic CPU"));
+}
+
+TEST(ReportPage, IsThereWhenAllPointsFailed) {
+  std::vector<SweepPoint> points(2);
+  points[0].error = "no memory";
+  points[1].error = "no host";
+  points[1].config.stages = 2;
+  EXPECT_THAT(FiguresOf(points), IsEmpty());
+  EXPECT_THAT(PageOf(points), HasSubstr("no memory"));
+}
+
+TEST(ReportPage, TakesNumbersThatNobodyCanHaveMeasured) {
+  for (double value : {0.0, -1.0, 1e300, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {1, 4}, .repetitions = 2});
+    for (size_t i = 0; i < points.size(); i += 2) {
+      SweepResult& result = points[i].result;
+      result.output_tokens_per_s = result.bubble = result.bubble_floor = result.rows_per_pass = value;
+      result.itl_s = result.ttft_s = {1, value, value, value, value, value, value};
+      result.goodput_tokens_per_s = result.slo_share = value;
+      for (SweepStage& stage : points[i].stages) stage.compute_s = stage.send_s = stage.wait_s = value;
+      points[i].prediction->output_tokens_per_s = points[i].prediction->itl_s = value;
+      points[i].config.stages += static_cast<int64_t>(i % 3);
+    }
+    for (const ReportFigure& figure : FiguresOf(points)) {
+      EXPECT_EQ(XmlProblem(figure.file_svg), "") << figure.id;
+      EXPECT_EQ(CoordinateProblem(figure.file_svg), "") << figure.id << " " << value;
+    }
+    EXPECT_FALSE(PageOf(points).empty());
+  }
+}
+
+TEST(PointsCsv, HasALineForEachPointAndAsManyCellsInEach) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4}, .repetitions = 2});
+  points[1].config.model = "a \"quoted\", name";
+  points[2].prediction.reset();
+  const std::string csv = PointsCsv(points);
+  const std::vector<std::string> lines = absl::StrSplit(csv, "\r\n");
+  ASSERT_EQ(lines.size(), points.size() + 2);  // the names, and nothing behind the last
+  const auto cells = [](const std::string& line) {
+    bool quoted = false;
+    int64_t count = 1;
+    for (char c : line) {
+      if (c == '"') quoted = !quoted;
+      if (c == ',' && !quoted) ++count;
+    }
+    return count;
+  };
+  for (size_t i = 0; i + 1 < lines.size(); ++i) EXPECT_EQ(cells(lines[i]), cells(lines[0])) << i;
+  EXPECT_THAT(lines[2], HasSubstr("\"a \"\"quoted\"\", name\""));
+}
+
+TEST(WriteSweepReport, WritesThePageTheTableAndThePictures) {
+  const std::string directory = FreshDirectory("report_files");
+  const std::vector<SweepPoint> points = SyntheticExperiment();
+  const absl::StatusOr<SweepReportFiles> files = WriteSweepReport(points, directory);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(testing::ReadFileOrDie(files->page), PageOf(points));
+  EXPECT_EQ(testing::ReadFileOrDie(files->table), PointsCsv(points));
+  EXPECT_EQ(files->figures.size(), FiguresOf(points).size());
+  for (const std::string& figure : files->figures) EXPECT_EQ(XmlProblem(testing::ReadFileOrDie(figure)), "");
+}
+
+TEST(WriteSweepReport, GivesTheSameBytesForTheSamePoints) {
+  const std::vector<SweepPoint> points = SyntheticExperiment();
+  EXPECT_EQ(PageOf(points), PageOf(SyntheticExperiment()));
+}
+
+TEST(WriteSweepReport, DeletesPicturesOfAnEarlierReport) {
+  const std::string directory = FreshDirectory("report_stale");
+  const auto first = WriteSweepReport(SyntheticSweep({.stages = {1, 2}, .repetitions = 1}), directory);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second =
+      WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1}), directory);
+  ASSERT_TRUE(second.ok()) << second.status();
+  size_t pictures = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory + "/figures")) ++pictures;
+  EXPECT_EQ(pictures, second->figures.size());
+  EXPECT_LT(second->figures.size(), first->figures.size());
+}
+
+TEST(WriteSweepReport, SaysWhatItCannotDo) {
+  EXPECT_EQ(WriteSweepReport({}, FreshDirectory("report_none")).status().code(), absl::StatusCode::kInvalidArgument);
+  const auto written = WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), "/proc/none");
+  EXPECT_EQ(written.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(written.status().message()), HasSubstr("/proc/none"));
+}
+
+}  // namespace
+}  // namespace stagecoach
