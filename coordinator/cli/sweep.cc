@@ -28,6 +28,7 @@
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/sweep_options.h"
 #include "coordinator/cli/sweep_prediction.h"
+#include "coordinator/cli/sweep_report.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/cli/verbosity.h"
 #include "coordinator/front/cluster_run.h"
@@ -50,7 +51,7 @@ class SweepVerb : public Verb {
   const char* example() const override {
     return "coordinator sweep --load-format dummy --shape qwen3-0.6b --type q8_0 --pp 1,2 --concurrency 1,8,32 -o DIR";
   }
-  bool NeedsCluster() const override { return !options_.cluster.dry_run; }
+  bool NeedsCluster() const override { return !options_.cluster.dry_run && report_directory_.empty(); }
   void AddOptions(CLI::App* app) override;
   absl::Status Run(const RunContext& context) override;
 
@@ -69,6 +70,7 @@ class SweepVerb : public Verb {
   absl::Status Stopped() const;
 
   SweepOptions options_;
+  std::string report_directory_;  // of `sweep report`; empty: a sweep is run
   Verbosity verbosity_;
   std::shared_ptr<const ModelDescription> model_;
   std::vector<SweepConfig> points_;  // still to be measured
@@ -78,6 +80,7 @@ class SweepVerb : public Verb {
 
 void SweepVerb::AddOptions(CLI::App* app) {
   AddSweepOptions(app, &options_);
+  AddSweepReport(app, &report_directory_);
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
 }
 
@@ -232,11 +235,13 @@ absl::Status SweepVerb::SkipFinished() {
 
 absl::Status SweepVerb::Run(const RunContext& context) {
   verbosity_.Apply();
+  if (!report_directory_.empty()) return ReportSweep(report_directory_);
   RETURN_IF_ERROR(Prepare(context));
   if (options_.cluster.dry_run) return PrintPlan(context);
   RETURN_IF_ERROR(SkipFinished());
   for (SweepLaunch& launch : LaunchesOf(points_)) RETURN_IF_ERROR(RunLaunch(std::move(launch.points), context));
   LogInfo(absl::StrCat(done_, " of ", all_, " points are in '", options_.directory, "'"));
+  RETURN_IF_ERROR(ReportSweep(options_.directory));
   if (failed_ == 0) return absl::OkStatus();
   return WithExitCode(
       absl::UnavailableError(absl::StrCat(failed_, " of ", all_, " points failed; the same command tries them again")),

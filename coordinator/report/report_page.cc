@@ -47,6 +47,7 @@ th, td { text-align: right; padding: .25rem .6rem .25rem 0; border-bottom: 1px s
 th { border-bottom: 2px solid #222; vertical-align: bottom; }
 th.l, td.l { text-align: left; }
 td { white-space: nowrap; }
+td:first-child { min-width: 10.5rem; }
 td.l, td:last-child { min-width: 6rem; white-space: normal; overflow-wrap: anywhere; }
 pre { font: .8rem/1.45 'Liberation Mono', Consolas, monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0;
   padding: .5rem .7rem; border-left: 3px solid #999; }
@@ -56,6 +57,7 @@ summary { cursor: pointer; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   nav { display: none; }
   h2 { break-after: avoid; margin-top: 1.4rem; }
+  .cards { grid-template-columns: repeat(4, 1fr); }
   .figures { grid-template-columns: 1fr 1fr; gap: 1rem 1.4rem; }
   figure, .cards div, tr, pre { break-inside: avoid; }
   .wide { overflow: visible; }
@@ -240,16 +242,15 @@ std::string ReportPage(const CellPointers& cells, const std::vector<ReportSectio
     for (const ReportFigure& figure : section.figures) html += FigureHtml(figure);
     html += "</div>\n</section>\n";
   }
-  absl::StrAppend(
-      &html, Section("failures", "What failed", "", FailureTable(cells)),
-      Section(
-          "points", "All points",
-          "The median of the repetitions, and in brackets the lowest and the highest. A pass reads all weights of a "
-          "stage once. All numbers are in points.csv.",
-          ResultTable(cells)),
-      Section("predictions", "All predictions", "", PredictionTable(cells)),
-      Section("conditions", "Conditions", "", CommonTable(cells)), CommandsHtml(cells),
-      Section("machine", "Machine", "", MachineTable(cells)), "</body>\n</html>\n");
+  absl::StrAppend(&html, Section("failures", "What failed", "", FailureTable(cells)),
+                  Section("points", "All points",
+                          "The median of the repetitions; of the output in brackets the lowest and the highest. A pass "
+                          "reads all weights of a "
+                          "stage once. All numbers are in points.csv.",
+                          ResultTable(cells)),
+                  Section("predictions", "All predictions", "", PredictionTable(cells)),
+                  Section("conditions", "Conditions", "", CommonTable(cells)), CommandsHtml(cells),
+                  Section("machine", "Machine", "", MachineTable(cells)), "</body>\n</html>\n");
   return html;
 }
 

@@ -94,9 +94,9 @@ ReportTable ResultTable(const CellPointers& cells) {
     const bool bounded = cell->config.slo_ttft_s > 0 || cell->config.slo_itl_s > 0;
     table.rows.push_back({labels.Of(*cell), OriginText(*cell), absl::StrCat(cell->runs.size()),
                           SpreadText(of(&SweepResult::output_tokens_per_s), 1),
-                          SpreadText(of(&SweepResult::prompt_tokens_per_s), 1),
+                          FigureText(of(&SweepResult::prompt_tokens_per_s).median),
                           PercentilesText(*cell, &SweepResult::ttft_s), PercentilesText(*cell, &SweepResult::itl_s),
-                          bounded ? SpreadText(of(&SweepResult::goodput_requests_per_s), 1) : "-",
+                          bounded ? FigureText(of(&SweepResult::goodput_requests_per_s).median) : "-",
                           absl::StrCat(FigureText(100 * of(&SweepResult::bubble).median), " / ",
                                        FigureText(100 * of(&SweepResult::bubble_floor).median)),
                           FigureText(of(&SweepResult::rows_per_pass).median), IncidentsText(*cell)});
