@@ -75,7 +75,11 @@ const std::vector<SweepField> kAlongLoad = {SweepField::kConcurrency, SweepField
 // Cells of one configuration under rising load, two at least.
 std::vector<CellPointers> LoadCurves(const CellPointers& cells) {
   std::vector<CellPointers> curves;
-  for (CellPointers& group : GroupCells(cells, kAlongLoad)) {
+  CellPointers closed, open;  // requests at once and requests a second do not compare
+  for (const SweepCell* cell : cells) (cell->config.concurrency > 0 ? closed : open).push_back(cell);
+  std::vector<CellPointers> groups = GroupCells(closed, kAlongLoad);
+  for (CellPointers& group : GroupCells(open, kAlongLoad)) groups.push_back(std::move(group));
+  for (CellPointers& group : groups) {
     std::stable_sort(group.begin(), group.end(),
                      [](const SweepCell* a, const SweepCell* b) { return LoadOf(*a) < LoadOf(*b); });
     if (group.size() >= 2 && LoadOf(*group.front()) < LoadOf(*group.back())) curves.push_back(std::move(group));
@@ -107,6 +111,7 @@ void AddCurves(const std::vector<CellPointers>& curves, size_t left_out, const L
   for (size_t i = 0; i < curves.size(); ++i) {
     ChartSeries series;
     series.label = labels.Of(*curves[i][0]);
+    if (curves[i][0]->config.concurrency == 0) absl::StrAppend(&series.label, ", requests a second");
     series.style = static_cast<int>(i);
     series.hollow = curves[i][0]->simulated;
     for (const SweepCell* cell : curves[i]) {

@@ -1,6 +1,7 @@
 #include "coordinator/report/report_page.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -47,8 +48,8 @@ th, td { text-align: right; padding: .25rem .6rem .25rem 0; border-bottom: 1px s
 th { border-bottom: 2px solid #222; vertical-align: bottom; }
 th.l, td.l { text-align: left; }
 td { white-space: nowrap; }
-td:first-child { min-width: 10.5rem; }
 td.l, td:last-child { min-width: 6rem; white-space: normal; overflow-wrap: anywhere; }
+td.l:first-child { min-width: 10.5rem; }
 pre { font: .8rem/1.45 'Liberation Mono', Consolas, monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0;
   padding: .5rem .7rem; border-left: 3px solid #999; }
 summary { cursor: pointer; }
@@ -169,11 +170,14 @@ std::string UsualNote(const CellPointers& cells) {
 }
 
 std::string ModelNames(const CellPointers& cells) {
+  std::map<std::string, std::string> types;  // by model; of one that failed only others may know it
+  for (const SweepCell* cell : cells) {
+    if (!cell->runs.empty()) types.emplace(cell->config.model, cell->runs[0]->origin.model_type);
+  }
   std::vector<std::string> names;
   for (const SweepCell* cell : cells) {
-    const SweepPoint* point = cell->runs.empty() ? nullptr : cell->runs[0];
-    const std::string name =
-        point != nullptr && !point->origin.model_type.empty() ? point->origin.model_type : cell->model_name;
+    const std::string& type = types[cell->config.model];
+    const std::string& name = type.empty() ? cell->model_name : type;
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   if (names.empty()) return "no points";

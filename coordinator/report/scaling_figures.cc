@@ -161,7 +161,7 @@ void AddStrongScaling(const CellPointers& cells, const LoadKind& kind, std::vect
     best = std::max(best, efficiency), worst = std::min(worst, efficiency);
   }
   const std::string sentence =
-      groups.size() == 1
+      PercentText(worst) == PercentText(best)
           ? absl::StrCat("Of the ideal speed-up, ", PercentText(best), " is reached with the most stages.")
           : absl::StrCat("With the most stages, between ", PercentText(worst), " and ", PercentText(best),
                          " of the ideal speed-up is reached.");

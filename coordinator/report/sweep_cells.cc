@@ -70,6 +70,9 @@ bool AlwaysTold(SweepField field) {
 
 bool Told(const SweepCell& cell, SweepField field) {
   if (field == SweepField::kSimulated) return cell.simulated;
+  // A load is either so many requests at once or arrivals of their own; the other one says nothing.
+  if (field == SweepField::kConcurrency) return cell.config.concurrency > 0;
+  if (field == SweepField::kArrivals) return cell.config.concurrency == 0;
   if (field == SweepField::kLink) return cell.link_emulated();
   return AlwaysTold(field) || cell.unusual[static_cast<size_t>(field)];
 }

@@ -99,6 +99,14 @@ TEST(CellLabels, SayWhatWasNotReal) {
               ElementsAre("real links, measured", "emulated links (2 ms)", "simulated"));
 }
 
+TEST(CellLabels, TellTheLoadOnce) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4, 8}, .repetitions = 1});
+  points[1].config.arrivals = "poisson:2";
+  points[1].config.concurrency = 0;
+  const std::vector<SweepCell> cells = SweepCells(points);
+  EXPECT_THAT(LabelsOf(PointersTo(cells), {}), ElementsAre("4 at once", "poisson:2 arrivals"));
+}
+
 TEST(GroupCells, IgnoresWhatFollowsTheFieldThatIsLookedAt) {
   // Here `max_num_seqs` and `requests` go with `concurrency`.
   const std::vector<SweepCell> cells =

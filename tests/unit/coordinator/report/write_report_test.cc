@@ -96,6 +96,17 @@ TEST(ReportFigures, HaveSentencesThatAreComputed) {
             "2 stages is 12 %, its floor 9.0 %.");
 }
 
+TEST(ReportFigures, DrawRequestsAtOnceAndRequestsASecondApart) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {2, 4, 8, 16}, .repetitions = 1});
+  for (size_t i : {0, 1}) {
+    points[i].config.arrivals = i == 0 ? "poisson:0.5" : "poisson:2";
+    points[i].config.concurrency = 0;
+  }
+  const ReportFigure figure = Find(FiguresOf(points), "throughput-itl-p50");
+  EXPECT_THAT(figure.page_svg, HasSubstr("requests a second"));
+  EXPECT_THAT(figure.sentence, HasSubstr("from 8 at once to 16 at once"));
+}
+
 TEST(ReportFigures, SayWhatWasSimulatedOrEmulated) {
   for (const ReportFigure& figure :
        FiguresOf(SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1, .simulated = true}))) {
