@@ -37,8 +37,9 @@ double TextWidth(absl::string_view text, double font_size) {
 }
 
 std::string ElideText(absl::string_view text, double width, double font_size) {
-  if (TextWidth(text, font_size) <= width) return std::string(text);
+  if (text.empty() || TextWidth(text, font_size) <= width) return std::string(text);
   double left = width - TextWidth(kEllipsis, font_size);
+  if (left < 0) return "";
   size_t size = 0;
   while (size < text.size()) {
     size_t next = size + 1;

@@ -15,7 +15,7 @@ namespace stagecoach {
 // outside of ASCII are taken for wide ones.
 double TextWidth(absl::string_view text, double font_size);
 
-// The text, or as much of its start as fits with an ellipsis behind it.
+// The text, or as much of its start as fits with an ellipsis behind it; nothing where not even that fits.
 std::string ElideText(absl::string_view text, double width, double font_size);
 
 // Lines of at most that width, broken at spaces; what is wider than a line is elided. None for an empty text.

@@ -138,6 +138,8 @@ TEST(TextWidth, WrapsAndElidesToTheWidth) {
   EXPECT_THAT(ElideText("a rather long label", 50, 12), HasSubstr("\xE2\x80\xA6"));
   EXPECT_LE(TextWidth(ElideText("a rather long label", 50, 12), 12), 50 + 1e-9);
   EXPECT_EQ(ElideText("模型模型", 40, 12).substr(0, 3), "模");  // cut between characters
+  EXPECT_EQ(ElideText("", -2, 12), "");
+  EXPECT_EQ(ElideText("label", 3, 12), "");
   EXPECT_THAT(WrapText("one two  three", 50, 12), ElementsAre("one two", "three"));
   EXPECT_THAT(WrapText("", 40, 12), ElementsAre());
 }

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Within the minimal root: opens /opt/sweep/report.html with the widths of a desk and of a phone, and fails on what a reader would
+# stumble over: an error on the console, a picture that is not there, text over text or outside of its picture, a page wider than
+# the screen.
+set -euo pipefail
+echo "reading the report"
+
+browser() {
+  timeout 120 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir=/tmp/profile "$@"
+}
+
+# The page as it is, which lets no script run, and once more with a script that looks at it.
+cat >/opt/look.js <<'JS'
+addEventListener('load', () => {
+  const problems = [];
+  const pictures = [...document.querySelectorAll('figure svg')];
+  if (pictures.length !== document.querySelectorAll('figure').length) problems.push('a figure has no picture');
+  if (document.documentElement.scrollWidth > innerWidth) problems.push('the page is wider than the screen');
+  for (const picture of pictures) {
+    const id = picture.closest('figure').id, frame = picture.getBoundingClientRect();
+    if (frame.width < 200 || frame.height < 60) problems.push(id + ' is not to be seen');
+    const texts = [...picture.querySelectorAll('text')].filter(text => text.textContent.trim() !== '').map(text => {
+      const box = text.getBoundingClientRect(), slack = box.height / 4;  // a line's box is higher than its letters
+      return {text: text.textContent, left: box.left, right: box.right, top: box.top + slack, bottom: box.bottom - slack};
+    });
+    texts.forEach((a, i) => {
+      if (a.left < frame.left - 2 || a.right > frame.right + 2) problems.push(id + ': "' + a.text + '" leaves its picture');
+      for (const b of texts.slice(0, i)) {
+        if (a.left + 1 < b.right && b.left + 1 < a.right && a.top < b.bottom && b.top < a.bottom)
+          problems.push(id + ': "' + a.text + '" over "' + b.text + '"');
+      }
+    });
+  }
+  document.title = 'LOOKED AT ' + pictures.length + ' PICTURES: ' + (problems.length ? problems.join('; ') : 'NO PROBLEM');
+});
+JS
+{
+  sed -e '/Content-Security-Policy/d' -e '/<\/body>/,$d' /opt/sweep/report.html
+  echo '<script>'
+  cat /opt/look.js
+  echo '</script></body></html>'
+} >/opt/sweep/looked-at.html
+
+problems=0
+problem() { echo "PROBLEM: $*" && problems=$((problems + 1)); }
+for width in 1100 390; do
+  browser --window-size=$width,1200 --enable-logging=stderr --screenshot=/tmp/page-$width.png file:///opt/sweep/report.html 2>/tmp/log ||
+    problem "Chromium failed at $width: $(tail -n 3 /tmp/log)"
+  ! grep CONSOLE /tmp/log || problem "the console at $width pixels says something"
+  bytes=$(stat -c %s /tmp/page-$width.png || echo 0)
+  [ "$bytes" -gt 20000 ] || problem "the page at $width pixels is empty: $bytes bytes of PNG"
+  verdict=$(browser --window-size=$width,1200 --dump-dom file:///opt/sweep/looked-at.html 2>/tmp/log |
+    grep -oE '<title>LOOKED AT .*</title>' || echo "no verdict")
+  echo "$width pixels: $verdict"
+  grep -qE 'LOOKED AT [1-9][0-9]* PICTURES: NO PROBLEM' <<<"$verdict" || problem "at $width pixels"
+done
+[ "$problems" -eq 0 ]
