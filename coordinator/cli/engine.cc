@@ -1,6 +1,8 @@
 // engine: rank 0 of a job that a front launched. Not for users.
 
 #include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
@@ -46,6 +49,22 @@ class StartupGuard {
   std::thread thread_;
 };
 
+std::atomic<pid_t> g_front{0};
+
+// A launcher passes a signal on to its ranks: the drain (SIGUSR1) that its user asks for is the front's to decide. That
+// is the process at the other end of the socket, on this host.
+void PassDrainOn(int descriptor) {
+  ucred front = {};
+  socklen_t size = sizeof(front);
+  if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &front, &size) == 0) g_front.store(front.pid);
+  struct sigaction action = {};
+  action.sa_handler = [](int) {
+    if (const pid_t pid = g_front.load(); pid > 0) kill(pid, SIGUSR1);
+  };
+  action.sa_flags = SA_RESTART;
+  CHECK_EQ(sigaction(SIGUSR1, &action, nullptr), 0);
+}
+
 class EngineVerb : public Verb {
  public:
   const char* name() const override { return "engine"; }
@@ -65,6 +84,7 @@ class EngineVerb : public Verb {
       RemovePrivateDirectories(directories_);
       return WithExitCode(descriptor.status(), ExitCode::kLaunch);
     }
+    PassDrainOn(*descriptor);
     EngineChannel front(*descriptor);
     std::unique_ptr<MpiWorld> world;
     std::vector<pb::Hello> hellos;

@@ -45,6 +45,7 @@ absl::Status RankZero::Run(MpiWorld* world, const std::vector<pb::Hello>& hellos
 }
 
 int RunInWorld(int* argc, char*** argv, const std::function<int(int descriptor)>& verb) {
+  SignalWatch::NoteDrain();  // a launcher's user may ask for it while the ranks still come up
   std::unique_ptr<MpiWorld> world;
   std::vector<pb::Hello> hellos;
   if (absl::Status joined = RankZero::Join(argc, argv, &world, &hellos); !joined.ok()) {

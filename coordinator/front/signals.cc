@@ -40,7 +40,17 @@ void OnSignal(int signal) {
   errno = saved_errno;
 }
 
+void Catch(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  CHECK_EQ(sigaction(signal, &action, nullptr), 0);
+}
+
 }  // namespace
+
+void SignalWatch::NoteDrain() { Catch(SIGUSR1); }
 
 SignalWatch& SignalWatch::Get() {
   static SignalWatch watch;
@@ -52,11 +62,7 @@ SignalWatch::SignalWatch() {
   CHECK_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
   read_end_ = ends[0];
   g_write_end.store(ends[1]);
-  struct sigaction action = {};
-  action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) CHECK_EQ(sigaction(signal, &action, nullptr), 0);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) Catch(signal);
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   CHECK_EQ(sigaction(SIGPIPE, &ignore, nullptr), 0);

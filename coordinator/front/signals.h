@@ -10,6 +10,9 @@ namespace stagecoach {
 
 class SignalWatch {
  public:
+  // For a program that has much to do before it can look: from now on SIGUSR1 is noted, for the object to tell.
+  static void NoteDrain();
+
   // Installs the handlers at the first call; they stay. One object a process.
   static SignalWatch& Get();
 

@@ -106,6 +106,7 @@ void RunLaunchGuard(const GuardedLaunch& launch) {
   ArrangeDescriptors(launch);
   const pid_t launcher = fork();
   if (launcher == 0) ExecLauncher(launch);
+  signal(SIGUSR1, SIG_IGN);  // a drain sent to every process of our name; the front heeds it
   // From here on the end of the output is the launcher's end.
   dup2(STDIN_FILENO, STDOUT_FILENO);
   dup2(STDIN_FILENO, STDERR_FILENO);

@@ -8,15 +8,18 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/process_tree.h"
 
 namespace stagecoach::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string TextOf(const OrderedJson& line) {
   return line["response"]["body"]["choices"][0]["text"].get<std::string>();
@@ -166,6 +169,29 @@ TEST(Batch, DrainsWhenAskedTo) {
   std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines["runs"]["response"]["body"]["usage"]["completion_tokens"], 40);
+}
+
+// A launcher passes a signal on to its ranks, also in a job that the coordinator launched itself.
+TEST(Batch, DrainsWhenItsRanksAreAskedTo) {
+  const TempDir directory;
+  const std::string out = directory.File("out.jsonl");
+  Words arguments = Batch("-", out, {"--stage-delay-us", "20000", "-v"});
+  arguments.erase(std::find(arguments.begin(), arguments.end(), "-q"));
+  Subprocess process(CoordinatorProgram(), arguments);
+  process.Write(BatchInputLine("runs", {{"prompt", "And"}, {"max_tokens", 40}, {"ignore_eos", true}}));
+  ASSERT_TRUE(process.WaitForOutput("ready after", 60));
+  int told = 0;
+  for (const ProcessInfo& rank : Descendants(process.pid())) {
+    const std::string program = rank.command.substr(0, rank.command.find(' '));
+    if (!absl::EndsWith(program, "/coordinator") && !absl::EndsWith(program, "/stage_worker")) continue;
+    told += kill(rank.pid, SIGUSR1) == 0 ? 1 : 0;
+  }
+  EXPECT_GE(told, 2) << "the engine and one stage, beside the launch guard";
+  ASSERT_TRUE(process.WaitForOutput("1 answered", 60)) << process.err();
+  const ProgramResult result = process.Wait(30);
+  EXPECT_EQ(result.exit_code, 130) << result;
+  EXPECT_THAT(result.err, Not(HasSubstr("lost"))) << result;
+  EXPECT_EQ(ReadBatchOutput(out).size(), 1u);
 }
 
 TEST(Batch, InvalidUtf8BecomesTheReplacementCharacter) {
