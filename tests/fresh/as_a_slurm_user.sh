@@ -48,7 +48,7 @@ MpiDefault=none
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,bf_interval=1
 NodeName=n1,n2 CPUs=4 RealMemory=1000
-PartitionName=all Nodes=n1,n2 Default=YES MaxTime=10:00 State=UP OverSubscribe=NO
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=2:00:00 State=UP OverSubscribe=NO
 END
 # There is no cgroup file system to find out a version from, and nothing here uses one.
 echo CgroupPlugin=cgroup/v1 >/etc/slurm/cgroup.conf
@@ -78,8 +78,9 @@ wrong() {
   stop 1 "$1"
 }
 # same_text <what>: `out` has the text of the run without Slurm, and nothing else; the statistics in `err` name both nodes.
+same_nodes() { grep -qE '^0 +n[12] ' err && grep -qE '^1 +n2 ' err || wrong "$1: not on two nodes"; }
 same_text() {
-  grep -qE '^0 +n[12] ' err && grep -qE '^1 +n2 ' err || wrong "$1: not on two nodes"
+  same_nodes "$1"
   cmp -s out expected || wrong "$1: other text than without Slurm"
   echo "$1: the same text"
 }
@@ -99,18 +100,23 @@ same_text "srun --multi-prog over two nodes"
 srun --mpi=pmix --ntasks=1 "${generate[@]}" : --ntasks=2 "$programs/stage_worker" >out 2>err </dev/null || wrong "srun with components: exit code $?"
 same_text "srun coordinator : stage_worker"
 
-cat >pipeline.sbatch <<END
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks=3
-srun --mpi=pmix --multi-prog multiprog.conf
-END
-sbatch --wait --output=out --error=err pipeline.sbatch >submitted || wrong "sbatch --wait: exit code $?, $(cat submitted)"
-same_text "sbatch of a script"
-
+# Of the job $job.
+state() { scontrol show job --oneliner "$job" | sed -nE "1s/.* $1=([^ ]+).*/\1/p"; }
+# ended_with <what> <exit code, as a pattern>
+ended_with() {
+  local tries=0
+  until [[ $(state JobState) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; do
+    [ $((tries += 1)) -lt 300 ] || wrong "$1: does not end, $(scontrol show job "$job")"
+    sleep 0.1
+  done
+  [[ $(state ExitCode) == $2 ]] || wrong "$1: $(state JobState), exit code $(state ExitCode) where $2 is expected"
+}
+# sbatch --wait would ask only every few seconds.
 # batch <what> <options of sbatch>: a job of these words in `command`.
 batch() {
   printf '%s\n' '#!/bin/bash' "#SBATCH $2" "$(printf '%q ' "${command[@]}")" >job.sbatch
-  sbatch --wait --output=out --error=err job.sbatch >submitted || wrong "$1: exit code $?"
+  job=$(sbatch --parsable --output=out --error=err job.sbatch) || wrong "$1: sbatch's exit code $?"
+  ended_with "$1" 0:0
 }
 
 # Inside an allocation the coordinator finds the nodes and starts the ranks itself, by srun or, where the user wants it, by mpirun.
@@ -123,6 +129,69 @@ same_text "coordinator in an allocation, by srun"
 command=("${generate[@]}" --launcher mpirun)
 batch "coordinator in an allocation, by mpirun" "--nodes=2 --ntasks=2"
 same_text "coordinator in an allocation, by mpirun"
+
+# ---- the scripts that users start from -----------------------------------------------------------------------------------------------
+
+export STAGECOACH_BIN=$programs
+scripts=$programs/deploy/slurm
+requests=(batch -m "$programs/demo.gguf" -i requests.jsonl -o answers.jsonl -n 20 -t 1 --seed 7 --ignore-eos --max-num-seqs 2)
+for i in $(seq 36); do
+  printf '{"custom_id":"%s","method":"POST","url":"/v1/completions","body":{"prompt":"And the king of Assyria spake %s"}}\n' "$i" "$i"
+done >requests.jsonl
+answers() { grep -sc '"finish_reason":"length"' answers.jsonl || [ -e answers.jsonl ] || echo 0; }
+# What does not change from run to run, in an order that does not.
+texts() { sed -E 's/"(id|request_id)":"[^"]*"//g; s/"created":[0-9]+//' answers.jsonl | sort; }
+run "$programs/coordinator" "${requests[@]}" --pp 2 -q 2>err </dev/null
+[ "$(answers)" = 36 ] || wrong "without Slurm: $(answers) answers of 36"
+texts >expected_texts
+rm answers.jsonl
+
+# started <script> <word>...: a job of one of our scripts, which goes on from the answers that are there.
+started() { job=$(sbatch --parsable --output=out --error=err "$scripts/$1" "${@:2}") || wrong "sbatch $1: exit code $?"; }
+# until_true <what> <command>...
+until_true() {
+  local tries=0
+  until "${@:2}"; do
+    [ $((tries += 1)) -lt 300 ] && [[ $(state JobState) =~ ^(PENDING|RUNNING|COMPLETING)$ ]] || wrong "$1: $(scontrol show job "$job")"
+    sleep 0.1
+  done
+}
+more_than() { [ "$(answers)" -gt "$1" ]; }
+# drains <what> <options of scancel> <script>: told in mid-run, it finishes what runs, begins nothing new, says so, and has lost nothing.
+drains() {
+  local before
+  before=$(answers)
+  started "$3" "${requests[@]}" --stage-delay-us 15000
+  until_true "$1: no answers" more_than "$before"
+  run scancel $2 --signal=USR1 "$job"
+  ended_with "$1" 130:0
+  [ "$(answers)" -lt 36 ] || wrong "$1: began new requests"
+  # Twice as many are handed out as run at once.
+  [ "$(answers)" -ge $((before + 4)) ] || wrong "$1: $(answers) answers after $before, so what ran was not finished"
+  grep -q 'run the same command again to go on' err || wrong "$1: does not say how to go on"
+  ! grep -q 'the job was lost' err || wrong "$1: lost a job"
+  echo "$1: drained after $(answers) of 36 answers"
+}
+drains "pipeline.sbatch, told through its script" --batch pipeline.sbatch
+drains "mpirun.sbatch, told through its script" --batch mpirun.sbatch
+drains "pipeline.sbatch, told through its ranks" "" pipeline.sbatch
+drains "multiprog.sbatch, told through its ranks" "" multiprog.sbatch
+started hetjob.sbatch "${requests[@]}"
+ended_with "hetjob.sbatch" 0:0
+same_nodes hetjob.sbatch
+texts | cmp -s - expected_texts || wrong "four drains and a heterogeneous job: other answers than without Slurm"
+echo "four drains and a heterogeneous job: the same 36 answers as without Slurm"
+
+# A stage that dies under the user's own srun is final: one message that names it, and an exit code of its own.
+started multiprog.sbatch "${generate[@]:1:3}" -p "And the king" -n 400 -t 1 --ignore-eos --stage-delay-us 10000
+until_true "generate in multiprog.sbatch" test -s out
+for process in /proc/[0-9]*; do
+  [ "$(readlink "$process/exe")" != "$programs/stage_worker" ] || victim=${process#/proc/}
+done
+run kill -KILL "$victim"
+ended_with "a killed stage under srun" 5:0
+[ "$(grep -c '^coordinator: .*stage [01] on n[12]' err)" = 1 ] || wrong "a killed stage under srun: no message, or more than one, names it"
+echo "a killed stage under srun: $(grep '^coordinator: .*stage [01] on' err)"
 
 # ---- the end -------------------------------------------------------------------------------------------------------------------------
 
