@@ -1,5 +1,5 @@
 # What `cmake --install` puts where, all of it relative to the prefix: the two programs, which find each other by lying beside each other,
-# their manual pages, and completion for three shells.
+# their manual pages, completion for three shells, and the files of this folder that show how to start them elsewhere.
 
 # Manual pages and completion are what the programs say of themselves. A program for another kind of machine needs an emulator for that
 # (CMAKE_CROSSCOMPILING_EMULATOR); without one they are left out.
@@ -27,3 +27,5 @@ endif()
 set_target_properties(coordinator stage_worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS coordinator stage_worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES README.md LICENSE TYPE DOC)
+install(DIRECTORY deploy/hostfiles deploy/slurm deploy/k8s deploy/containers deploy/systemd DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(FILES deploy/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

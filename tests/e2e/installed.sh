@@ -69,4 +69,8 @@ completes "${model##*/}" coordinator generate -m ''
 [ -s "$prefix/share/zsh/site-functions/_coordinator" ] || stop 1 "no completion for zsh"
 [ -s "$prefix/share/fish/vendor_completions.d/coordinator.fish" ] || stop 1 "no completion for fish"
 
+# ---- examples ------------------------------------------------------------------------------------------------------------------------
+
+examples=$(find "$prefix/share/doc" -path '*/examples/slurm/*.sbatch' | wc -l)
+[ "$examples" -ge 3 ] || stop 1 "the examples for Slurm are not there"
 echo "installed: $(find "$prefix" -type f | wc -l) files, the same text, $(wc -w <<<"$verbs") verbs with manual pages and completion"

@@ -1,0 +1,23 @@
+#include "coordinator/launch/host_file.h"
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+TEST(HostFile, TheExamplesOfDeployAreRead) {
+  const std::string directory = absl::StrCat(STAGECOACH_SOURCE_DIR, "/deploy/hostfiles/");
+  const absl::StatusOr<std::vector<HostSlots>> local = ReadHostFile(directory + "local");
+  ASSERT_TRUE(local.ok()) << local.status();
+  EXPECT_EQ(*local, std::vector<HostSlots>({{"localhost", 2}}));
+  const absl::StatusOr<std::vector<HostSlots>> rack = ReadHostFile(directory + "rack");
+  ASSERT_TRUE(rack.ok()) << rack.status();
+  ASSERT_EQ(rack->size(), 5u);
+  EXPECT_EQ((*rack)[3].model, "/scratch/model.gguf");
+  EXPECT_TRUE((*rack)[4].spare);
+}
+
+}  // namespace
+}  // namespace stagecoach
