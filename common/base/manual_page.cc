@@ -9,6 +9,8 @@
 namespace stagecoach {
 namespace {
 
+constexpr size_t kTermColumns = 24;  // of ManualText, before an entry's text
+
 // Characters that roff would turn into others, or take for its own.
 std::string Escaped(absl::string_view text) {
   std::string out;
@@ -85,8 +87,10 @@ std::string ManualText(const ManualPage& page) {
   for (const ManualSection& section : page.sections) {
     absl::StrAppend(&out, "\n", section.title, section.text.empty() ? "" : ": ", section.text, "\n");
     for (const ManualEntry& entry : section.entries) {
-      absl::StrAppend(&out, "  ", absl::StrJoin(entry.names, ", "), entry.value.empty() ? "" : " ", entry.value, "   ",
-                      entry.text, "\n");
+      const std::string term =
+          absl::StrCat(absl::StrJoin(entry.names, ", "), entry.value.empty() ? "" : " ", entry.value);
+      const size_t gap = term.size() + 2 < kTermColumns ? kTermColumns - term.size() : 2;
+      absl::StrAppend(&out, "  ", term, std::string(gap, ' '), entry.text, "\n");
     }
     for (const std::string& line : section.commands) absl::StrAppend(&out, "  ", line, "\n");
   }
