@@ -95,7 +95,8 @@ std::optional<std::vector<ClockCurve>> CurvesOf(const TraceJob& job, bool shared
     }
     if (from == to && fastest_us < -1) return std::nullopt;  // they do not share a clock
     std::optional<int64_t>& reached = rough[static_cast<size_t>(to)];
-    if (!reached.has_value()) reached = *rough[static_cast<size_t>(from)] + fastest_us;
+    constexpr int64_t kFar = int64_t{1} << 60;  // whatever the bytes of a file say
+    if (!reached.has_value()) reached = std::clamp(*rough[static_cast<size_t>(from)] + fastest_us, -kFar, kFar);
   }
   const auto of_clock = EstimateClocks(clocks, hops);
   if (!of_clock.has_value()) return std::nullopt;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kMomentUs = 250000;
 constexpr int64_t kMostMoments = 2048;
-constexpr double kReadingUs = 1;  // clocks are read to the microsecond, rounded down
+constexpr double kReadingUs = 1;          // clocks are read to the microsecond, rounded down
+constexpr double kMostOffsetUs = 0x1p58;  // nine thousand years: no clocks, and more would not fit their numbers
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Edge {
@@ -76,6 +77,7 @@ std::optional<Moment> EstimateMoment(int clocks, const std::vector<Edge>& edges)
     if ((*upper)[c] == kNever || (*lower)[c] == kNever) return std::nullopt;
     const bool even = high.has_value() && low.has_value();
     const double offset = even ? ((*high)[c] - (*low)[c]) / 2 : ((*upper)[c] - (*lower)[c]) / 2;
+    if (std::abs(offset) > kMostOffsetUs) return std::nullopt;
     moment.offset.push_back(offset);
     moment.error.push_back(std::max((*upper)[c] - offset, offset + (*lower)[c]));
   }

@@ -113,6 +113,25 @@ TEST(AlignTrace, RefusesTimesThatNoClocksCanHave) {
   EXPECT_THAT(std::string(AlignTrace(&job).message()), HasSubstr("micro-batch 1 has times that go back"));
 }
 
+TEST(AlignTrace, NoNumbersOverflow) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  for (const int64_t far_us : {kMost, -kMost}) {
+    MadeUpRun run{.compute_us = std::vector<int64_t>(600, 1), .micro_batches = 2, .hop_us = 50};
+    for (size_t s = 0; s < 600; ++s) run.offset_us[s] = s % 2 == 0 ? far_us : -far_us;
+    TraceJob job = run.Recorded();
+    EXPECT_TRUE(AlignTrace(&job).ok());
+    for (size_t s = 0; s < 600; ++s) {  // a job that cannot be
+      for (TraceStep& step : job.steps) {
+        TraceSpan& span = step.stages[s];
+        span.received_us = -kMost;
+        span.start_us = span.end_us = span.send_start_us = span.send_end_us = kMost;
+      }
+    }
+    job.aligned = false;
+    EXPECT_FALSE(AlignTrace(&job).ok());
+  }
+}
+
 TEST(AlignTrace, WhatIsSimulatedHasOneClock) {
   MadeUpRun run{.compute_us = {3000, 4000}, .in_flight = 2, .micro_batches = 5};
   TraceJob job = run.Recorded();
