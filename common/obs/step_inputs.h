@@ -21,7 +21,7 @@ struct RecordedJob {
   int32_t block_tokens = 0;
   std::vector<int32_t> group_blocks;
   int64_t context = 0;
-  int32_t micro_batches = 0;
+  int32_t micro_batches = 0, most_groups = 0;
   int64_t max_open_tokens = 0;
   int32_t decode_groups = 0;  // at the beginning
   friend bool operator==(const RecordedJob&, const RecordedJob&) = default;

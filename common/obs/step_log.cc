@@ -47,6 +47,7 @@ void AddInputs(const StepInputs& inputs, Json* line) {
                     {"group_blocks", job.group_blocks},
                     {"context", job.context},
                     {"micro_batches", job.micro_batches},
+                    {"most_groups", job.most_groups},
                     {"max_open_tokens", job.max_open_tokens},
                     {"decode_groups", job.decode_groups}};
 }

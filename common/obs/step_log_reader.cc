@@ -105,6 +105,7 @@ RecordedJob ReadJob(LineFields* fields, absl::Status* status) {
   }
   job.context = fields->Integer("context");
   job.micro_batches = fields->Int("micro_batches");
+  job.most_groups = fields->Int("most_groups");
   job.max_open_tokens = fields->Integer("max_open_tokens");
   job.decode_groups = fields->Int("decode_groups");
   return job;

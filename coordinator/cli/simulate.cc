@@ -75,7 +75,7 @@ class SimulateVerb : public Verb {
   RequestLoad load_;
   std::vector<ArrivingRequest> requests_;
   std::optional<int64_t> concurrency_;
-  double slo_ttft_s_ = 0, slo_itl_s_ = 0;
+  double slo_ttft_s_ = 0;
   std::optional<uint64_t> seed_;
   double coordinator_us_ = kCoordinatorTurnUs;
   std::vector<std::string> fail_at_;
@@ -110,7 +110,7 @@ void SimulateVerb::AddModelAndHosts(CLI::App* app) {
   AddIntegerList(app, "--layer-split", &cluster->layer_split, {1, kMaxLayers}, "layers of each stage, such as 10,9,9")
       ->group(group);
   AddFlag(app, "--split-by-cost", &split_by_cost_,
-          "split the layers as `coordinator plan` would, not as a job without a plan does")
+          "split the layers as `coordinator plan` would for these hosts, not as a job that knows only their cores")
       ->group(group);
   AddText(app, "--plan", &cluster->plan, "FILE", "follow a saved plan (coordinator plan -o FILE)")->group(group);
   AddInteger(app, "-t,--threads", &cluster->threads, JobLimits::kThreads.range, "compute threads per stage",
@@ -142,9 +142,8 @@ void SimulateVerb::AddLoad(CLI::App* app) {
       ->group(group)
       ->default_str("128");
   AddText(app, "--output", &output_, "LENGTH", "tokens of an answer, as --prompt")->group(group)->default_str("64");
-  AddNumber(app, "--slo-ttft", &slo_ttft_s_, kSimBoundRange, "goodput: most seconds to the first token", "")
-      ->group(group);
-  AddNumber(app, "--slo-itl", &slo_itl_s_, kSimBoundRange, "goodput: most seconds a token on average after that", "")
+  AddNumber(app, "--slo-ttft", &slo_ttft_s_, kSimBoundRange,
+            "goodput: most seconds to the first token; --slo-itl is the bound of the mean gap after that", "")
       ->group(group);
   AddSeed(app, "--seed", &seed_, "of arrivals, lengths, jitter and failures", "0")->group(group);
 }
@@ -236,8 +235,9 @@ absl::StatusOr<ClusterQuestion> SimulateVerb::Question(const LaunchOptions& laun
     question.job.set_micro_batches(static_cast<int32_t>(question.stage_hosts.size()));
   }
   if (split_by_cost_ || question.job.layer_split_size() > 0) return question;
-  ASSIGN_OR_RETURN(const JobPlan as_run, PlanJob(question.job, HellosOf(question.profile, question.stage_hosts),
-                                                 *question.model, JobEpoch{}));
+  ASSIGN_OR_RETURN(
+      const JobPlan as_run,
+      PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{}));
   for (const pb::StageAssignment& stage : as_run.stages) {
     question.job.add_layer_split(stage.last_layer() - stage.first_layer());
   }
@@ -265,7 +265,7 @@ absl::StatusOr<SimOptions> SimulateVerb::Options(const ClusterQuestion& question
   const bool closed = load_.arrivals.kind == Arrivals::Kind::kClosedLoop;
   options.concurrency = concurrency_.value_or(closed ? probe_.cluster.max_num_seqs : 0);
   options.slo_ttft_s = slo_ttft_s_;
-  options.slo_itl_s = slo_itl_s_;
+  options.slo_itl_s = probe_.cluster.slo_itl_s;
   options.failures = failures_;
   options.seed = load_.seed;
   return options;
@@ -284,6 +284,7 @@ SweepPoint SimulateVerb::Point(const ClusterQuestion& question) const {
   config.max_num_seqs = question.job.max_num_seqs();
   config.max_num_batched_tokens = question.job.max_num_batched_tokens();
   config.prefill_chunk = question.job.prefill_chunk();
+  config.chunking = NameOf(kChunkings, o.chunking);
   config.policy = NameOf(kPolicies, o.policy);
   config.wire_type = NameOf(kWireTypes, o.wire_type);
   config.kv_type = NameOf(kKvTypes, o.kv_type);
@@ -297,7 +298,7 @@ SweepPoint SimulateVerb::Point(const ClusterQuestion& question) const {
   config.output = LengthsText(load_.output);
   config.requests = static_cast<int64_t>(requests_.size());
   config.slo_ttft_s = slo_ttft_s_;
-  config.slo_itl_s = slo_itl_s_;
+  config.slo_itl_s = o.slo_itl_s;
   config.seed = load_.seed;
   const ModelSummary summary = SummarizeModel(*question.model);
   point.origin.program_version = kProgramVersion;
@@ -325,7 +326,9 @@ absl::Status SimulateVerb::Run(const RunContext& context) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model, OpenProbeModel(&probe_));
   if (model == nullptr) return UsageError("--model is required, or --load-format dummy with --shape and --type");
   RETURN_IF_ERROR(ReadLoad());
-  ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(probe_.cluster, model->hyper, context));
+  ClusterOptions job = probe_.cluster;
+  if (job.policy != Policy::kThrottled) job.slo_itl_s = 0;  // then it is a bound of goodput alone
+  ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(job, model->hyper, context));
   ASSIGN_OR_RETURN(const PlanPlaces places, FindPlaces(probe_.cluster, sources_, launch));
   const auto planned = [](const absl::Status& failed) {
     const absl::Status status(failed.code(), WithFlags(failed.message()));

@@ -252,6 +252,7 @@ void Engine::RecordJob() {
                  .group_blocks = options.group_blocks,
                  .context = options.context,
                  .micro_batches = options.micro_batches,
+                 .most_groups = options.most_groups,
                  .max_open_tokens = options.max_open_tokens,
                  .decode_groups = scheduler_->decode_groups()};
 }

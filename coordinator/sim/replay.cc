@@ -78,17 +78,19 @@ absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
   options.max_num_batched_tokens = job.max_num_batched_tokens;
   options.prefill_chunk = job.prefill_chunk;
   ASSIGN_OR_RETURN(options.policy, ParsePolicy(job.policy));
-  ASSIGN_OR_RETURN(options.chunking, ParseChunking(job.chunking));
+  ASSIGN_OR_RETURN(options.chunking, ParseName(kChunkings, "chunking", job.chunking));
   options.slo_itl_us = job.slo_itl_us;
   options.block_tokens = job.block_tokens;
   options.group_blocks = job.group_blocks;
   options.context = job.context;
   options.micro_batches = job.micro_batches;
+  options.most_groups = job.most_groups;
   options.max_open_tokens = job.max_open_tokens;
   RETURN_IF_ERROR(ValidateSchedulerOptions(options));
-  if (job.decode_groups < 1 || job.decode_groups > job.micro_batches) {
+  if (job.decode_groups < 1 || job.decode_groups > std::max(job.micro_batches, job.most_groups)) {
     return absl::InvalidArgumentError(absl::StrCat("the step log's job has ", job.decode_groups, " decode groups, but ",
-                                                   job.micro_batches, " micro-batches in flight"));
+                                                   std::max(job.micro_batches, job.most_groups),
+                                                   " micro-batches in flight"));
   }
   return options;
 }
@@ -125,7 +127,7 @@ class RecordedPipeline : public Pipeline {
       return std::optional<StepResult>();
     const StepRecord& record = records_[confirmed_++];
     if (record.inputs.decode_groups > 0) {
-      if (record.inputs.decode_groups > scheduler_->options().micro_batches) {
+      if (record.inputs.decode_groups > scheduler_->most_groups()) {
         return absl::InvalidArgumentError(absl::StrCat("the step log's micro-batch ", record.number, " has ",
                                                        record.inputs.decode_groups, " decode groups"));
       }

@@ -49,7 +49,7 @@ class SimJob {
     if (options.decode_groups > 0) {
       scheduler_.SetDecodeGroups(options.decode_groups);
     } else {
-      groups_ = std::make_unique<GroupPlanner>(HostsOf(options.cluster.pipeline), options.scheduler.micro_batches);
+      groups_ = std::make_unique<GroupPlanner>(HostsOf(options.cluster.pipeline), scheduler_.most_groups());
     }
     engine_ =
         std::make_unique<Engine>(&pipeline_, &scheduler_, front, clock, options.vocab, options.step_log, groups_.get());
