@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/emulated_link.h"
+#include "common/job/job_choices.h"
 
 namespace stagecoach {
 namespace {
@@ -77,6 +78,7 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
   for (int64_t i = 0; i < lists.repetitions; ++i) repetitions.push_back(i);
   Multiply(repetitions, &SweepConfig::repetition, &jobs);
   Multiply(lists.policies, &SweepConfig::policy, &jobs);
+  Multiply(lists.chunkings, &SweepConfig::chunking, &jobs);
   Multiply(lists.wire_types, &SweepConfig::wire_type, &jobs);
   Multiply(lists.kv_types, &SweepConfig::kv_type, &jobs);
   Multiply(lists.block_tokens, &SweepConfig::block_tokens, &jobs);
@@ -102,7 +104,9 @@ std::string PointName(const SweepConfig& point) {
   if (point.threads > 0) absl::StrAppend(&name, ", t ", point.threads);
   if (point.decode_groups > 0) absl::StrAppend(&name, ", groups ", point.decode_groups);
   if (point.micro_batches > 0) absl::StrAppend(&name, ", micro-batches ", point.micro_batches);
-  absl::StrAppend(&name, ", ", point.policy, "/", point.prefill_chunk, ", ", point.wire_type, ", ", point.arrivals);
+  absl::StrAppend(&name, ", ", point.policy, "/", point.prefill_chunk);
+  if (point.chunking != NameOf(kChunkings, Chunking::kConstant)) absl::StrAppend(&name, " ", point.chunking);
+  absl::StrAppend(&name, ", ", point.wire_type, ", ", point.arrivals);
   if (point.concurrency > 0) absl::StrAppend(&name, " x", point.concurrency);
   const EmulatedLink link = {.latency_s = point.link_latency_s, .bytes_per_s = point.link_bytes_per_s};
   if (link != EmulatedLink()) absl::StrAppend(&name, ", emulated ", EmulatedLinkText(link));
@@ -120,7 +124,7 @@ SweepConfig JobOf(const SweepConfig& point) {
   job.requests = none.requests;
   job.duration_s = none.duration_s;
   job.slo_ttft_s = none.slo_ttft_s;
-  job.slo_itl_s = none.slo_itl_s;
+  if (point.policy != PolicyName(Policy::kThrottled)) job.slo_itl_s = none.slo_itl_s;  // which that keeps to
   job.seed = none.seed;
   job.repetition = none.repetition;
   return job;

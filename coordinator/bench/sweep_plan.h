@@ -21,7 +21,7 @@ struct SweepLists {
   std::vector<int64_t> stages = {0}, threads = {0}, decode_groups = {0}, micro_batches = {0};
   std::vector<int64_t> prefill_chunks = {512}, max_num_batched_tokens = {512}, block_tokens = {32};
   std::vector<int64_t> max_num_seqs;  // empty: the most of `concurrency`, at least kFewestSeqs
-  std::vector<std::string> policies, wire_types, kv_types;
+  std::vector<std::string> policies, chunkings, wire_types, kv_types;
   // Of the load.
   std::vector<std::string> arrivals = {"closed"};                // as ParseArrivals takes them
   std::vector<int64_t> concurrency = {8};                        // of a closed loop; an open one is measured once

@@ -142,8 +142,8 @@ void SimulateVerb::AddLoad(CLI::App* app) {
       ->group(group)
       ->default_str("128");
   AddText(app, "--output", &output_, "LENGTH", "tokens of an answer, as --prompt")->group(group)->default_str("64");
-  AddNumber(app, "--slo-ttft", &slo_ttft_s_, kSimBoundRange,
-            "goodput: most seconds to the first token; --slo-itl is the bound of the mean gap after that", "")
+  AddDuration(app, "--slo-ttft", &slo_ttft_s_, kSimBoundRange,
+              "goodput: most to the first token, such as 500ms; --slo-itl is the bound of the mean gap after that")
       ->group(group);
   AddSeed(app, "--seed", &seed_, "of arrivals, lengths, jitter and failures", "0")->group(group);
 }

@@ -65,6 +65,8 @@ void AddMatrix(CLI::App* app, SweepOptions* o) {
       ->group(group);
   AddTexts(app, "--policy", &o->policies, "NAME,...", "which rows a micro-batch takes first (interleaved)")
       ->group(group);
+  AddTexts(app, "--chunking", &o->chunkings, "NAME,...", "how prompts are cut: constant, equal-time (constant)")
+      ->group(group);
   AddTexts(app, "--wire-dtype", &o->wire_types, "NAME,...", "type of hidden states between stages (f32)")->group(group);
   AddTexts(app, "--kv-type", &o->kv_types, "NAME,...", "type of the stored keys and values (f16)")->group(group);
   AddBytes(app, "--kv-cache-memory", &o->cluster.kv_cache_bytes, "KV cache per stage of every point, such as 512M",
@@ -95,10 +97,11 @@ void AddLoad(CLI::App* app, SweepOptions* o) {
   AddNumber(app, "--duration", &base.duration_s, kSecondsRange,
             "seconds after which no more requests arrive; the others are finished", "")
       ->group(group);
-  AddNumber(app, "--slo-ttft", &base.slo_ttft_s, kSecondsRange,
-            "goodput: most seconds from a request's arrival to its first token", "")
+  AddDuration(app, "--slo-ttft", &base.slo_ttft_s, kSecondsRange,
+              "goodput: most from a request's arrival to its first token, such as 500ms or 2s")
       ->group(group);
-  AddNumber(app, "--slo-itl", &base.slo_itl_s, kSecondsRange, "goodput: most seconds a token on average after that", "")
+  AddDuration(app, "--slo-itl", &base.slo_itl_s, JobLimits::kSloItlS,
+              "goodput: most between two tokens, on average after that; --policy throttled keeps to it")
       ->group(group);
   AddSeed(app, "--seed", &o->seed, "of arrivals, lengths and prompts", "0")->group(group);
   AddText(app, "--profile", &o->sources.profile, "FILE", "predict from what `coordinator probe` measured")
@@ -152,6 +155,11 @@ absl::StatusOr<std::string> PolicyForm(const std::string& text) {
   return std::string(PolicyName(policy));
 }
 
+absl::StatusOr<std::string> ChunkingForm(const std::string& text) {
+  ASSIGN_OR_RETURN(const Chunking chunking, ParseName(kChunkings, "chunking", text));
+  return std::string(NameOf(kChunkings, chunking));
+}
+
 absl::StatusOr<std::string> WireTypeForm(const std::string& text) {
   ASSIGN_OR_RETURN(const WireType type, ParseWireType(text));
   return std::string(WireTypeName(type));
@@ -202,6 +210,8 @@ absl::Status ResolveSweepLists(SweepOptions* o) {
   if (o->directory.empty() && !o->cluster.dry_run) return UsageError("-o is required: a directory for the points");
   SweepLists& lists = o->lists;
   ASSIGN_OR_RETURN(lists.policies, Values("--policy", o->policies, PolicyName(o->cluster.policy), PolicyForm));
+  ASSIGN_OR_RETURN(lists.chunkings,
+                   Values("--chunking", o->chunkings, NameOf(kChunkings, o->cluster.chunking), ChunkingForm));
   ASSIGN_OR_RETURN(lists.wire_types,
                    Values("--wire-dtype", o->wire_types, WireTypeName(o->cluster.wire_type), WireTypeForm));
   ASSIGN_OR_RETURN(lists.kv_types, Values("--kv-type", o->kv_types, KvTypeName(o->cluster.kv_type), KvTypeForm));
@@ -234,6 +244,8 @@ ClusterOptions ClusterOptionsOf(const SweepOptions& options, const SweepConfig& 
   o.prefill_chunk = point.prefill_chunk;
   o.block_tokens = point.block_tokens;
   if (const auto policy = ParsePolicy(point.policy); policy.ok()) o.policy = *policy;
+  o.slo_itl_s = o.policy == Policy::kThrottled ? point.slo_itl_s : 0;
+  if (const auto chunking = ParseName(kChunkings, "chunking", point.chunking); chunking.ok()) o.chunking = *chunking;
   if (const auto type = ParseWireType(point.wire_type); type.ok()) o.wire_type = *type;
   if (const auto type = ParseKvType(point.kv_type); type.ok()) o.kv_type = *type;
   return o;
@@ -260,6 +272,7 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   number("--max-num-seqs", point.max_num_seqs);
   number("--block-size", point.block_tokens);
   text("--policy", point.policy);
+  text("--chunking", point.chunking, NameOf(kChunkings, Chunking::kConstant));
   text("--wire-dtype", point.wire_type);
   text("--kv-type", point.kv_type);
   number("--kv-cache-memory", point.kv_cache_bytes);
@@ -269,8 +282,8 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   text("--output", point.output, "trace");
   number("--requests", point.requests);
   number("--duration", point.duration_s);
-  number("--slo-ttft", point.slo_ttft_s);
-  number("--slo-itl", point.slo_itl_s);
+  if (point.slo_ttft_s > 0) text("--slo-ttft", absl::StrCat(point.slo_ttft_s, "s"));
+  if (point.slo_itl_s > 0) text("--slo-itl", absl::StrCat(point.slo_itl_s, "s"));
   number("--seed", point.seed);
   text("--emulate-link", EmulatedLinkText(cluster.emulated_link));
   text("--isa", point.isa, "auto");

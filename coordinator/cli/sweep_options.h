@@ -25,7 +25,7 @@ struct SweepOptions {
   ClusterOptions cluster;  // what all points share; its model is set by ResolveSweepLists
   std::string load_format = "gguf", shape, type;
   SweepLists lists;
-  std::vector<std::string> policies, wire_types, kv_types, arrivals, prompts, outputs;  // as given, with commas
+  std::vector<std::string> policies, chunkings, wire_types, kv_types, arrivals, prompts, outputs;  // as given, with commas
   std::optional<uint64_t> seed;
   PlaceSources sources;  // what predictions rest on
   std::string directory;

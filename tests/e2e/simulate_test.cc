@@ -38,7 +38,7 @@ TEST(Simulate, ReportsASimulatedRunAsARealOneIsReported) {
   const ProgramResult result =
       Coordinator(Simulate({"--cluster", WriteCluster(directory), "--max-num-seqs", "16", "--requests", "40",
                             "--prompt", "64:512", "--output", "lognormal:60:0.5:200", "--arrivals", "poisson:2",
-                            "--slo-ttft", "1", "--step-log", directory.File("steps.jsonl")}));
+                            "--slo-ttft", "1s", "--step-log", directory.File("steps.jsonl")}));
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, IsEmpty());
   EXPECT_THAT(result.out,

@@ -72,7 +72,7 @@ TEST(Sweep, RecordsWhatEveryPointDid) {
   const TempDir dir;
   const ProgramResult result =
       Coordinator(Sweep(dir.path(), {"--pp", "2", "--arrivals", "closed,poisson:200", "--concurrency", "3",
-                                     "--requests", "7", "--slo-ttft", "600", "--cpu-bind", "none"}),
+                                     "--requests", "7", "--slo-ttft", "600s", "--cpu-bind", "none"}),
                   "", 300);
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<OrderedJson> points = Points(dir.path());

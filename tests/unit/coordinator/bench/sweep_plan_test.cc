@@ -14,6 +14,7 @@ using ::testing::HasSubstr;
 SweepLists Lists() {
   SweepLists lists;
   lists.policies = {"interleaved"};
+  lists.chunkings = {"constant"};
   lists.wire_types = {"f32"};
   lists.kv_types = {"f16"};
   return lists;
