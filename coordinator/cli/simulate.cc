@@ -84,8 +84,8 @@ class SimulateVerb : public Verb {
   bool json_ = false;
   std::string replay_;
 
-  // Of a micro-batch: what was measured between a result and the next micro-batch, see tests/bench/simulate_bench.sh.
-  static constexpr double kCoordinatorTurnUs = 100;
+  // From a result to its successor's frame: amid the 27 and 71 us that tests/bench/README.md has of two busy cores.
+  static constexpr double kCoordinatorTurnUs = 50;
 };
 
 void SimulateVerb::AddModelAndHosts(CLI::App* app) {
