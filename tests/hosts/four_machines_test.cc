@@ -1,5 +1,5 @@
-// What a new user does with four machines: ask whether a job would run, measure, plan, and run the plan, over links of
-// 200 Mb/s; and what comes of it when a machine goes silently in the middle.
+// What a new user does with four machines: ask whether a job would run, measure, plan, sweep, and run the plan, over
+// links of 200 Mb/s; and what comes of it when a machine goes silently in the middle.
 
 #include <filesystem>
 #include <map>
@@ -23,6 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::LinesWith;
 using testing::ProgramResult;
+using ::testing::UnorderedElementsAre;
 using Words = std::vector<std::string>;
 
 constexpr char kFourHosts[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\nhost4 slots=1\n";
@@ -63,6 +64,48 @@ class FourMachinesTest : public testing::HostsTest {
       texts[answer["custom_id"]] = answer["response"]["body"]["choices"][0]["text"];
     }
     return texts;
+  }
+
+  // Predictions from what was measured stand beside what a sweep measures.
+  void SweepFromTheProfile() {
+    const ProgramResult sweep = Run({"sweep",
+                                     "-m",
+                                     DemoModelPath(),
+                                     "--hostfile",
+                                     "/mnt/hostfile",
+                                     "--profile",
+                                     "/mnt/profile.json",
+                                     "--pp",
+                                     "2,4",
+                                     "-t",
+                                     "1",
+                                     "--concurrency",
+                                     "4",
+                                     "--requests",
+                                     "8",
+                                     "--prompt",
+                                     "32",
+                                     "--output",
+                                     "16",
+                                     "-r",
+                                     "1",
+                                     "-o",
+                                     "/mnt/sweep"});
+    ASSERT_EQ(sweep.exit_code, 0) << sweep;
+    std::vector<size_t> stages;
+    const std::string points = testing::ReadFileOrDie(hosts().Outside("/mnt/sweep/points.jsonl"));
+    for (const absl::string_view line : absl::StrSplit(points, '\n', absl::SkipEmpty())) {
+      const json point = json::parse(std::string(line));
+      EXPECT_EQ(point["error"], "");
+      EXPECT_EQ(point["result"]["output_tokens"], 8 * 16);
+      EXPECT_THAT(point["prediction"]["source"].get<std::string>(), HasSubstr("/mnt/profile.json"));
+      EXPECT_GT(point["prediction"]["output_tokens_per_s"], 0);
+      stages.push_back(point["stages"].size());
+      for (size_t s = 0; s < stages.back(); ++s) EXPECT_EQ(point["stages"][s]["host"], absl::StrCat("host", s + 1));
+    }
+    EXPECT_THAT(stages, UnorderedElementsAre(2u, 4u));
+    const std::string report = testing::ReadFileOrDie(hosts().Outside("/mnt/sweep/report.html"));
+    EXPECT_THAT(report, AllOf(HasSubstr("<svg"), HasSubstr("redict"), HasSubstr("host1")));
   }
 
   // Of one host, without links.
@@ -109,6 +152,9 @@ TEST_F(FourMachinesTest, APlanFromMeasurementsSurvivesAMachineThatGoesSilently) 
                                   "--max-num-seqs", "4", "-o", "/mnt/plan.json"});
   ASSERT_EQ(plan.exit_code, 0) << plan;
   for (const char* host : {"host1", "host2", "host3", "host4"}) EXPECT_THAT(plan.out, HasSubstr(host));
+
+  SweepFromTheProfile();
+  if (HasFatalFailure()) return;
 
   // The plan names the hosts.
   Words words = Batch("/mnt/requests.jsonl", "/mnt/answers.jsonl");
