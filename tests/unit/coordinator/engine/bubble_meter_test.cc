@@ -82,7 +82,7 @@ TEST(BubbleMeter, NoStageIsBelievedToHaveWorkedLongerThanTheMicroBatchWasInFligh
 }
 
 TEST(BubbleMeter, ASendThatIsToldTwiceCountsOnce) {
-  BubbleMeter meter(1);
+  BubbleMeter meter(2);
   for (uint64_t i = 0; i < 4; ++i) {
     meter.Submitted(i, static_cast<int64_t>(i) * 1000);
     StepResult result = Result(i, 100);
