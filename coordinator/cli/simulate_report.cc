@@ -41,6 +41,7 @@ pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& q
   statistics.set_micro_batches(status.counters.micro_batches);
   statistics.set_prefill_rows(status.counters.prefill_rows);
   statistics.set_decode_rows(status.counters.decode_rows);
+  statistics.set_decode_micro_batches(status.counters.decode_micro_batches);
   statistics.set_preemptions(status.counters.preemptions);
   const double busy_s = static_cast<double>(status.busy_us) * 1e-6;
   statistics.set_busy_s(busy_s);
