@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/cli/statistics.h"
+#include "coordinator/cli/sweep_prediction.h"
 #include "coordinator/cli/text_table.h"
 #include "coordinator/front/statistics_sum.h"
 #include "nlohmann/json.hpp"
@@ -57,26 +58,6 @@ pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& q
     stage->set_blocks_used_peak(status.counters.blocks_used_peak[SmallestGroup(plan.job)]);
   }
   return statistics;
-}
-
-SweepPrediction PredictionOf(const ClusterPlan& plan) {
-  SweepPrediction p;
-  p.measured_steps = plan.measured;
-  p.sequences = plan.sequences;
-  p.prefill_tokens_per_s = plan.prefill.tokens_per_s;
-  p.decode_tokens_per_s = plan.decode.tokens_per_s;
-  p.output_tokens_per_s = plan.output_tokens_per_s;
-  p.ttft_s = plan.prefill.ttft_s;
-  p.itl_s = plan.decode.itl_s;
-  p.decode_groups = plan.decode.groups;
-  p.bubble = plan.decode.bubble;
-  p.bubble_few = plan.decode.bubble_few;
-  p.bubble_imbalance = plan.decode.bubble_imbalance;
-  p.bubble_hop = plan.decode.bubble_hop;
-  p.prefill_bubble = plan.prefill.bubble;
-  p.bottleneck_stage = plan.decode.bottleneck;
-  p.bottleneck_is_link = plan.decode.link_is_bottleneck;
-  return p;
 }
 
 std::vector<std::string> PercentileRow(const std::string& name, const Percentiles& p) {

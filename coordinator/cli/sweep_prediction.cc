@@ -53,7 +53,9 @@ void AddEmulatedLink(const EmulatedLink& emulated, HostProfile* profile) {
   profile->links = std::move(links);
 }
 
-SweepPrediction RecordOf(const ClusterPlan& plan) {
+}  // namespace
+
+SweepPrediction PredictionOf(const ClusterPlan& plan) {
   SweepPrediction p;
   p.measured_steps = plan.measured;
   p.sequences = plan.sequences;
@@ -72,8 +74,6 @@ SweepPrediction RecordOf(const ClusterPlan& plan) {
   p.bottleneck_is_link = plan.decode.link_is_bottleneck;
   return p;
 }
-
-}  // namespace
 
 absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std::vector<ArrivingRequest>& requests,
                                              ClusterOptions options, const PlaceSources& sources,
@@ -105,7 +105,7 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
     question.job.set_max_num_seqs(static_cast<int32_t>(std::min(point.concurrency, point.max_num_seqs)));
   }
   ASSIGN_OR_RETURN(const ClusterPlan plan, PlanCluster(question));
-  SweepPrediction prediction = RecordOf(plan);
+  SweepPrediction prediction = PredictionOf(plan);
   prediction.source = !sources.profile.empty()   ? absl::StrCat("profile ", sources.profile)
                       : !sources.cluster.empty() ? absl::StrCat("cluster ", sources.cluster)
                                                  : "assumed";

@@ -11,8 +11,12 @@
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/plan_places.h"
 #include "coordinator/launch/launch_options.h"
+#include "coordinator/plan/cluster_plan.h"
 
 namespace stagecoach {
+
+// What a point's record says of a plan, but for where its facts come from.
+SweepPrediction PredictionOf(const ClusterPlan& plan);
 
 // What the planner expects of a point: `options` and `launch` are those of its job, `requests` those of its load, whose
 // mean lengths it reckons with. An open loop is taken for a closed one of max_num_seqs, which gives the most that the
