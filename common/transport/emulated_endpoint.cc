@@ -39,11 +39,13 @@ absl::Status EmulatedEndpoint::SendDue() {
     while (!held.empty() && held.front().due_us <= now) {
       Held frame = std::move(held.front());
       held.pop_front();
-      last_held_us_ = static_cast<uint64_t>(now - frame.begin_us);
-      held_us_ += last_held_us_;
+      held_us_ += static_cast<uint64_t>(now - frame.begin_us);
+      handed_on_.push_back({now, now - frame.begin_us});
       RETURN_IF_ERROR(endpoint_->Send(frame.channel, static_cast<int>(destination), std::move(frame.buffer)));
     }
   }
+  const int64_t complete_us = endpoint_->counters().last_send_start_us;
+  while (handed_on_.size() > 1 && handed_on_[1].at_us <= complete_us) handed_on_.pop_front();
   return absl::OkStatus();
 }
 
@@ -60,7 +62,11 @@ bool EmulatedEndpoint::SendsPending() const {
 EndpointCounters EmulatedEndpoint::counters() const {
   EndpointCounters counters = endpoint_->counters();
   counters.send_us += held_us_;
-  counters.last_send_us += last_held_us_;
+  const auto complete = std::find_if(handed_on_.rbegin(), handed_on_.rend(),
+                                     [&](const HandedOn& frame) { return frame.at_us <= counters.last_send_start_us; });
+  if (complete == handed_on_.rend()) return counters;
+  counters.last_send_us += static_cast<uint64_t>(complete->held_us);
+  counters.last_send_start_us -= complete->held_us;
   return counters;
 }
 

@@ -34,7 +34,7 @@ class EmulatedEndpoint : public Endpoint {
   absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) override;
   absl::StatusOr<std::optional<ReceivedFrame>> Poll() override;
   bool SendsPending() const override;
-  // The time for which frames were held back counts as that of their sending.
+  // The time for which frames were held back counts as that of their sending, which begins with it.
   EndpointCounters counters() const override;
 
  private:
@@ -54,7 +54,13 @@ class EmulatedEndpoint : public Endpoint {
   const double latency_us_, us_per_byte_;
   const std::function<int64_t()> now_us_;
   std::vector<Link> links_;  // by destination
-  uint64_t held_us_ = 0, last_held_us_ = 0;
+  uint64_t held_us_ = 0;
+  // When each of the last frames was handed on, and how long it had been held; from the one whose send was complete
+  // last, so that its times can be put together.
+  struct HandedOn {
+    int64_t at_us, held_us;
+  };
+  std::deque<HandedOn> handed_on_;
 };
 
 }  // namespace stagecoach

@@ -53,6 +53,40 @@ TEST(EmulatedLink, IsNamedByEveryBenchAndPoint) {
   EXPECT_THAT(point["origin"]["command"].get<std::string>(), HasSubstr("--emulate-link latency=3ms,bandwidth=100Mbit"));
 }
 
+// Stages have the next chunk long before the one before has gone over the link, and tell of its send in time.
+TEST(EmulatedLink, CarriesManyMicroBatchesAtOnce) {
+  const TempDir dir;
+  const ProgramResult sweep = Coordinator({"sweep",
+                                           "-m",
+                                           DemoModelPath(),
+                                           "-t",
+                                           "1",
+                                           "--pp",
+                                           "2",
+                                           "--prompt",
+                                           "400",
+                                           "--prefill-chunk",
+                                           "16",
+                                           "--micro-batches",
+                                           "8",
+                                           "--output",
+                                           "4",
+                                           "--requests",
+                                           "8",
+                                           "--concurrency",
+                                           "8",
+                                           "-r",
+                                           "1",
+                                           "-o",
+                                           dir.path(),
+                                           "--emulate-link",
+                                           "latency=15ms"});
+  ASSERT_EQ(sweep.exit_code, 0) << sweep;
+  const OrderedJson point = OrderedJson::parse(ReadFileOrDie(dir.File("points.jsonl")));
+  EXPECT_EQ(point["result"]["requests"], 8);
+  EXPECT_EQ(point["result"]["relaunches"], 0) << sweep;
+}
+
 TEST(EmulatedLink, ThatIsNoneIsAUsageError) {
   const ProgramResult result = Coordinator({"generate", "-m", DemoModelPath(), "-p", "x", "--emulate-link", "fast"});
   EXPECT_EQ(result.exit_code, 2) << result;

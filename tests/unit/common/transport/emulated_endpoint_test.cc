@@ -114,6 +114,24 @@ TEST_F(EmulatedEndpointTest, CountsHoldingAFrameAsSendingIt) {
   EXPECT_GE(counters.last_send_us, 250u);
 }
 
+// A stage tells of its last send with its next frame, which is refused where that send was not over when it began.
+TEST_F(EmulatedEndpointTest, LetsTheSendBeginWhenTheHoldingBegins) {
+  emulated_ = std::make_unique<EmulatedEndpoint>(sender_.get(), EmulatedLink{.latency_s = 0.002});
+  EXPECT_EQ(emulated_->counters().last_send_start_us, 0);
+  for (int frame = 0; frame < 3; ++frame) {
+    const int64_t begin_us = MonotonicUs();
+    Send(1, 100, 7);
+    while (emulated_->counters().frames_sent == static_cast<uint64_t>(frame)) {
+      EXPECT_TRUE(emulated_->Poll().ok());
+      EXPECT_TRUE(receivers_[0]->Poll().ok());
+    }
+    const EndpointCounters counters = emulated_->counters();
+    EXPECT_GE(counters.last_send_us, 2000u);
+    EXPECT_GE(counters.last_send_start_us, begin_us);
+    EXPECT_LE(counters.last_send_start_us + static_cast<int64_t>(counters.last_send_us), MonotonicUs());
+  }
+}
+
 TEST_F(EmulatedEndpointTest, SaysThatARankIsNone) {
   Start(0.001, 0);
   EXPECT_EQ(emulated_->Send(Channel::kStep, 9, FrameOf(1, 1)).code(), absl::StatusCode::kInvalidArgument);
