@@ -67,10 +67,9 @@ complete -F _coordinator coordinator
 
 std::string BashKind(const CommandOption& option) {
   switch (option.kind) {
-    case ValueKind::kChoice:
-      return absl::StrCat("kind=words words='", absl::StrJoin(option.choices, " "), "' options=");
-    case ValueKind::kFile: return "kind=files options=";
-    case ValueKind::kDirectory: return "kind=directories options=";
+    case ValueKind::kChoice: return absl::StrCat("kind=words words='", absl::StrJoin(option.choices, " "), "'");
+    case ValueKind::kFile: return "kind=files";
+    case ValueKind::kDirectory: return "kind=directories";
     default: return "kind=none";
   }
 }
@@ -89,17 +88,14 @@ void AddBashCommand(const Command& command, std::string* out) {
     absl::StrAppend(out, "      words='", CommandWords(command), "'\n");
   } else if (!command.arguments.empty()) {
     const CommandOption& argument = command.arguments.front();
-    if (argument.kind == ValueKind::kFile) absl::StrAppend(out, "      kind=files\n");
-    if (argument.kind == ValueKind::kChoice) {
-      absl::StrAppend(out, "      words='", absl::StrJoin(argument.choices, " "), "'\n");
-    }
+    if (argument.kind != ValueKind::kOther) absl::StrAppend(out, "      ", BashKind(argument), "\n");
   } else {
     absl::StrAppend(out, "      words=$options\n");
   }
   absl::StrAppend(out, "      case $before in\n");
   for (const CommandOption& option : command.options) {
     if (option.kind == ValueKind::kNone) continue;
-    absl::StrAppend(out, "        ", absl::StrJoin(option.names, "|"), ") ", BashKind(option), " ;;\n");
+    absl::StrAppend(out, "        ", absl::StrJoin(option.names, "|"), ") ", BashKind(option), " options= ;;\n");
   }
   absl::StrAppend(out, "      esac ;;\n");
   for (const Command& below : command.commands) AddBashCommand(below, out);
@@ -215,10 +211,8 @@ void AddFishCommand(const Command& command, std::string* out) {
     absl::StrAppend(out, FishValue(option), " -d ", FishQuoted(option.description), "\n");
   }
   for (const CommandOption& argument : command.arguments) {
-    if (argument.kind == ValueKind::kFile) absl::StrAppend(out, begin, " -F\n");
-    if (argument.kind == ValueKind::kChoice) {
-      absl::StrAppend(out, begin, " -a ", FishQuoted(absl::StrJoin(argument.choices, " ")), "\n");
-    }
+    if (argument.kind == ValueKind::kOther) continue;
+    absl::StrAppend(out, begin, argument.kind == ValueKind::kFile ? " -F" : FishValue(argument), "\n");
   }
   for (const Command& below : command.commands) AddFishCommand(below, out);
 }

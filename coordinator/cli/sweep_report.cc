@@ -9,6 +9,7 @@
 #include "coordinator/bench/sweep_file.h"
 #include "coordinator/bench/sweep_point.h"
 #include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/report/write_report.h"
 
@@ -18,7 +19,7 @@ void AddSweepReport(CLI::App* sweep, std::string* directory) {
   CLI::App* report =
       sweep->add_subcommand("report", "write report.html, points.csv and figures/*.svg of finished points");
   report->group("Commands");
-  report->footer("Example: coordinator sweep report results");
+  report->footer(absl::StrCat(kExamplePrefix, "coordinator sweep report results"));
   report
       ->add_option("directory", *directory,
                    absl::StrCat("where a sweep or simulate left its ", kSweepFileName,

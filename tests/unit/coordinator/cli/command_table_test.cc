@@ -2,6 +2,7 @@
 
 #include "coordinator/cli/command_table.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class CommandTable : public ::testing::Test {
     CLI::App* summary = trace->add_subcommand("summary", "sum one up");
     AddChoice(summary, "--form", &policy_, {"md", "csv"}, "of the result");
     AddWords(summary, "trace", &words_, "FILE", "the traces");
+    CLI::App* report = trace->add_subcommand("report", "show one");
+    AddFlag(report, "--open", &flag_, "in a browser");
+    report->add_option("directory", text_, "where it is")->type_name("DIR")->required();
     app_.add_subcommand("hidden", "not for users")->group("");
   }
 
@@ -57,6 +61,7 @@ class CommandTable : public ::testing::Test {
     const testing::TempDir directory;
     testing::WriteFileOrDie(directory.File("script"), CompletionScript(Shell::kBash, Table()));
     testing::WriteFileOrDie(directory.File("model.gguf"), "");
+    std::filesystem::create_directory(directory.File("results"));
     const testing::ProgramResult result = testing::RunProgram(
         "bash", {"-c", absl::StrCat("source ", directory.File("script"), " && cd ", directory.path(),
                                     " && COMP_WORDS=('", absl::StrJoin(words, "' '"), "') COMP_CWORD=",
@@ -91,7 +96,8 @@ TEST_F(CommandTable, EveryCommandHasAManualPage) {
   const std::vector<ManualPage> pages = ManualPages(Table());
   Words names;
   for (const ManualPage& page : pages) names.push_back(page.name);
-  EXPECT_THAT(names, ElementsAre("coordinator", "coordinator-run", "coordinator-trace", "coordinator-trace-summary"));
+  EXPECT_THAT(names, ElementsAre("coordinator", "coordinator-run", "coordinator-trace", "coordinator-trace-summary",
+                                 "coordinator-trace-report"));
   EXPECT_THAT(pages[1].synopsis, ElementsAre("coordinator run -m FILE [OPTION]..."));
   const std::string page = ManualRoff(pages[1], "1");
   EXPECT_THAT(page, HasSubstr("\\fB\\-n\\fR, \\fB\\-\\-predict\\fR \\fIN\\fR\ntokens (default: 7)\n"));
@@ -114,10 +120,12 @@ TEST_F(CommandTable, BashCompletesVerbsOptionsAndValues) {
 }
 
 TEST_F(CommandTable, BashCompletesWhatStandsBelowAVerb) {
-  EXPECT_THAT(Completed({"coordinator", "trace", ""}), ElementsAre("summary"));
+  EXPECT_THAT(Completed({"coordinator", "trace", ""}), ElementsAre("summary", "report"));
   EXPECT_THAT(Completed({"coordinator", "trace", "summary", "--form", ""}), ElementsAre("md", "csv"));
   EXPECT_THAT(Completed({"coordinator", "trace", "summary", "mod"}), Contains("model.gguf"));
   EXPECT_THAT(Completed({"coordinator", "trace", "summary", "--f"}), ElementsAre("--form"));
+  EXPECT_THAT(Completed({"coordinator", "trace", "report", ""}), ElementsAre("results")) << "no file is a directory";
+  EXPECT_THAT(Completed({"coordinator", "trace", "report", "--"}), Contains("--open"));
 }
 
 }  // namespace
