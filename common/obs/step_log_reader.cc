@@ -167,6 +167,7 @@ absl::StatusOr<std::vector<StepRecord>> ReadStepLog(const std::string& file) {
   for (int64_t number = 1; std::getline(in, line); ++number) {
     if (absl::StripAsciiWhitespace(line).empty()) continue;
     absl::StatusOr<StepRecord> record = ParseStepLogLine(line);
+    if (!record.ok() && in.eof()) break;  // it has no newline
     if (!record.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("'", file, "', line ", number, ": ", record.status().message()));
     }

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/obs/step_log_reader.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 
@@ -48,6 +49,17 @@ TEST(StepLog, AppendsAfterTheLinesOfAnEarlierJob) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
   EXPECT_EQ(text.find("\"sl{"), std::string::npos) << text;
   EXPECT_EQ(text.back(), '\n');
+}
+
+TEST(StepLog, IsReadUpToTheHalfLineOfAKilledJob) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("steps.jsonl");
+  std::ofstream(path) << StepLogLine(StepRecord()) << "\n{\"number\":1,\"sl";
+  const auto records = ReadStepLog(path);
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->size(), 1u);
+  std::ofstream(path, std::ios::app) << "\n";  // now it is a line, and no good one
+  EXPECT_NE(ReadStepLog(path).status().message().find("line 2"), absl::string_view::npos);
 }
 
 TEST(StepLog, SaysWhichFileItCannotWrite) {
