@@ -1,6 +1,17 @@
 #include "stage_worker/usage.h"
 
+#include "absl/strings/str_join.h"
+#include "common/job/job_choices.h"
+
 namespace stagecoach {
+namespace {
+
+std::string InstructionSetNames() {
+  return absl::StrJoin(kInstructionSets, "|",
+                       [](std::string* out, const NamedValue<InstructionSet>& set) { out->append(set.name); });
+}
+
+}  // namespace
 
 const ManualPage& StageWorkerManual() {
   static const ManualPage* page = new ManualPage{
@@ -19,7 +30,7 @@ const ManualPage& StageWorkerManual() {
                          "where this host has the model, when not where the coordinator has it; "
                          "an absolute path"},
                         {{kCheckKernelsFlag}, "", "compare every kernel with its scalar twin, then measure"},
-                        {{"--isa"}, "NAME", "of this instruction set only"},
+                        {{"--isa"}, InstructionSetNames(), "of this instruction set only"},
                         {{"--threads"}, "N,N,...", "measure with these numbers of threads"},
                         {{"--help"}, "", "print this"}}},
            {.title = "Examples",
