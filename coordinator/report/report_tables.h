@@ -29,7 +29,9 @@ ReportTable CommonTable(const CellPointers& cells);
 // The coordinator's hosts, their processors and what their stages ran on.
 ReportTable MachineTable(const CellPointers& cells);
 
-// All points, each repetition, with every number of the record: RFC 4180, the first line names the columns.
+// All points, each repetition, with every field of the record under its path, such as `config.stages` and
+// `result.ttft_s.p50` (coordinator/bench/sweep_point.h); of the stages the sums of their times. RFC 4180, the first
+// line names the columns.
 std::string PointsCsv(absl::Span<const SweepPoint> points);
 
 }  // namespace stagecoach
