@@ -23,9 +23,8 @@ std::string TickLabel(double value);
 class AxisScale {
  public:
   // A scale that holds all of `values` but those that are not finite, and on a logarithmic one those that are not
-  // positive. A linear one starts at zero if no value is negative and `from_zero` is set. Its ends are round numbers,
-  // at most `ticks`
-  // (>= 2) of them are marked.
+  // positive. A linear one starts at zero if no value is negative and `from_zero` is set. Its ends are round numbers;
+  // at most `ticks` (>= 2) of them are marked.
   static AxisScale ForValues(ScaleKind kind, const std::vector<double>& values, bool from_zero, int ticks);
   // Marks these values alone (not empty), whatever numbers they are; the ends lie a little beyond them.
   static AxisScale AtValues(ScaleKind kind, std::vector<double> values);

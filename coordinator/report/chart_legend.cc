@@ -1,6 +1,7 @@
 #include "coordinator/report/chart_legend.h"
 
-#include "absl/strings/str_cat.h"
+#include <algorithm>
+
 #include "coordinator/report/chart_style.h"
 #include "coordinator/report/text_width.h"
 
@@ -45,6 +46,17 @@ double DrawLegend(SvgCanvas* canvas, const std::vector<LegendEntry>& entries, do
     left += width + 18;
   }
   return top + kLegendLine;
+}
+
+void DrawTickLabels(SvgCanvas* canvas, const AxisScale& axis, double baseline) {
+  double last_right = -1e9;
+  for (const AxisTick& tick : axis.ticks()) {
+    const double half = TextWidth(tick.label, SvgCanvas::kFontSize) / 2;
+    const double middle = std::clamp(axis.At(tick.value), half, kChartWidth - half);
+    if (middle - half < last_right + 5) continue;  // no room
+    canvas->Text({middle, baseline}, tick.label, TextAnchor::kMiddle, SvgCanvas::kFontSize, kSoftText);
+    last_right = middle + half;
+  }
 }
 
 }  // namespace stagecoach

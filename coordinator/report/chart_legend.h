@@ -1,13 +1,14 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_CHART_LEGEND_H_
 #define STAGECOACH_COORDINATOR_REPORT_CHART_LEGEND_H_
 
-// The title, the remark and the legend above a chart. A legend's entries stand in rows that are broken where the chart
-// ends.
+// What stands around a chart: the title, the remark and the legend above it, in rows that are broken where the chart
+// ends, and the labels of the axis below it.
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "coordinator/report/axis_scale.h"
 #include "coordinator/report/svg_canvas.h"
 
 namespace stagecoach {
@@ -23,6 +24,9 @@ inline constexpr double kLegendSample = 26;
 double DrawTitle(SvgCanvas* canvas, const std::string& title, double top);
 double DrawRemark(SvgCanvas* canvas, const std::string& remark, double top);
 double DrawLegend(SvgCanvas* canvas, const std::vector<LegendEntry>& entries, double top);
+
+// The labels of the ticks, as many as have room, on one line.
+void DrawTickLabels(SvgCanvas* canvas, const AxisScale& axis, double baseline);
 
 }  // namespace stagecoach
 

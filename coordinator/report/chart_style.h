@@ -15,10 +15,10 @@ namespace stagecoach {
 // Of every chart: so narrow that text of kFontSize can be read on a phone, two a row on a desk.
 inline constexpr double kChartWidth = 440;
 
-inline constexpr char kInk[] = "#222";      // text and axes
-inline constexpr char kSoftInk[] = "#555";  // ticks and notes
+inline constexpr char kInk[] = "#222";  // text and axes
 inline constexpr char kGridInk[] = "#ddd";
-inline constexpr char kGuideInk[] = "#777";  // what is ideal, a floor, a band
+inline constexpr char kGuideInk[] = "#777";           // what is ideal, a floor, a band
+inline constexpr char kSoftText[] = "fill=\"#555\"";  // labels of ticks and rows
 
 struct SeriesStyle {
   const char* colour;

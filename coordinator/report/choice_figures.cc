@@ -1,11 +1,13 @@
 // Configurations that differ in one choice alone, side by side.
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
 
@@ -21,6 +23,7 @@ struct ChoiceKind {
   const char* title;
 };
 constexpr ChoiceKind kChoices[] = {
+    {SweepField::kStages, "cuts", "As many cores, cut into stages"},
     {SweepField::kPolicy, "policies", "Policies compared"},
     {SweepField::kDecodeGroups, "decode-groups", "Decode groups compared"},
     {SweepField::kMicroBatches, "micro-batches", "Micro-batches in flight compared"},
@@ -34,6 +37,31 @@ constexpr ChoiceKind kChoices[] = {
     {SweepField::kCpuBind, "binding", "Ways to bind threads compared"},
     {SweepField::kModel, "models", "Models compared"},
 };
+
+// The fields that a choice varies: to cut the same cores into more stages is to give each of them fewer threads.
+std::vector<SweepField> FieldsOf(const ChoiceKind& kind) {
+  if (kind.field == SweepField::kStages) return {SweepField::kStages, SweepField::kThreads};
+  return {kind.field};
+}
+
+std::string TextOf(const SweepCell& cell, const ChoiceKind& kind) {
+  std::vector<std::string> texts;
+  for (SweepField field : FieldsOf(kind)) texts.push_back(FieldText(cell, field));
+  return absl::StrJoin(texts, " \xC3\x97 ");
+}
+
+// Cells that differ in the choice alone.
+std::vector<CellPointers> ComparedGroups(const CellPointers& cells, const ChoiceKind& kind) {
+  std::vector<CellPointers> groups;
+  for (const CellPointers& alike : GroupCells(cells, FieldsOf(kind))) {
+    std::map<int64_t, CellPointers> by_cores;
+    for (const SweepCell* cell : alike) by_cores[kind.field == SweepField::kStages ? cell->cores() : 0].push_back(cell);
+    for (auto& [cores, group] : by_cores) {
+      if (group.size() >= 2 && group.size() <= kMostChoices) groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
 
 const SweepCell& Fastest(const CellPointers& group) {
   return **std::max_element(group.begin(), group.end(), [](const SweepCell* a, const SweepCell* b) {
@@ -55,46 +83,45 @@ std::string LatencyNote(const SweepCell& cell) {
   return note;
 }
 
-ChartRow RowOf(const SweepCell& cell, SweepField field) {
-  const Spread rate = cell.Throughput();
-  ChartRow row;
-  row.label = FieldText(cell, field);
-  row.parts = {rate.median};
-  row.low = rate.low, row.high = rate.high;
-  row.hollow = cell.simulated;
+ChartRow RowOf(const SweepCell& cell, const ChoiceKind& kind) {
+  ChartRow row = SpreadRow(cell, "", cell.Throughput());
+  row.label = TextOf(cell, kind);
   row.note = LatencyNote(cell);
   row.tooltip = absl::StrCat(row.label, ": ", row.note);
   return row;
 }
 
+// Who is fastest of a group, and whether its repetitions bear that out.
+std::string ChoiceSentence(const CellPointers& group, const ChoiceKind& kind, const std::string& label) {
+  const SweepCell &fast = Fastest(group), &slow = Slowest(group);
+  const Spread most = fast.Throughput(), least = slow.Throughput();
+  const std::string where = label.empty() ? "" : absl::StrCat(" (", label, ")");
+  if (most.median == least.median) return absl::StrCat("All have the same throughput", where, ".");
+  return absl::StrCat("Fastest is ", TextOf(fast, kind), ", with ", FigureText(most.median / least.median),
+                      " times the throughput of ", TextOf(slow, kind), where,
+                      most.low <= least.high ? "; their repetitions scatter by more than that." : ".");
+}
+
 void AddChoice(const CellPointers& cells, const ChoiceKind& kind, std::vector<ReportFigure>* figures) {
-  std::vector<CellPointers> groups;
-  for (CellPointers& group : GroupCells(cells, {kind.field})) {
-    if (group.size() >= 2 && group.size() <= kMostChoices) groups.push_back(std::move(group));
-  }
   size_t left_out = 0;
-  groups = FastestGroups(std::move(groups), kMostComparisons, &left_out);
+  const std::vector<CellPointers> groups = FastestGroups(ComparedGroups(cells, kind), kMostComparisons, &left_out);
   if (groups.empty()) return;
   CellPointers shown;
   for (const CellPointers& group : groups) shown.insert(shown.end(), group.begin(), group.end());
-  const CellLabels labels(shown, {kind.field});
+  const CellLabels labels(shown, FieldsOf(kind));
   RowChart chart;
   chart.title = kind.title;
   chart.axis.label = cells[0]->prefill_only() ? "prompt tokens/s" : "output tokens/s";
   chart.parts = {{"", PartFill::kSolid}};
   for (const CellPointers& group : groups) {
     for (const SweepCell* cell : group) {
-      ChartRow row = RowOf(*cell, kind.field);
+      ChartRow row = RowOf(*cell, kind);
       if (cell == group[0]) row.heading = labels.Of(*cell);
       chart.rows.push_back(std::move(row));
     }
   }
   const CellPointers& best = FastestGroup(groups);
-  const SweepCell &fast = Fastest(best), &slow = Slowest(best);
-  std::string sentence = absl::StrCat("Fastest is ", FieldText(fast, kind.field), ", with ",
-                                      FigureText(fast.Throughput().median / slow.Throughput().median),
-                                      " times the throughput of ", FieldText(slow, kind.field),
-                                      groups.size() == 1 ? "" : absl::StrCat(" (", labels.Of(fast), ")"), ".");
+  std::string sentence = ChoiceSentence(best, kind, groups.size() == 1 ? "" : labels.Of(*best[0]));
   if (left_out > 0)
     absl::StrAppend(&sentence, " ", CountOf(static_cast<int64_t>(left_out), "slower comparison"),
                     " can be made from the table.");

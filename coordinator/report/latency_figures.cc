@@ -1,13 +1,12 @@
 // What requests wait for at a throughput.
 
 #include <algorithm>
-#include <functional>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "coordinator/report/chart_style.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
@@ -145,16 +144,7 @@ void AddPercentiles(const CellPointers& cells, bool first_token, std::vector<Rep
   }
   if (measured.empty()) return;
   size_t left_out = 0;
-  CellPointers shown;
-  for (const CellPointers& group : FastestGroups(
-           [&] {
-             std::vector<CellPointers> single;
-             for (const SweepCell* cell : measured) single.push_back({cell});
-             return single;
-           }(),
-           kMostPercentileRows, &left_out)) {
-    shown.push_back(group[0]);
-  }
+  const CellPointers shown = FastestCells(measured, kMostPercentileRows, &left_out);
   const CellLabels labels(shown, {});
   RowChart chart;
   const char* name = first_token ? "TTFT" : "ITL";
@@ -213,11 +203,8 @@ void AddGoodput(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   for (const SweepCell* cell : bounded) {
     const Spread good = goodput(*cell);
     const double share = cell->Of([](const SweepPoint& point) { return point.result.slo_share; }).median;
-    ChartRow row;
-    row.heading = labels.Of(*cell);
-    row.hollow = cell->simulated;
-    row.parts = {good.median, OutputRate(*cell).median - good.median};
-    row.low = good.low, row.high = good.high;
+    ChartRow row = SpreadRow(*cell, labels.Of(*cell), good);
+    row.parts.push_back(OutputRate(*cell).median - good.median);
     row.note = PercentText(share) + " met";
     row.tooltip = absl::StrCat(row.heading, ": ", FigureText(good.median), " of ", FigureText(OutputRate(*cell).median),
                                " output tokens/s; ", row.note);

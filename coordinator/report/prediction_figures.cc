@@ -19,14 +19,17 @@ namespace {
 constexpr double kBand = 0.1;       // either side of the diagonal
 constexpr double kWideSquare = 20;  // the largest over the smallest: more is drawn on logarithmic axes
 
-std::string RatioSentence(const std::vector<double>& ratios) {
+// `what`: "measured" or "simulated".
+std::string RatioSentence(const std::vector<double>& ratios, absl::string_view what) {
   const Spread spread = SpreadOf(ratios);
   const auto near = std::count_if(ratios.begin(), ratios.end(),
                                   [](double ratio) { return ratio >= 1 - kBand && ratio <= 1 + kBand; });
-  if (ratios.size() == 1) return absl::StrCat("Measured is ", FigureText(spread.median), " of what was predicted.");
-  return absl::StrCat(near, " of ", ratios.size(), " are within 10 % of the prediction; measured is ",
-                      FigureText(spread.median), " of predicted in the median (", FigureText(spread.low), " to ",
-                      FigureText(spread.high), ").");
+  if (ratios.size() == 1) {
+    return absl::StrCat("What was ", what, " is ", FigureText(spread.median), " times what was predicted.");
+  }
+  return absl::StrCat(near, " of ", ratios.size(), " are within 10 % of the prediction; what was ", what, " is ",
+                      FigureText(spread.median), " times what was predicted in the median (", FigureText(spread.low),
+                      " to ", FigureText(spread.high), ").");
 }
 
 // Of each cell the series that it belongs to: how many stages, and what was not real; without the stages where that
@@ -74,7 +77,9 @@ void AddScatter(const CellPointers& cells, const PredictedQuantity& quantity, st
   chart.title = absl::StrCat("Prediction and measurement: ", quantity.name);
   chart.square = true;
   chart.x.label = absl::StrCat("predicted ", quantity.axis);
-  chart.y.label = absl::StrCat("measured ", quantity.axis);
+  const bool measured = std::any_of(shown.begin(), shown.end(), [](const SweepCell* cell) { return !cell->simulated; });
+  const char* what = measured ? "measured" : "simulated";
+  chart.y.label = absl::StrCat(what, " ", quantity.axis);
   const std::vector<std::string> kinds = SeriesNames(shown);
   std::map<std::string, size_t> places;  // of series
   std::vector<double> ratios;
@@ -94,11 +99,11 @@ void AddScatter(const CellPointers& cells, const PredictedQuantity& quantity, st
     const double unit = quantity.per_unit;
     const Spread y = {ratio.measured.median * unit, ratio.measured.low * unit, ratio.measured.high * unit,
                       ratio.measured.count};
-    chart.series[place->second].points.push_back(
-        SpreadPoint(ratio.predicted * unit, y,
-                    absl::StrCat(labels.Of(*cell), ": predicted ", FigureText(ratio.predicted * unit), ", measured ",
-                                 FigureText(y.median), " ", quantity.axis)));
-    ratios.push_back(ratio.ratio());
+    chart.series[place->second].points.push_back(SpreadPoint(
+        ratio.predicted * unit, y,
+        absl::StrCat(labels.Of(*cell), ": predicted ", FigureText(ratio.predicted * unit), ", ",
+                     cell->simulated ? "simulated " : "measured ", FigureText(y.median), " ", quantity.axis)));
+    if (measured != cell->simulated) ratios.push_back(ratio.ratio());
     for (double value : {ratio.predicted * unit, y.low, y.high}) {
       low = low == 0 ? value : std::min(low, value);
       high = std::max(high, value);
@@ -107,16 +112,14 @@ void AddScatter(const CellPointers& cells, const PredictedQuantity& quantity, st
   if (low > 0 && high > kWideSquare * low) chart.x.kind = chart.y.kind = ScaleKind::kLog;
   AddBand(chart.x.kind == ScaleKind::kLog ? low * 0.8 : 0, high * 1.05, &chart);
   figures->push_back(
-      MakeXyFigure(absl::StrCat("prediction-", quantity.id), RatioSentence(ratios), std::move(chart), shown));
+      MakeXyFigure(absl::StrCat("prediction-", quantity.id), RatioSentence(ratios, what), std::move(chart), shown));
 }
 
 }  // namespace
 
 std::vector<ReportFigure> PredictionFigures(const CellPointers& cells) {
   std::vector<ReportFigure> figures;
-  for (const PredictedQuantity& quantity : PredictedQuantities()) {
-    if (quantity.per_unit > 0) AddScatter(cells, quantity, &figures);
-  }
+  for (const PredictedQuantity& quantity : PredictedQuantities()) AddScatter(cells, quantity, &figures);
   return figures;
 }
 

@@ -3,7 +3,7 @@
 
 // Which predicted number stands against which measured one. Pure.
 
-#include <functional>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +29,8 @@ struct PredictionRatio {
   double predicted = 0;  // the median of the repetitions', which are alike
   Spread measured;
   double ratio() const { return measured.median / predicted; }
+  // How far they are apart, whichever is larger: 1.25 for a ratio of 1.25 and of 0.8. Rates and times compare by it.
+  double factor() const { return std::max(ratio(), 1 / ratio()); }
 };
 // Absent where nothing was predicted or measured.
 std::optional<PredictionRatio> RatioOf(const SweepCell& cell, const PredictedQuantity& quantity);

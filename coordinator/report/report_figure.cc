@@ -55,6 +55,15 @@ ChartPoint SpreadPoint(double x, const Spread& y, std::string tooltip) {
   return point;
 }
 
+ChartRow SpreadRow(const SweepCell& cell, std::string heading, const Spread& value) {
+  ChartRow row;
+  row.heading = std::move(heading);
+  row.hollow = cell.simulated;
+  row.parts = {value.median};
+  row.low = value.low, row.high = value.high;
+  return row;
+}
+
 double BestThroughput(const CellPointers& group) {
   double best = 0;
   for (const SweepCell* cell : group) best = std::max(best, cell->Throughput().median);
@@ -82,6 +91,14 @@ std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t
   std::sort(order.begin(), order.end());
   std::vector<CellPointers> fastest;
   for (size_t index : order) fastest.push_back(std::move(groups[index]));
+  return fastest;
+}
+
+CellPointers FastestCells(const CellPointers& cells, size_t most, size_t* left_out) {
+  std::vector<CellPointers> single;
+  for (const SweepCell* cell : cells) single.push_back({cell});
+  CellPointers fastest;
+  for (const CellPointers& group : FastestGroups(std::move(single), most, left_out)) fastest.push_back(group[0]);
   return fastest;
 }
 

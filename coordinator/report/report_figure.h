@@ -30,10 +30,14 @@ std::string OriginRemark(const CellPointers& shown);
 // A point of a chart with its repetitions' spread as error bar.
 ChartPoint SpreadPoint(double x, const Spread& y, std::string tooltip);
 
+// A row of a chart with one bar: the median, and its repetitions' spread as error bar.
+ChartRow SpreadRow(const SweepCell& cell, std::string heading, const Spread& value);
+
 // The `most` groups with the highest throughput, decode before prefill, in the order in which they were; `left_out`:
 // how many others there are.
 std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t most, size_t* left_out);
 double BestThroughput(const CellPointers& group);
+CellPointers FastestCells(const CellPointers& cells, size_t most, size_t* left_out);  // the same of single ones
 // The one to speak of: that with the highest throughput, of what was measured if anything was. `groups`: not empty.
 const CellPointers& FastestGroup(const std::vector<CellPointers>& groups);
 // " 3 more configurations are in the table." or nothing.

@@ -96,18 +96,23 @@ std::string Card(const std::string& name, const std::string& figure, const std::
                       EscapeMarkup(unit), "</p>", EscapeMarkup(rest), "</dd></div>\n");
 }
 
-std::string MedianRatioCard(const CellPointers& cells) {
-  std::vector<double> ratios;
-  for (const SweepCell* cell : cells) {
-    for (const PredictedQuantity& quantity : PredictedQuantities()) {
-      if (const auto ratio = RatioOf(*cell, quantity); ratio.has_value()) ratios.push_back(ratio->ratio());
+std::string PredictionCard(const CellPointers& cells) {
+  for (const bool simulated : {false, true}) {
+    std::vector<double> apart;
+    for (const SweepCell* cell : cells) {
+      if (cell->simulated != simulated) continue;
+      for (const PredictedQuantity& quantity : PredictedQuantities()) {
+        if (const auto ratio = RatioOf(*cell, quantity); ratio.has_value()) apart.push_back(ratio->factor() - 1);
+      }
     }
+    if (apart.empty()) continue;
+    const Spread spread = SpreadOf(apart);
+    return Card(simulated ? "Simulated and predicted differ by" : "Measured and predicted differ by",
+                PercentText(spread.median), "in the median",
+                absl::StrCat("at most ", PercentText(spread.high), ", over ",
+                             CountOf(static_cast<int64_t>(apart.size()), "comparison")));
   }
-  if (ratios.empty()) return "";
-  const Spread spread = SpreadOf(ratios);
-  return Card("Measured / predicted, median", FigureText(spread.median), "",
-              absl::StrCat("from ", FigureText(spread.low), " to ", FigureText(spread.high), " over ",
-                           CountOf(static_cast<int64_t>(ratios.size()), "comparison")));
+  return "";
 }
 
 std::string CountCard(const CellPointers& cells) {
@@ -145,7 +150,7 @@ std::string Cards(const CellPointers& cells) {
   if (quickest != nullptr) {
     html += Card("Shortest median gap", FigureText(gap(*quickest) * 1e3), "ms between tokens", labels.Of(*quickest));
   }
-  absl::StrAppend(&html, MedianRatioCard(cells), CountCard(cells), "</dl>\n");
+  absl::StrAppend(&html, PredictionCard(cells), CountCard(cells), "</dl>\n");
   return html;
 }
 

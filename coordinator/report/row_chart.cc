@@ -90,7 +90,7 @@ void DrawParts(SvgCanvas* canvas, const RowChart& chart, const ChartRow& row, co
   double sum = 0;
   for (size_t i = 0; i < std::min(row.parts.size(), chart.parts.size()); ++i) {
     const double width = PartWidth(row.parts[i]);
-    const double from = i == 0 ? layout.left : layout.axis.At(sum), to = layout.axis.At(sum + width);
+    const double from = layout.axis.At(sum), to = layout.axis.At(sum + width);
     sum += width;
     if (width > 0 && to > from) canvas->Rectangle({from, top}, to - from, kBarHeight, PartStyle(chart, i, row.hollow));
   }
@@ -134,7 +134,7 @@ void DrawRow(SvgCanvas* canvas, const RowChart& chart, const ChartRow& row, cons
   const double font = SvgCanvas::kSmallFontSize, middle = top + kBarHeight / 2;
   canvas->BeginTooltip(row.tooltip);
   canvas->Text({layout.left - 6, middle + 4}, ElideText(row.label, layout.left - 6, font), TextAnchor::kEnd, font,
-               "fill=\"#555\"");
+               kSoftText);
   DrawParts(canvas, chart, row, layout, top);
   DrawMarks(canvas, chart, row, layout, middle);
   canvas->Text({kChartWidth, middle + 4}, ElideText(row.note, layout.note_width + 1, font), TextAnchor::kEnd, font,
@@ -157,15 +157,11 @@ std::string DrawRowChart(const RowChart& chart, bool with_title) {
   const RowLayout layout = LayoutOf(chart);
   double bottom = top;
   for (const ChartRow& row : chart.rows) bottom += RowHeight(row);
-  double last_right = -1e9;
   for (const AxisTick& tick : layout.axis.ticks()) {
-    const double x = layout.axis.At(tick.value), half = TextWidth(tick.label, SvgCanvas::kFontSize) / 2;
+    const double x = layout.axis.At(tick.value);
     canvas.Line({x, top}, {x, bottom + 3}, "stroke=\"#ddd\"");
-    const double middle = std::clamp(x, half, kChartWidth - half);
-    if (middle - half < last_right + 5) continue;  // no room for its label
-    canvas.Text({middle, bottom + 17}, tick.label, TextAnchor::kMiddle, SvgCanvas::kFontSize, "fill=\"#555\"");
-    last_right = middle + half;
   }
+  DrawTickLabels(&canvas, layout.axis, bottom + 17);
   for (const ChartRow& row : chart.rows) {
     DrawRow(&canvas, chart, row, layout, top);
     top += RowHeight(row);

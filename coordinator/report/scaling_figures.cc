@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "coordinator/report/chart_style.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
@@ -77,10 +76,10 @@ std::string StrongSentence(const CellPointers& group, const std::string& label, 
   const double before = first.Throughput().median, after = last.Throughput().median;
   const double gain = after / before, ideal = StagesOf(last) / StagesOf(first);
   std::string text =
-      absl::StrCat(FieldText(last, SweepField::kStages), last.stages == 1 ? " gives " : " give ", FigureText(gain),
-                   " times the throughput of ", FieldText(first, SweepField::kStages),
-                   label.empty() ? "" : absl::StrCat(" (", label, ")"), ": ", FigureText(after), " against ",
-                   FigureText(before), " ", kind.rate, ", ", PercentText(gain / ideal), " of ideal.");
+      absl::StrCat(FieldText(last, SweepField::kStages), " give ", FigureText(gain), " times the throughput of ",
+                   FieldText(first, SweepField::kStages), label.empty() ? "" : absl::StrCat(" (", label, ")"), ": ",
+                   FigureText(after), " against ", FigureText(before), " ", kind.rate, ", ", PercentText(gain / ideal),
+                   " of ideal.");
   const Spread bubble = last.Of([](const SweepPoint& point) { return point.result.bubble; });
   const Spread floor = last.Of([](const SweepPoint& point) { return point.result.bubble_floor; });
   if (bubble.median > 0) {
@@ -110,7 +109,6 @@ StrongScaling DrawStrong(const std::vector<CellPointers>& groups, const CellLabe
   charts.throughput.y.label = rate;
   charts.speedup.y.label = absl::StrCat("times the throughput of the fewest ", count_name);
   charts.throughput.y.kind = charts.speedup.y.kind = charts.throughput.x.kind;
-  double most = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
     const CellPointers& group = groups[i];
     ChartSeries rates, ratios;
@@ -128,7 +126,6 @@ StrongScaling DrawStrong(const std::vector<CellPointers>& groups, const CellLabe
       ratios.points.push_back(SpreadPoint(
           of(*cell), ratio, PointText(*cell, rates.label, absl::StrCat(FigureText(ratio.median), " times"))));
       ideal.points.push_back(PlainPoint(of(*cell), base * of(*cell) / first));
-      most = std::max(most, of(*cell) / first);
     }
     charts.throughput.guides.push_back(ideal);
     for (ChartPoint& point : ideal.points) point.y /= base;
@@ -180,7 +177,9 @@ void AddCoreScaling(const CellPointers& cells, const LoadKind& kind, std::vector
       if (!rising.empty()) groups.push_back(std::move(rising));
     }
   }
-  if (groups.empty()) return;
+  if (std::none_of(groups.begin(), groups.end(), [](const CellPointers& group) { return Grows(group, CoresOf); })) {
+    return;
+  }
   size_t left_out = 0;
   groups = FastestGroups(std::move(groups), kMostSeries, &left_out);
   const CellPointers shown = Joined(groups);

@@ -17,14 +17,6 @@ constexpr size_t kMostTimeRows = 12;
 constexpr size_t kMostDetailed = 4;   // configurations whose stages are shown one by one
 constexpr size_t kMostStageRows = 8;  // of one configuration
 
-CellPointers FastestCells(const CellPointers& cells, size_t most, size_t* left_out) {
-  std::vector<CellPointers> single;
-  for (const SweepCell* cell : cells) single.push_back({cell});
-  CellPointers fastest;
-  for (const CellPointers& group : FastestGroups(std::move(single), most, left_out)) fastest.push_back(group[0]);
-  return fastest;
-}
-
 Spread BubbleOf(const SweepCell& cell) {
   return cell.Of([](const SweepPoint& point) { return 100 * point.result.bubble; });
 }
@@ -54,14 +46,9 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   const SweepCell *nearest = nullptr, *farthest = nullptr;
   const auto above = [](const SweepCell& cell) { return BubbleOf(cell).median - FloorOf(cell).median; };
   for (const SweepCell* cell : shown) {
-    const Spread bubble = BubbleOf(*cell);
-    ChartRow row;
-    row.heading = labels.Of(*cell);
-    row.hollow = cell->simulated;
-    row.parts = {bubble.median};
-    row.low = bubble.low, row.high = bubble.high;
+    ChartRow row = SpreadRow(*cell, labels.Of(*cell), BubbleOf(*cell));
     row.marks = {FloorOf(*cell).median};
-    row.note = PercentText(bubble.median / 100);
+    row.note = PercentText(row.parts[0] / 100);
     row.tooltip = absl::StrCat(row.heading, ": bubble ", row.note, ", floor ", PercentText(row.marks[0] / 100));
     chart.rows.push_back(std::move(row));
     if (nearest == nullptr || above(*cell) < above(*nearest)) nearest = cell;
@@ -93,11 +80,7 @@ void AddRowsPerPass(const CellPointers& cells, std::vector<ReportFigure>* figure
   const SweepCell *most = shown[0], *least = shown[0];
   for (const SweepCell* cell : shown) {
     const Spread rows = RowsOf(*cell);
-    ChartRow row;
-    row.heading = labels.Of(*cell);
-    row.hollow = cell->simulated;
-    row.parts = {rows.median};
-    row.low = rows.low, row.high = rows.high;
+    ChartRow row = SpreadRow(*cell, labels.Of(*cell), rows);
     row.note = absl::StrCat(CountOfRows(rows.median), ", ", FigureText(cell->Throughput().median), " tokens/s");
     row.tooltip = absl::StrCat(row.heading, ": ", row.note);
     chart.rows.push_back(std::move(row));

@@ -27,9 +27,14 @@ absl::Status WriteWhole(const std::string& path, absl::string_view text) {
   std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
   file.close();
-  if (!file) return FileProblem(fresh, "write", std::strerror(errno));
-  if (std::rename(fresh.c_str(), path.c_str()) != 0) return FileProblem(path, "replace", std::strerror(errno));
-  return absl::OkStatus();
+  absl::Status status;
+  if (!file) {
+    status = FileProblem(fresh, "write", std::strerror(errno));
+  } else if (std::rename(fresh.c_str(), path.c_str()) != 0) {
+    status = FileProblem(path, "replace", std::strerror(errno));
+  }
+  if (!status.ok()) std::remove(fresh.c_str());
+  return status;
 }
 
 absl::Status MakeDirectory(const std::string& path) {

@@ -126,17 +126,13 @@ void DrawAxes(SvgCanvas* canvas, const XyChart& chart, const Plot& plot) {
   for (const AxisTick& tick : plot.y.ticks()) {
     const double y = plot.y.At(tick.value);
     canvas->Line({plot.left, y}, {plot.right, y}, Stroke(kGridInk, 1));
-    canvas->Text({plot.left - 6, y + 4.3}, tick.label, TextAnchor::kEnd, font, "fill=\"#555\"");
+    canvas->Text({plot.left - 6, y + 4.3}, tick.label, TextAnchor::kEnd, font, kSoftText);
   }
-  double last_right = -1e9;
   for (const AxisTick& tick : plot.x.ticks()) {
-    const double x = plot.x.At(tick.value), half = TextWidth(tick.label, font) / 2;
+    const double x = plot.x.At(tick.value);
     canvas->Line({x, plot.bottom}, {x, plot.bottom + 4}, Stroke(kInk, 1));
-    const double middle = std::clamp(x, half, kChartWidth - half);
-    if (middle - half < last_right + 5) continue;  // no room for its label
-    canvas->Text({middle, plot.bottom + 18}, tick.label, TextAnchor::kMiddle, font, "fill=\"#555\"");
-    last_right = middle + half;
   }
+  DrawTickLabels(canvas, plot.x, plot.bottom + 18);
   canvas->Line({plot.left, plot.bottom}, {plot.right, plot.bottom}, Stroke(kInk, 1));
   canvas->Text({0, plot.top - 11}, ElideText(chart.y.label, kChartWidth, font), TextAnchor::kStart, font,
                "font-style=\"italic\"");

@@ -131,6 +131,23 @@ TEST(RowChart, IsAWellFormedPictureWhateverTheNumbersAre) {
   }
 }
 
+TEST(RowChart, BeginsBarsAtZeroWhereTheAxisGoesBeyond) {
+  RowChart chart;
+  chart.axis.marks = {0, 50, 100};
+  chart.parts = {{"", PartFill::kSolid}};
+  chart.rows.emplace_back().parts = {50};
+  const std::string svg = DrawRowChart(chart, false);
+  std::vector<double> ticks;
+  const std::regex tick("<line x1=\"([0-9.]+)\"[^>]*stroke=\"#ddd\"");
+  for (std::sregex_iterator at(svg.begin(), svg.end(), tick), end; at != end; ++at)
+    ticks.push_back(std::stod((*at)[1]));
+  ASSERT_EQ(ticks.size(), 3u);
+  std::smatch bar;
+  ASSERT_TRUE(std::regex_search(svg, bar, std::regex("<rect x=\"([0-9.]+)\"[^>]* width=\"([0-9.]+)\"")));
+  EXPECT_NEAR(std::stod(bar[1]), ticks[0], 0.02);
+  EXPECT_NEAR(std::stod(bar[2]), ticks[1] - ticks[0], 0.02);
+}
+
 TEST(TextWidth, WrapsAndElidesToTheWidth) {
   EXPECT_EQ(TextWidth("", 12), 0);
   EXPECT_GT(TextWidth("WWW", 12), TextWidth("iii", 12));

@@ -84,6 +84,21 @@ TEST(ReportFigures, AreMadeOnlyWhereThereArePoints) {
               Contains("weak-scaling"));
 }
 
+// One machine's cores for all points: more stages have fewer threads each, and no line leads from one to the other.
+TEST(ReportFigures, CompareWaysToCutTheSameCores) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2, 4}, .concurrency = {8}, .repetitions = 1});
+  for (SweepPoint& point : points) {
+    point.config.threads = 0;
+    for (SweepStage& stage : point.stages) stage.threads = 4 / point.config.stages;
+    point.result.output_tokens_per_s = 10 * static_cast<double>(point.config.stages);
+  }
+  const std::vector<ReportFigure> figures = FiguresOf(points);
+  EXPECT_EQ(Find(figures, "cuts").sentence,
+            "Fastest is 4 stages \xC3\x97 1 thread, with 4 times the throughput of 1 stage \xC3\x97 4 threads.");
+  EXPECT_THAT(Ids(figures), Not(Contains("strong-cores")));
+  EXPECT_THAT(Ids(FiguresOf(SyntheticSweep({.stages = {1, 2}, .concurrency = {8}}))), Not(Contains("cuts")));
+}
+
 TEST(ReportFigures, HaveSentencesThatAreComputed) {
   std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {8}, .repetitions = 1});
   points[0].result.output_tokens_per_s = 100;
@@ -94,6 +109,38 @@ TEST(ReportFigures, HaveSentencesThatAreComputed) {
             "2 stages give 1.6 times the throughput of 1 stage: 160 against 100 output tokens/s, 80 % of ideal. The "
             "bubble of "
             "2 stages is 12 %, its floor 9.0 %.");
+}
+
+// A rate that is too low and a time that is too long are the same error, though one ratio is below 1 and one above it.
+TEST(ReportPage, SaysHowFarMeasuredAndPredictedAreApart) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
+  points[0].prediction->output_tokens_per_s = points[0].result.output_tokens_per_s / 0.8;
+  points[0].prediction->itl_s = points[0].result.itl_s.p50 / 1.25;
+  EXPECT_THAT(PageOf(points), HasSubstr("Measured and predicted differ by</dt><dd><p><b>25 %</b> in the median</p>at "
+                                        "most 25 %, over 2 comparisons"));
+  // What was simulated is no measurement.
+  points.push_back(points[0]);
+  points[1].simulated = true;
+  points[1].result.output_tokens_per_s *= 3;
+  EXPECT_THAT(PageOf(points), HasSubstr("at most 25 %, over 2 comparisons"));
+  EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence, HasSubstr("What was measured is 0.8 times"));
+  points.erase(points.begin());
+  EXPECT_THAT(PageOf(points), HasSubstr("Simulated and predicted differ by"));
+  EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence, HasSubstr("What was simulated is 2.4 times"));
+}
+
+TEST(ReportFigures, CallNothingFasterThanItsRepetitionsShow) {
+  std::vector<SweepPoint> points =
+      SyntheticSweep({.stages = {1}, .concurrency = {4}, .chunks = {64, 256}, .repetitions = 2});
+  const auto sentence = [&](const std::vector<double>& rates) {
+    for (size_t i = 0; i < rates.size(); ++i) points[i].result.output_tokens_per_s = rates[i];
+    return Find(FiguresOf(points), "chunks").sentence;
+  };
+  EXPECT_EQ(sentence({30, 32, 19, 21}), "Fastest is chunk 64, with 1.55 times the throughput of chunk 256.");
+  EXPECT_EQ(
+      sentence({18, 24, 19, 21}),
+      "Fastest is chunk 64, with 1.05 times the throughput of chunk 256; their repetitions scatter by more than that.");
+  EXPECT_EQ(sentence({20, 20, 20, 20}), "All have the same throughput.");
 }
 
 TEST(ReportFigures, DrawRequestsAtOnceAndRequestsASecondApart) {
@@ -218,6 +265,25 @@ TEST(PointsCsv, HasALineForEachPointAndAsManyCellsInEach) {
   EXPECT_THAT(lines[2], HasSubstr("\"a \"\"quoted\"\", name\""));
 }
 
+TEST(PointsCsv, NamesFieldsByTheirPathAndKeepsEveryDigit) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {2}, .concurrency = {4}, .repetitions = 1});
+  points[0].result.wall_s = 12345.678901234567;
+  points[0].stages[0].compute_s = 0.25;
+  points[0].stages[1].compute_s = 0.5;
+  const std::vector<std::string> lines = absl::StrSplit(PointsCsv(points), "\r\n");
+  const std::vector<std::string> names = absl::StrSplit(lines[0], ','), cells = absl::StrSplit(lines[1], ',');
+  const auto cell = [&](const std::string& name) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    return at == names.end() ? "no column " + name : cells[static_cast<size_t>(at - names.begin())];
+  };
+  EXPECT_EQ(cell("config.stages"), "2");
+  EXPECT_EQ(cell("simulated"), "false");
+  EXPECT_EQ(std::stod(cell("result.wall_s")), points[0].result.wall_s);
+  EXPECT_EQ(std::stod(cell("result.ttft_s.p99")), points[0].result.ttft_s.p99);
+  EXPECT_EQ(cell("stages.compute_s"), "0.75");
+  EXPECT_EQ(cell("prediction.source"), "\"profile synthetic.json\"");
+}
+
 TEST(WriteSweepReport, WritesThePageTheTableAndThePictures) {
   const std::string directory = FreshDirectory("report_files");
   const std::vector<SweepPoint> points = SyntheticExperiment();
@@ -252,6 +318,17 @@ TEST(WriteSweepReport, SaysWhatItCannotDo) {
   const auto written = WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), "/proc/none");
   EXPECT_EQ(written.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(written.status().message()), HasSubstr("/proc/none"));
+}
+
+TEST(WriteSweepReport, LeavesNoHalfOfAFileThatItCannotReplace) {
+  const std::string directory = FreshDirectory("report_in_the_way");
+  std::filesystem::create_directories(directory + "/points.csv/full");
+  const auto written = WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), directory);
+  EXPECT_EQ(written.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(written.status().message()), HasSubstr("points.csv': cannot replace: "));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    EXPECT_NE(entry.path().extension(), ".new") << entry.path();
+  }
 }
 
 }  // namespace
