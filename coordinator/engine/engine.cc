@@ -263,7 +263,7 @@ void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, in
   for (const SequenceSlice& slice : submitted.batch.slices) decode_rows += slice.count == 1 && slice.sample ? 1 : 0;
   groups_->Confirmed({.decode_rows = decode_rows,
                       .prefill_rows = submitted.batch.rows() - decode_rows,
-                      .in_flight = submitted.in_flight,
+                      .in_flight = std::max(submitted.in_flight, static_cast<int32_t>(in_flight_.size())),
                       .round_trip_us = now_us - submitted.submitted_us,
                       .times = result.times});
   scheduler_->SetDecodeGroups(groups_->Groups(scheduler_->decoding()));

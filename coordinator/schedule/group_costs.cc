@@ -1,0 +1,206 @@
+#include "coordinator/schedule/group_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+#include "common/base/check.h"
+#include "coordinator/schedule/least_squares.h"
+
+namespace stagecoach {
+namespace {
+
+// What is taken for known of a, g and b before there are results that tell. It keeps a fit with one number of rows from
+// inventing slopes.
+constexpr std::array<double, 3> kDoubt = {0, 0.5, 0.5};
+
+constexpr double kErrors = 2;          // standard errors
+constexpr double kOutsideMemory = 16;  // results
+
+std::vector<int> StagesOfHost(const std::vector<int>& host_of_stage) {
+  std::map<int, int> stages;
+  for (const int host : host_of_stage) ++stages[host];
+  std::vector<int> host_stages;
+  for (const int host : host_of_stage) host_stages.push_back(stages[host]);
+  return host_stages;
+}
+
+// A time that a stage says, believed no more than there was.
+int64_t Believed(int64_t us, const GroupCosts::Result& result) {
+  return std::clamp<int64_t>(us, 0, std::max<int64_t>(result.round_trip_us, 0));
+}
+
+}  // namespace
+
+GroupCosts::GroupCosts(const std::vector<int>& host_of_stage)
+    : host_stages_(StagesOfHost(host_of_stage)), costs_(host_of_stage.size()), free_us_(host_of_stage.size()) {
+  CHECK(!host_of_stage.empty());
+}
+
+bool GroupCosts::Confirmed(const Result& result) {
+  CHECK_EQ(result.times.size(), host_stages_.size());
+  const bool teaches = result.prefill_rows == 0 && result.decode_rows > 0;
+  if (teaches) {
+    LearnOutside(result);
+    Learn(result);
+  }
+  for (size_t stage = 0; stage < free_us_.size(); ++stage) free_us_[stage] = result.times[stage].end_us;
+  return teaches;
+}
+
+void GroupCosts::Learn(const Result& result) {
+  static const double keep = std::exp2(-1.0 / kMemory);
+  Seen& seen = seen_[std::max(result.in_flight, 1)];
+  seen.time_us.resize(host_stages_.size());
+  seen.rows_time_us.resize(host_stages_.size());
+  seen.time_squared.resize(host_stages_.size());
+  const auto rows = static_cast<double>(result.decode_rows);
+  ++seen.results;
+  seen.weight = seen.weight * keep + 1;
+  seen.rows = seen.rows * keep + rows;
+  seen.rows_squared = seen.rows_squared * keep + rows * rows;
+  for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
+    const StageTimes& times = result.times[stage];
+    const auto time_us = static_cast<double>(Believed(times.end_us - times.start_us, result));
+    seen.time_us[stage] = seen.time_us[stage] * keep + time_us;
+    seen.rows_time_us[stage] = seen.rows_time_us[stage] * keep + rows * time_us;
+    seen.time_squared[stage] = seen.time_squared[stage] * keep + time_us * time_us;
+  }
+  visits_ += host_stages_.size();
+  fitted_ = false;
+}
+
+// What its micro-batch took beyond computing and waiting for a stage that computed another.
+void GroupCosts::LearnOutside(const Result& result) {
+  double outside_us = static_cast<double>(result.round_trip_us);
+  for (size_t stage = 0; stage < free_us_.size(); ++stage) {
+    const StageTimes& times = result.times[stage];
+    outside_us -= static_cast<double>(Believed(times.end_us - times.start_us, result));
+    outside_us -= static_cast<double>(Believed(std::min(free_us_[stage], times.start_us) - times.received_us, result));
+  }
+  outside_us = std::max(outside_us, 0.0);
+  outside_us_ = outside_us_.value_or(outside_us) + (outside_us - outside_us_.value_or(outside_us)) / kOutsideMemory;
+}
+
+int64_t GroupCosts::results(int32_t in_flight) const {
+  const auto seen = seen_.find(in_flight);
+  return seen == seen_.end() ? 0 : seen->second.results;
+}
+
+void GroupCosts::Fade(int32_t in_flight) {
+  const auto found = seen_.find(in_flight);
+  if (found == seen_.end() || found->second.weight <= 1) return;
+  Seen& seen = found->second;
+  const double part = 1 / seen.weight;
+  seen.weight = 1;
+  seen.rows *= part;
+  seen.rows_squared *= part;
+  for (std::vector<double>* sums : {&seen.time_us, &seen.rows_time_us, &seen.time_squared}) {
+    for (double& sum : *sums) sum *= part;
+  }
+  fitted_ = false;
+}
+
+double GroupCosts::Share(int32_t in_flight) const {
+  return stages() == 1 ? 0 : std::min(1.0, (in_flight - 1.0) / (stages() - 1.0));
+}
+
+void GroupCosts::Refit() {
+  if (fitted_) return;
+  fitted_ = true;
+  // The features of all stages of a host are alike, and those of a host with k others k times those with one.
+  LeastSquares<3> shared;  // the features alone, with an overlap of Share()
+  std::vector<std::array<double, 3>> with_time(host_stages_.size());
+  for (const auto& [in_flight, seen] : seen_) {
+    const double share = Share(in_flight);
+    shared.products[0][0] += seen.weight;
+    shared.products[0][1] += seen.weight * share;
+    shared.products[0][2] += seen.rows;
+    shared.products[1][1] += seen.weight * share * share;
+    shared.products[1][2] += seen.rows * share;
+    shared.products[2][2] += seen.rows_squared;
+    for (size_t stage = 0; stage < with_time.size(); ++stage) {
+      with_time[stage][0] += seen.time_us[stage];
+      with_time[stage][1] += seen.time_us[stage] * share;
+      with_time[stage][2] += seen.rows_time_us[stage];
+    }
+    visits_ += with_time.size();
+  }
+  for (size_t stage = 0; stage < with_time.size(); ++stage) {
+    const std::array<double, 3> factor = {1, host_stages_[stage] - 1.0, 1};
+    LeastSquares<3> sums;
+    for (size_t i = 0; i < 3; ++i) {
+      for (size_t j = 0; j < 3; ++j) {
+        sums.products[i][j] = shared.products[std::min(i, j)][std::max(i, j)] * factor[i] * factor[j];
+      }
+      sums.with_value[i] = with_time[stage][i] * factor[i];
+    }
+    const std::array<double, 3> solution = sums.Solve(kDoubt);
+    costs_[stage] = {solution[0], solution[1], solution[2]};
+  }
+}
+
+double GroupCosts::RoundUs(int64_t decoding, int32_t groups) const {
+  const auto rows = static_cast<double>(decoding), largest = std::ceil(rows / groups);
+  const auto seen = seen_.find(groups);
+  double slowest = 0, way = outside_us_.value_or(0);
+  for (size_t stage = 0; stage < costs_.size(); ++stage) {
+    const Cost& cost = costs_[stage];
+    double reading = cost.a + cost.g * Overlap(stage, groups);
+    if (seen != seen_.end()) {
+      const Seen& of = seen->second;
+      reading = std::max(0.0, (of.time_us[stage] - cost.b * of.rows) / of.weight);
+    }
+    slowest = std::max(slowest, groups * reading + cost.b * rows);
+    way += reading + cost.b * largest;
+  }
+  visits_ += costs_.size();
+  return std::max(slowest, way);
+}
+
+double GroupCosts::LeastRoundUs(int64_t decoding, int32_t groups, int32_t now, bool own) const {
+  double least_us = 0;
+  const auto take = [&](const SeenOf::value_type& known) {
+    least_us = std::max(least_us, LeastRoundBy(known, decoding, groups));
+  };
+  const auto is_known = [&](const SeenOf::value_type& seen) {
+    return seen.second.results >= kNeeded && seen.first <= decoding;
+  };
+  if (const auto at = seen_.find(now); at != seen_.end() && now != groups) take(*at);
+  if (const auto at = seen_.find(groups); own && at != seen_.end()) take(*at);
+  const auto larger = std::find_if(seen_.upper_bound(groups), seen_.end(), is_known);
+  if (larger != seen_.end() && larger->first != now) take(*larger);
+  const auto smaller = std::find_if(std::make_reverse_iterator(seen_.lower_bound(groups)), seen_.rend(), is_known);
+  if (smaller != seen_.rend() && smaller->first != now) take(*smaller);
+  return least_us;
+}
+
+double GroupCosts::LeastRoundBy(const SeenOf::value_type& known, int64_t decoding, int32_t groups) const {
+  const Seen& seen = known.second;
+  const double mean_rows = seen.rows / seen.weight;
+  const double rows_spread = std::max(0.0, seen.rows_squared - seen.rows * mean_rows);  // summed squares about the mean
+  const auto rows = static_cast<double>(decoding), largest = std::ceil(rows / groups);
+  double slowest = 0, way = outside_us_.value_or(0);
+  for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
+    const double mean_us = seen.time_us[stage] / seen.weight;
+    const double covariance = seen.rows_time_us[stage] - seen.rows * mean_us;
+    const double line = rows_spread > 0 ? covariance / rows_spread : 0;
+    const double unexplained = seen.time_squared[stage] - seen.time_us[stage] * mean_us - line * covariance;
+    const double noise = std::max(std::sqrt(std::max(0.0, unexplained) / seen.weight), kLeastNoise * mean_us);
+    const double error_us = known.first == groups ? kErrors * noise / std::sqrt(seen.weight) : 0;
+    const double least_us = std::max(0.0, mean_us - error_us);
+    const double most_b = least_us / mean_rows;
+    const double least_b =
+        rows_spread > 0 ? std::clamp(line - kErrors * noise / std::sqrt(rows_spread), 0.0, most_b) : 0;
+    const double share = groups < known.first ? (1 + Overlap(stage, groups)) / (1 + Overlap(stage, known.first)) : 1.0;
+    const double b = rows / groups >= share * mean_rows ? least_b : most_b;
+    const double reading = share * (least_us - b * mean_rows);
+    slowest = std::max(slowest, groups * reading + b * rows);
+    way += reading + b * largest;
+  }
+  visits_ += host_stages_.size();
+  return std::max(slowest, way);
+}
+
+}  // namespace stagecoach
