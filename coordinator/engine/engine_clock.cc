@@ -4,7 +4,7 @@
 
 namespace stagecoach {
 
-SystemClock::SystemClock() {
+SystemClock::SystemClock(std::atomic<uint32_t>* doorbell) : sleeper_(doorbell) {
   AllowShortSleeps();
   AskForTurns(Turns::kShort);
 }

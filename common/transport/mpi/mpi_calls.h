@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
+#include "common/transport/doorbells.h"
 #include "common/transport/endpoint.h"
 
 namespace stagecoach {
@@ -31,8 +32,9 @@ class MpiThread {
 absl::Status MpiStatus(int code, absl::string_view what);
 std::string MpiText(int code);
 
-// `live` is false again when the endpoint is gone.
-std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live);
+// `doorbells`: of the job's ranks, or nullptr. `live` is false again when the endpoint is gone.
+std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size,
+                                          std::unique_ptr<Doorbells> doorbells, std::shared_ptr<bool> live);
 
 }  // namespace stagecoach
 

@@ -46,8 +46,9 @@ struct PendingSend {
 
 class MpiEndpoint : public Endpoint {
  public:
-  MpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live)
-      : thread_(thread), rank_(rank), size_(size), live_(std::move(live)) {}
+  MpiEndpoint(const MpiThread& thread, int rank, int size, std::unique_ptr<Doorbells> doorbells,
+              std::shared_ptr<bool> live)
+      : thread_(thread), rank_(rank), size_(size), doorbells_(std::move(doorbells)), live_(std::move(live)) {}
   ~MpiEndpoint() override;
 
   int rank() const override { return rank_; }
@@ -60,6 +61,7 @@ class MpiEndpoint : public Endpoint {
     return !sends_.empty();
   }
   EndpointCounters counters() const override { return counters_; }
+  std::atomic<uint32_t>* doorbell() override { return doorbells_ != nullptr ? doorbells_->of(rank_) : nullptr; }
 
  private:
   absl::Status Post(Lane* lane, std::shared_ptr<ReceiveSlot> slot);
@@ -74,6 +76,7 @@ class MpiEndpoint : public Endpoint {
   const MpiThread thread_;
   const int rank_;
   const int size_;
+  const std::unique_ptr<Doorbells> doorbells_;  // nullptr: there are none
   const std::shared_ptr<bool> live_;
   std::vector<Lane> lanes_;
   std::deque<PendingSend> sends_;
@@ -144,6 +147,7 @@ absl::Status MpiEndpoint::Send(Channel channel, int destination, std::shared_ptr
                                       static_cast<int>(channel), MPI_COMM_WORLD, &send.request),
                             absl::StrCat("sending on channel ", ChannelName(channel), " to rank ", destination)));
   sends_.push_back(std::move(send));
+  if (doorbells_ != nullptr) doorbells_->Ring(destination);
   return absl::OkStatus();
 }
 
@@ -255,8 +259,9 @@ MpiEndpoint::~MpiEndpoint() {
 
 }  // namespace
 
-std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live) {
-  return std::make_unique<MpiEndpoint>(thread, rank, size, std::move(live));
+std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size,
+                                          std::unique_ptr<Doorbells> doorbells, std::shared_ptr<bool> live) {
+  return std::make_unique<MpiEndpoint>(thread, rank, size, std::move(doorbells), std::move(live));
 }
 
 }  // namespace stagecoach
