@@ -37,7 +37,7 @@ absl::StatusOr<SweepRecords> ReadSweepFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(ErrorText("read", path));
   SweepRecords records;
-  absl::flat_hash_map<std::string, size_t> index_of;
+  absl::flat_hash_map<std::pair<bool, std::string>, size_t> index_of;  // by simulated, key
   int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
@@ -49,7 +49,8 @@ absl::StatusOr<SweepRecords> ReadSweepFile(const std::string& path) {
       if (ended) records.refused.push_back(absl::StrCat("line ", number, ": ", point.status().message()));
       continue;
     }
-    const auto [entry, added] = index_of.try_emplace(SweepKey(point->config), records.points.size());
+    const auto [entry, added] =
+        index_of.try_emplace(std::pair(point->simulated, SweepKey(point->config)), records.points.size());
     if (added) {
       records.points.push_back(*std::move(point));
     } else {

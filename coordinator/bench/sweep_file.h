@@ -15,7 +15,8 @@
 namespace stagecoach {
 
 struct SweepRecords {
-  std::vector<SweepPoint> points;    // of each key the line that came last; in the order in which keys came first
+  std::vector<SweepPoint> points;    // of each key the line that came last, measured and simulated each for
+                                     // itself; in the order in which they came first
   std::vector<std::string> refused;  // "line 3: <why>": lines that are no points
   bool cut = false;                  // the last line lacks its end and is no point
 };

@@ -84,6 +84,13 @@ TEST_F(SweepFileTest, TakesTheLastPointOfAKeyAtThePlaceOfTheFirst) {
   EXPECT_THAT(ReadSweepFile(path_)->points, ElementsAre(Point(1, 5), Point(2, 1)));
 }
 
+TEST_F(SweepFileTest, KeepsWhatWasMeasuredBesideTheSamePointSimulated) {
+  SweepPoint simulated = Point(1, 3), again = Point(1, 4);
+  simulated.simulated = again.simulated = true;
+  AppendRaw(SweepPointLine(Point(1, 5)) + SweepPointLine(simulated) + SweepPointLine(again));
+  EXPECT_THAT(ReadSweepFile(path_)->points, ElementsAre(Point(1, 5), again));
+}
+
 TEST_F(SweepFileTest, NamesTheLinesThatAreNoPoints) {
   AppendRaw("\n" + SweepPointLine(Point(1, 1)) + "{\"version\":1}\nrubbish\n" + SweepPointLine(Point(2, 1)));
   const auto records = ReadSweepFile(path_);
