@@ -79,7 +79,8 @@ absl::StatusOr<pb::ProbeAnswer> MeasureSpeed(const pb::ProbeSpeedOrder& order) {
   return answer;
 }
 
-absl::StatusOr<pb::ProbeAnswer> MeasureModel(const pb::ProbeModelOrder& order) {
+// `stages`: of the job that measures, and in the end of the one that it is for.
+absl::StatusOr<pb::ProbeAnswer> MeasureModel(const pb::ProbeModelOrder& order, int stages) {
   GgufOpenOptions options;
   ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(order.q2_layout()));
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> model, OpenModel(order.model_path(), options));
@@ -89,13 +90,17 @@ absl::StatusOr<pb::ProbeAnswer> MeasureModel(const pb::ProbeModelOrder& order) {
   ASSIGN_OR_RETURN(Place place, PlaceOf(order.threads()));
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(order.kv_type()));
   const int64_t layer = 0;
-  ASSIGN_OR_RETURN(const std::vector<LayerTime> times, MeasureLayerTimes({.model = model,
-                                                                          .layer = layer,
-                                                                          .kv_type = kv_type,
-                                                                          .threads = place.threads,
-                                                                          .cpus = std::move(place.cpus),
-                                                                          .contended = place.contended,
-                                                                          .isa = place.isa}));
+  uint64_t model_bytes = 0;
+  for (const GgufTensor& tensor : model->file->tensors()) model_bytes += tensor.bytes;
+  ASSIGN_OR_RETURN(const std::vector<LayerTime> times,
+                   MeasureLayerTimes({.model = model,
+                                      .layer = layer,
+                                      .kv_type = kv_type,
+                                      .threads = place.threads,
+                                      .cpus = std::move(place.cpus),
+                                      .contended = place.contended,
+                                      .stage_bytes = model_bytes / static_cast<uint64_t>(stages),
+                                      .isa = place.isa}));
   answer.mutable_model()->set_layer(layer);
   for (const LayerTime& time : times) {
     pb::ProbeStepTime* step = answer.mutable_model()->add_steps();
@@ -170,7 +175,8 @@ class ProbeServer {
     switch (order.order_case()) {
       case pb::ProbeOrder::kBegin: return Begin(order.begin());
       case pb::ProbeOrder::kSpeed: return Start([speed = order.speed()] { return MeasureSpeed(speed); });
-      case pb::ProbeOrder::kModel: return Start([model = order.model()] { return MeasureModel(model); });
+      case pb::ProbeOrder::kModel:
+        return Start([model = order.model(), stages = endpoint_->size() - 1] { return MeasureModel(model, stages); });
       case pb::ProbeOrder::kLink:
         if (next_rank_ == kCoordinatorRank) return absl::InternalError("the last stage has no stage behind it to ping");
         meter_ = std::make_unique<LinkMeter>(endpoint_, next_rank_, order_);

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <numeric>
 
 #include "common/base/check.h"
 
@@ -30,13 +34,41 @@ StepLoad LoadOf(const StepTime& step) {
   return load;
 }
 
-// `load` with `rows` rows in place of its own: what it has a sequence stays for decode, its history for a chunk.
-StepLoad WithRows(const StepLoad& load, double rows, bool decode) {
-  if (decode) return StepLoad::Decode(rows, load.positions / load.rows);
-  const double history = load.kv_tokens - load.rows;
-  StepLoad chunk = StepLoad::Chunk(rows, history, load.head_rows > 0);
-  return chunk;
+// Those of the number of threads that is nearest, the lower one of two.
+std::vector<StepTime> StepsOfThreads(const HostFacts& host, int threads) {
+  int nearest = 0;
+  for (const StepTime& step : host.steps) {
+    if (step.layer_us <= 0) continue;
+    const int distance = std::abs(step.threads - threads), least = std::abs(nearest - threads);
+    if (nearest == 0 || distance < least || (distance == least && step.threads < nearest)) nearest = step.threads;
+  }
+  std::vector<StepTime> steps;
+  for (const StepTime& step : host.steps) {
+    if (step.layer_us > 0 && step.threads == nearest) steps.push_back(step);
+  }
+  return steps;
 }
+
+// Seconds that one more of `amount` costs, by the two steps of one kind and as many rows that differ most in it; absent
+// where there are no two, or noise has it that more costs less.
+std::optional<double> Slope(const std::vector<StepTime>& steps, bool decode, double (*amount)(const StepLoad&)) {
+  std::optional<double> slope;
+  double widest = 0;
+  for (const StepTime& a : steps) {
+    for (const StepTime& b : steps) {
+      const bool alike = a.rows == b.rows && a.sequences == b.sequences && (a.rows == a.sequences) == decode;
+      const double apart = alike ? amount(LoadOf(b)) - amount(LoadOf(a)) : 0;
+      if (apart <= widest) continue;
+      widest = apart;
+      slope = (b.layer_us - a.layer_us) * 1e-6 / apart;
+    }
+  }
+  return slope.has_value() && *slope > 0 ? slope : std::nullopt;
+}
+
+double KvTokens(const StepLoad& load) { return load.kv_tokens; }
+// Positions beyond the first row's that reads their K and V.
+double SharedPositions(const StepLoad& load) { return std::max(0.0, load.positions - load.kv_tokens); }
 
 }  // namespace
 
@@ -84,61 +116,84 @@ double HeadSeconds(const PartWork& head, const StepLoad& load, const StageSpeed&
 StageCosts::StageCosts(const HostFacts* host, int threads, const ModelParts* parts, const PartWork* measured_layer)
     : host_(host), threads_(threads), parts_(parts), measured_layer_(measured_layer) {
   CHECK(!host->speeds.empty());
+  if (measured_layer != nullptr) measured_ = Fit(*host, threads, *measured_layer);
+}
+
+std::optional<StageCosts::Measured> StageCosts::Fit(const HostFacts& host, int threads, const PartWork& layer) {
+  constexpr double kLeastMatrices = 0.1;  // of a step, whatever attention seems to take
+  const std::vector<StepTime> steps = StepsOfThreads(host, threads);
+  if (steps.empty()) return std::nullopt;
+  Measured fit;
+  fit.speed = *SpeedOfStage(host, steps.front().threads, 1);
+  const double kv_read_s = Over(layer.kv_token_bytes, fit.speed.read_bytes);
+  const double position_s = Over(layer.attention_ops, fit.speed.f32_ops);
+  fit.kv_token_s = Slope(steps, /*decode=*/true, KvTokens).value_or(std::max(kv_read_s, position_s));
+  std::vector<StepTime> without_kv = steps;
+  for (StepTime& step : without_kv) step.layer_us -= fit.kv_token_s * KvTokens(LoadOf(step)) * 1e6;
+  fit.position_s = Slope(without_kv, /*decode=*/false, SharedPositions).value_or(position_s);
+  std::map<int, std::vector<double>> matrices, head;  // seconds, by rows
+  for (const StepTime& step : steps) {
+    const StepLoad load = LoadOf(step);
+    const double seconds = step.layer_us * 1e-6;
+    const double attention = fit.kv_token_s * KvTokens(load) + fit.position_s * SharedPositions(load);
+    matrices[step.rows].push_back(std::max(kLeastMatrices * seconds, seconds - attention));
+    if (step.head_us > 0) head[step.sequences].push_back(step.head_us * 1e-6);
+  }
+  const auto points = [](const std::map<int, std::vector<double>>& by_rows) {
+    std::vector<Point> means;
+    for (const auto& [rows, seconds] : by_rows) {
+      const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+      means.push_back({static_cast<double>(rows), sum / static_cast<double>(seconds.size())});
+    }
+    return means;
+  };
+  fit.matrices = points(matrices);
+  fit.head = points(head);
+  return fit;
+}
+
+// What was measured for `rows` rows of `measured`, for those of `part` at this speed.
+double StageCosts::MatrixTime(const std::vector<Point>& points, const PartWork& measured, const PartWork& part,
+                              double rows, StageSpeed speed) const {
+  constexpr double kCached = 0.8;  // of the time that reading the weights from memory takes
+  const StageSpeed& there = measured_->speed;
+  if (points.front().seconds < kCached * Over(measured.BytesTouched(1), there.read_bytes)) {
+    speed.read_bytes = std::max(speed.read_bytes, there.read_bytes);
+  }
+  const auto roofline = [&](double of_rows) { return MatrixSeconds(measured, of_rows, there); };
+  const double alone = roofline(rows);
+  double seconds = 0;
+  const auto above =
+      std::find_if(points.begin(), points.end(), [rows](const Point& point) { return point.rows >= rows; });
+  if (above == points.begin() || above == points.end()) {
+    const Point& nearest = above == points.end() ? points.back() : *above;
+    const double of_nearest = roofline(nearest.rows);
+    seconds = of_nearest > 0 ? nearest.seconds * alone / of_nearest : nearest.seconds;
+  } else {
+    const Point& below = *std::prev(above);
+    seconds = below.seconds + (rows - below.rows) / (above->rows - below.rows) * (above->seconds - below.seconds);
+  }
+  return alone > 0 ? seconds * MatrixSeconds(part, rows, speed) / alone : seconds;
 }
 
 double StageCosts::Layer(int64_t layer, const StepLoad& load, double active) const {
-  return Seconds(parts_->layers[static_cast<size_t>(layer)], load, active, /*head=*/false);
+  const PartWork& part = parts_->layers[static_cast<size_t>(layer)];
+  const StageSpeed speed = *SpeedOfStage(*host_, threads_, active);
+  if (!measured_.has_value()) return LayerSeconds(part, load, speed);
+  const PartWork& of = *measured_layer_;
+  const StageSpeed& alone = measured_->speed;
+  const double kv = of.kv_token_bytes > 0 ? part.kv_token_bytes / of.kv_token_bytes : 1;
+  const double ops = of.attention_ops > 0 ? part.attention_ops / of.attention_ops : 1;
+  return MatrixTime(measured_->matrices, of, part, load.rows, speed) +
+         measured_->kv_token_s * KvTokens(load) * kv * alone.read_bytes / speed.read_bytes +
+         measured_->position_s * SharedPositions(load) * ops * alone.f32_ops / speed.f32_ops;
 }
 
 double StageCosts::Head(const StepLoad& load, double active) const {
-  return load.head_rows > 0 ? Seconds(parts_->head, load, active, /*head=*/true) : 0;
-}
-
-std::vector<StageCosts::Point> StageCosts::Points(const PartWork& part, const StepLoad& load, double active,
-                                                  bool head) const {
-  const bool decode = head || load.rows == load.sequences;
+  if (load.head_rows <= 0) return 0;
   const StageSpeed speed = *SpeedOfStage(*host_, threads_, active);
-  const auto roofline = [&](const PartWork& of, const StepLoad& steps, const StageSpeed& at) {
-    return head ? HeadSeconds(of, steps, at) : LayerSeconds(of, steps, at);
-  };
-  std::vector<Point> points;
-  for (const StepTime& step : host_->steps) {
-    const double seconds = (head ? step.head_us : step.layer_us) * 1e-6;
-    if (seconds <= 0 || (decode ? step.rows != step.sequences : step.sequences != 1)) continue;
-    const StepLoad wanted =
-        head ? StepLoad{.head_rows = static_cast<double>(step.rows)} : WithRows(load, step.rows, decode);
-    const double measured =
-        roofline(head ? part : *measured_layer_, LoadOf(step), *SpeedOfStage(*host_, step.threads, 1));
-    if (measured <= 0) continue;
-    points.push_back({static_cast<double>(step.rows), seconds * roofline(part, wanted, speed) / measured});
-  }
-  std::stable_sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.rows < b.rows; });
-  // Of several threads or contexts the mean.
-  std::vector<Point> merged;
-  for (size_t i = 0; i < points.size();) {
-    size_t end = i;
-    double sum = 0;
-    for (; end < points.size() && points[end].rows == points[i].rows; ++end) sum += points[end].seconds;
-    merged.push_back({points[i].rows, sum / static_cast<double>(end - i)});
-    i = end;
-  }
-  return merged;
-}
-
-double StageCosts::Seconds(const PartWork& part, const StepLoad& load, double active, bool head) const {
-  const std::vector<Point> points = measured() ? Points(part, load, active, head) : std::vector<Point>{};
-  const double rows = head ? load.head_rows : load.rows;
-  if (points.empty()) {
-    const StageSpeed speed = *SpeedOfStage(*host_, threads_, active);
-    return head ? HeadSeconds(part, load, speed) : LayerSeconds(part, load, speed);
-  }
-  if (rows <= points.front().rows) return points.front().seconds;
-  for (size_t i = 1; i < points.size(); ++i) {
-    if (rows > points[i].rows) continue;
-    const double share = (rows - points[i - 1].rows) / (points[i].rows - points[i - 1].rows);
-    return points[i - 1].seconds + share * (points[i].seconds - points[i - 1].seconds);
-  }
-  return points.back().seconds * rows / points.back().rows;  // larger steps are bound by arithmetic
+  if (!measured_.has_value() || measured_->head.empty()) return HeadSeconds(parts_->head, load, speed);
+  return MatrixTime(measured_->head, parts_->head, parts_->head, load.head_rows, speed);
 }
 
 }  // namespace stagecoach

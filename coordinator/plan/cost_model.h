@@ -13,9 +13,19 @@
 // is bound by the first term below b* = peak * bytes of a weight / (2 * read bandwidth), and costs no more for one row
 // than for b*.
 //
-// Where a host's profile has measured steps of this model, they are taken in place of the roofline: what was measured
-// for 1, 8, ... rows, times the roofline of the case in question over that of the case that was measured (another
-// context, number of threads, or stages beside it), and straight lines between these.
+// Where a host's profile has measured steps of this model, they take the roofline's place:
+//
+//   t = M(rows) + k * (K and V tokens read) + p * (positions - K and V tokens read)
+//
+//   k   of decode steps of as many rows at two contexts: what a token of context costs; else as the roofline has it
+//   p   of chunks of as many rows behind two histories: what a position costs whose K and V another row reads as well;
+//       else as the roofline has it
+//   M   of every measured step what k and p leave of it, with straight lines between: matrices do not know whether
+//       their rows are of one sequence or of many
+//
+// Each of the three goes with its own part of the roofline to what was not measured: other rows than any, another
+// layer, other threads, other stages beside it. A layer that was measured to be faster than the memory gives its
+// weights lies in a cache, and no stage beside it slows its reading down.
 
 #include <cstdint>
 #include <optional>
@@ -67,21 +77,29 @@ class StageCosts {
 
   double Layer(int64_t layer, const StepLoad& load, double active) const;
   double Head(const StepLoad& load, double active) const;
-  bool measured() const { return measured_layer_ != nullptr && !host_->steps.empty(); }
+  bool measured() const { return measured_.has_value(); }
   const ModelParts& parts() const { return *parts_; }
 
  private:
   struct Point {
     double rows = 0, seconds = 0;
   };
-  // The measured steps of the load's kind, as they would be for this load's context and `active` stages.
-  std::vector<Point> Points(const PartWork& part, const StepLoad& load, double active, bool head) const;
-  double Seconds(const PartWork& part, const StepLoad& load, double active, bool head) const;
+  // The measured steps of one number of threads, of a stage that has its host for itself.
+  struct Measured {
+    StageSpeed speed;             // as the roofline has it
+    std::vector<Point> matrices;  // by rising rows; never empty
+    std::vector<Point> head;      // likewise; empty: not measured
+    double kv_token_s = 0, position_s = 0;
+  };
+  static std::optional<Measured> Fit(const HostFacts& host, int threads, const PartWork& layer);
+  double MatrixTime(const std::vector<Point>& points, const PartWork& measured, const PartWork& part, double rows,
+                    StageSpeed speed) const;
 
   const HostFacts* host_;
   int threads_;
   const ModelParts* parts_;
   const PartWork* measured_layer_;
+  std::optional<Measured> measured_;
 };
 
 }  // namespace stagecoach

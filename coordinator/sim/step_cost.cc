@@ -10,14 +10,6 @@ bool SameWork(const PartWork& a, const PartWork& b) {
          a.f32_ops == b.f32_ops && a.attention_ops == b.attention_ops && a.kv_token_bytes == b.kv_token_bytes;
 }
 
-// One chunk with as many rows that attend to as many positions.
-StepLoad AsOneChunk(const StepLoad& load) {
-  const double history = std::max(0.0, load.positions / load.rows - (load.rows + 1) / 2);
-  StepLoad chunk = StepLoad::Chunk(load.rows, history, false);
-  chunk.head_rows = load.head_rows;
-  return chunk;
-}
-
 }  // namespace
 
 StepLoad LoadOf(const MicroBatch& batch) {
@@ -55,13 +47,11 @@ StepCost::StepCost(const PipelineModel* pipeline) : pipeline_(pipeline) {
 double StepCost::Seconds(int stage, const StepLoad& load, int active) const {
   if (load.rows <= 0) return 0;
   const StageCosts& costs = *pipeline_->stages[static_cast<size_t>(stage)].costs;
-  const bool as_one = costs.measured() && load.rows != load.sequences;
-  const StepLoad of = as_one ? AsOneChunk(load) : load;
   double seconds = 0;
   for (const Alike& group : layers_[static_cast<size_t>(stage)]) {
-    seconds += static_cast<double>(group.count) * costs.Layer(group.layer, of, active);
+    seconds += static_cast<double>(group.count) * costs.Layer(group.layer, load, active);
   }
-  return stage + 1 == pipeline_->size() ? seconds + costs.Head(of, active) : seconds;
+  return stage + 1 == pipeline_->size() ? seconds + costs.Head(load, active) : seconds;
 }
 
 }  // namespace stagecoach

@@ -21,9 +21,7 @@ class StepCost {
  public:
   explicit StepCost(const PipelineModel* pipeline);  // outlives this
 
-  // Of one stage, while `active` stages of its host (>= 1, itself included) compute all the time. What is not decode
-  // alone is, for costs that rest on measured steps, taken for one chunk of as many rows and attended positions: there
-  // are no measurements of mixes.
+  // Of one stage, while `active` stages of its host (>= 1, itself included) compute all the time.
   double Seconds(int stage, const StepLoad& load, int active) const;
 
  private:

@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
 #include "common/step/step.h"
@@ -25,7 +27,11 @@ constexpr int kSequences = 8;
 constexpr int64_t kSmallChunk = 64;
 constexpr int64_t kLargeChunk = 512;
 constexpr int64_t kTinyChunk = 8;  // fills sequences where a chunk of 64 rows takes seconds
+constexpr int64_t kShortChunks[] = {kTinyChunk, 16, 32, kSmallChunk};
+constexpr int64_t kShortFill = 32;
+constexpr int kDecodes[] = {1, 2, 4, kSequences};
 constexpr int64_t kDecodeRuns = 5;
+constexpr int64_t kMostDecodes = kDecodeRuns * static_cast<int64_t>(std::size(kDecodes));  // of one sequence
 constexpr int64_t kChunkRuns = 3;
 constexpr double kFillUs = 2.5e6;  // for the chunks of all sequences
 constexpr size_t kLeastCacheBytes = size_t{64} << 20;
@@ -34,12 +40,13 @@ double MicrosecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Memory whose reading leaves nothing of a model in the caches.
+// Memory whose reading leaves of a model in the caches what a stage of `stage_bytes` would; 0: nothing.
 class CacheFiller {
  public:
-  static absl::StatusOr<CacheFiller> Create() {
+  static absl::StatusOr<CacheFiller> Create(uint64_t stage_bytes) {
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    const size_t wanted = std::max(kLeastCacheBytes, cache > 0 ? 2 * static_cast<size_t>(cache) : 0);
+    size_t wanted = std::max(kLeastCacheBytes, cache > 0 ? 2 * static_cast<size_t>(cache) : 0);
+    if (stage_bytes > 0) wanted = std::min<size_t>(wanted, stage_bytes);
     const size_t bytes = std::max<size_t>(std::min<size_t>(wanted, AvailableMemoryBytes() / 4), size_t{1} << 20);
     CacheFiller filler;
     ASSIGN_OR_RETURN(filler.memory_, PageMemory::Allocate(bytes, "what fills the cache between measurements"));
@@ -82,7 +89,7 @@ class LayerBench {
     config.max_slices = kSequences;
     config.isa = request.isa;
     ASSIGN_OR_RETURN(bench->model_, StageModel::Load(request.model, config, &bench->counters_));
-    ASSIGN_OR_RETURN(bench->filler_, CacheFiller::Create());
+    ASSIGN_OR_RETURN(bench->filler_, CacheFiller::Create(request.stage_bytes));
     // Rows of about unit size, whatever they are: the time of dense kernels does not depend on values.
     bench->rows_.resize(static_cast<size_t>(kLargeChunk * hyper.hidden));
     for (size_t i = 0; i < bench->rows_.size(); ++i) bench->rows_[i] = std::sin(static_cast<float>(i % 10007));
@@ -90,13 +97,14 @@ class LayerBench {
     return bench;
   }
 
-  // Makes sequence `slot` anew and runs its first `rows` rows. It has one token more, the first that Decode computes.
-  absl::StatusOr<LayerTime> Chunk(int slot, int64_t rows) {
+  // Makes sequence `slot` anew and runs its first `rows` rows. It has one token more, the first that Decode computes,
+  // or `more`, for ChunkBehind.
+  absl::StatusOr<LayerTime> Chunk(int slot, int64_t rows, int64_t more = 1) {
     MicroBatch batch;
     if (ids_[slot] != 0) batch.free.push_back(ids_[slot]);
     ids_[slot] = ++last_id_;
     computed_[slot] = rows;
-    batch.open.push_back({ids_[slot], std::vector<TokenId>(static_cast<size_t>(rows + 1), 0)});
+    batch.open.push_back({ids_[slot], std::vector<TokenId>(static_cast<size_t>(rows + more), 0)});
     SequenceSlice slice{.sequence = ids_[slot], .start = 0, .count = static_cast<int32_t>(rows)};
     std::vector<BlockId> blocks;
     for (int64_t i = 0; i < blocks_; ++i) blocks.push_back(static_cast<BlockId>(slot * blocks_ + i));
@@ -104,6 +112,17 @@ class LayerBench {
     batch.slices.push_back(std::move(slice));
     ASSIGN_OR_RETURN(LayerTime time, Run(std::move(batch)));
     time.context = rows;
+    return time;
+  }
+
+  // The next `rows` rows of a sequence.
+  absl::StatusOr<LayerTime> ChunkBehind(int slot, int64_t rows) {
+    MicroBatch batch;
+    batch.slices.push_back(
+        {.sequence = ids_[slot], .start = static_cast<int32_t>(computed_[slot]), .count = static_cast<int32_t>(rows)});
+    computed_[slot] += rows;
+    ASSIGN_OR_RETURN(LayerTime time, Run(std::move(batch)));
+    time.context = computed_[slot];
     return time;
   }
 
@@ -162,41 +181,87 @@ void Keep(const LayerTime& run, std::optional<LayerTime>* best) {
   (*best)->head_us = std::min((*best)->head_us, run.head_us);
 }
 
-absl::StatusOr<std::vector<LayerTime>> Measure(const LayerTimesRequest& request) {
-  // Room for the longest chunk and the decode steps behind it; a model that was trained for less has shorter chunks.
-  const int64_t longest = std::min(kLargeChunk, request.model->hyper.context - 4 * kDecodeRuns);
-  if (longest < 1) return absl::InvalidArgumentError("the model's context is too short to be measured");
-  ASSIGN_OR_RETURN(const std::unique_ptr<LayerBench> bench, LayerBench::Create(request, longest + 4 * kDecodeRuns));
-  std::vector<LayerTime> times;
-  std::optional<LayerTime> small, large, one, all;
-  ASSIGN_OR_RETURN(const LayerTime tiny, bench->Chunk(0, std::min(kTinyChunk, longest)));  // also warms up
-  const int64_t small_rows = std::min(kSmallChunk, longest);
-  for (int64_t i = 0; i < kChunkRuns; ++i) {
-    ASSIGN_OR_RETURN(const LayerTime run, bench->Chunk(0, small_rows));
-    Keep(run, &small);
+// Decode steps of so many sequences each, with whatever tokens they have.
+absl::Status MeasureDecodes(LayerBench* bench, absl::Span<const int> counts, std::vector<LayerTime>* times) {
+  for (const int sequences : counts) {
+    std::optional<LayerTime> best;
+    for (int64_t i = 0; i < kDecodeRuns; ++i) {
+      ASSIGN_OR_RETURN(const LayerTime run, bench->Decode(sequences));
+      Keep(run, &best);
+    }
+    times->push_back(*best);
   }
-  times.push_back(*small);
-  // Filling the sequences is also how the longest chunk that is not too long is timed.
-  const double row_us = small->layer_us / static_cast<double>(small_rows);
-  int64_t fill = longest;
-  for (const int64_t shorter : {small_rows, tiny.context}) {
-    if (row_us * static_cast<double>(fill) * kSequences > kFillUs) fill = std::min(fill, shorter);
+  return absl::OkStatus();
+}
+
+// Chunks of 64 rows and less; a warm-up first.
+absl::Status MeasureShortChunks(LayerBench* bench, int64_t longest, std::vector<LayerTime>* times) {
+  RETURN_IF_ERROR(bench->Chunk(0, std::min(kTinyChunk, longest)).status());
+  for (const int64_t rows : kShortChunks) {
+    if (rows > longest && !times->empty()) break;
+    std::optional<LayerTime> best;
+    for (int64_t i = 0; i < kChunkRuns; ++i) {
+      ASSIGN_OR_RETURN(const LayerTime run, bench->Chunk(0, std::min(rows, longest)));
+      Keep(run, &best);
+    }
+    times->push_back(*best);
   }
+  return absl::OkStatus();
+}
+
+// The time of the runs that fill all sequences, each with `rows` rows.
+absl::StatusOr<LayerTime> FillSequences(LayerBench* bench, int64_t rows) {
+  std::optional<LayerTime> best;
   for (int slot = 0; slot < kSequences; ++slot) {
-    ASSIGN_OR_RETURN(const LayerTime run, bench->Chunk(slot, fill));
-    Keep(run, &large);
+    ASSIGN_OR_RETURN(const LayerTime run, bench->Chunk(slot, rows));
+    Keep(run, &best);
   }
-  if (fill > small_rows) times.push_back(*large);
-  for (int64_t i = 0; i < kDecodeRuns; ++i) {
-    ASSIGN_OR_RETURN(const LayerTime run, bench->Decode(1));
-    Keep(run, &one);
+  return *best;
+}
+
+// The longest chunk that does not take too long for all sequences, by what the shorter ones took.
+int64_t LongestFill(int64_t longest, const std::vector<LayerTime>& chunks) {
+  const double row_us = chunks.back().layer_us / static_cast<double>(chunks.back().rows);
+  int64_t fill = longest;
+  for (const LayerTime* shorter : {&chunks.back(), &chunks.front()}) {
+    if (row_us * static_cast<double>(fill) * kSequences > kFillUs) fill = std::min<int64_t>(fill, shorter->rows);
   }
-  for (int64_t i = 0; i < kDecodeRuns; ++i) {
-    ASSIGN_OR_RETURN(const LayerTime run, bench->Decode(kSequences));
-    Keep(run, &all);
+  return fill;
+}
+
+absl::StatusOr<std::vector<LayerTime>> Measure(const LayerTimesRequest& request) {
+  // Room for the longest chunk and what follows it; a model that was trained for less has shorter chunks.
+  const int64_t context = request.model->hyper.context;
+  const int64_t longest = std::min(kLargeChunk, context - kMostDecodes);
+  if (longest < 1) return absl::InvalidArgumentError("the model's context is too short to be measured");
+  const int64_t room = std::max(kMostDecodes, kChunkRuns * kSmallChunk);
+  ASSIGN_OR_RETURN(const std::unique_ptr<LayerBench> bench,
+                   LayerBench::Create(request, std::min(context, longest + room)));
+  std::vector<LayerTime> chunks, decodes;
+  RETURN_IF_ERROR(MeasureShortChunks(bench.get(), longest, &chunks));
+  const int64_t fill = LongestFill(longest, chunks);
+  const int64_t small_rows = chunks.back().rows;
+  if (fill > kShortFill) {
+    RETURN_IF_ERROR(FillSequences(bench.get(), kShortFill).status());
+    RETURN_IF_ERROR(MeasureDecodes(bench.get(), kDecodes, &decodes));
+    if (fill + kChunkRuns * small_rows <= context) {
+      RETURN_IF_ERROR(bench->Chunk(0, fill, kChunkRuns * small_rows + 1).status());
+      std::optional<LayerTime> behind;
+      for (int64_t i = 0; i < kChunkRuns; ++i) {
+        ASSIGN_OR_RETURN(const LayerTime run, bench->ChunkBehind(0, small_rows));
+        Keep(run, &behind);
+      }
+      chunks.push_back(*behind);
+    }
   }
-  times.insert(times.begin(), {*one, *all});
-  return times;
+  // Filling the sequences is also how the longest chunk is timed.
+  ASSIGN_OR_RETURN(const LayerTime large, FillSequences(bench.get(), fill));
+  if (fill > small_rows) chunks.push_back(large);
+  constexpr int kFewAndAll[] = {1, kSequences};
+  RETURN_IF_ERROR(MeasureDecodes(
+      bench.get(), fill > kShortFill ? absl::MakeConstSpan(kFewAndAll) : absl::MakeConstSpan(kDecodes), &decodes));
+  decodes.insert(decodes.end(), chunks.begin(), chunks.end());
+  return decodes;
 }
 
 }  // namespace

@@ -19,8 +19,9 @@ struct LayerTimesRequest {
   int64_t layer = 0;
   KvType kv_type = KvType::kF16;
   int threads = 1;
-  std::vector<int> cpus;   // as of a Gang
-  bool contended = false;  // as of a Gang
+  std::vector<int> cpus;     // as of a Gang
+  bool contended = false;    // as of a Gang
+  uint64_t stage_bytes = 0;  // weights of a whole stage, about
   std::optional<InstructionSet> isa;
 };
 
@@ -33,11 +34,13 @@ struct LayerTime {
   double head_us = 0;  // of one sampled row of every sequence; 0 for chunks, which sample nothing
 };
 
-// Chunks of 64 and 512 rows of one sequence from its start, then decode steps of 1 and 8 sequences that have as many
-// tokens as a chunk left there. The best of a few runs each. Before each run the last-level cache is filled with other
-// memory, for in a whole model the other layers do that. What would take many seconds here is left out: the chunk of
-// 512 rows, and decode steps then see a shorter context. The model's context bounds all of them.
-// Errors are those of loading the layer; kResourceExhausted also when there are no threads to be had.
+// Chunks of 8, 16, 32, 64 and 512 rows of one sequence from its start and of 64 rows behind others, and decode steps of
+// 1, 2, 4 and 8 sequences that have as many tokens as a chunk of 32 left there, and of 1 and 8 with those of the
+// longest chunk: so that what rows cost can be told from what context costs. The best of a few runs each. Before each
+// run `stage_bytes` of other memory are read, as the other layers of a stage are, or as much as no cache holds. What
+// would take many seconds here is left out: the chunk of 512 rows, and decode steps then see a shorter context. The
+// model's context bounds all of them. Errors are those of loading the layer; kResourceExhausted also when there are no
+// threads to be had.
 absl::StatusOr<std::vector<LayerTime>> MeasureLayerTimes(const LayerTimesRequest& request);
 
 }  // namespace stagecoach

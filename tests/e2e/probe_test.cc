@@ -60,7 +60,7 @@ TEST(Probe, WritesAProfileThatThePlannerReads) {
     EXPECT_GT(step.layer_us, 0);
     EXPECT_EQ(step.head_us > 0, step.rows == step.sequences);
   }
-  EXPECT_THAT(rows, ::testing::ElementsAre(1, 8, 64, 512));
+  EXPECT_THAT(rows, ::testing::ElementsAre(1, 2, 4, 8, 1, 8, 8, 16, 32, 64, 64, 512));
   ASSERT_TRUE(profile->model.has_value());
   EXPECT_EQ(profile->model->name, "dummy://tiny/q8_0");
   EXPECT_GT(profile->model->layer_bytes, 0u);

@@ -89,12 +89,80 @@ TEST(CostModel, MeasuredStepsReplaceTheRooflineWithLinesBetweenThem) {
   EXPECT_NEAR(costs.Layer(0, StepLoad::Decode(1, 1), 1), 0.0015, 1e-12);
   EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(8, 1), 1), 0.0087, 1e-12);
   EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(4.5, 1), 1), (0.0015 + 0.0087) / 2, 1e-12);
-  EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(16, 1), 1), 0.0174, 1e-12);  // beyond: by the row
+  // Matrices do not know whether their rows are of one sequence.
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(36, 1), 1), (0.0087 + 0.07) / 2, 1e-12);
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Chunk(8, 0, false), 1), 0.0087, 1e-12);
   EXPECT_NEAR(costs.Layer(1, StepLoad::Chunk(64, 0, false), 1), 0.07, 1e-12);
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Chunk(128, 0, false), 1), 0.14, 1e-12);  // beyond: as the roofline goes on
   // Beside another stage the host gives half of its bandwidth and of its only core: twice the roofline, twice the time.
   EXPECT_NEAR(costs.Layer(0, StepLoad::Decode(1, 1), 2), 0.003, 1e-12);
   EXPECT_FALSE(StageCosts(&host, 1, &parts, nullptr).measured());
   EXPECT_NEAR(StageCosts(&host, 1, &parts, nullptr).Layer(0, StepLoad::Decode(1, 1), 1), 0.001, 1e-12);
+}
+
+TEST(CostModel, WhatContextCostsIsTheDifferenceOfStepsOfAsManyRows) {
+  HostFacts host = Host();
+  host.steps = {{.rows = 8, .sequences = 8, .context = 50, .threads = 1, .layer_us = 8400},
+                {.rows = 8, .sequences = 8, .context = 550, .threads = 1, .layer_us = 12400},
+                {.rows = 64, .sequences = 1, .context = 64, .threads = 1, .layer_us = 70000},
+                {.rows = 64, .sequences = 1, .context = 564, .threads = 1, .layer_us = 102000}};
+  ModelParts parts = Parts(1);
+  parts.layers[0].kv_token_bytes = 100;
+  parts.layers[0].attention_ops = 1;
+  const StageCosts costs(&host, 1, &parts, &parts.layers[0]);
+  // A token of context costs a decode step 4000 us / (8 * 500) = 1 us, so 8 us a position are the matrices' 8 ms.
+  EXPECT_NEAR(costs.Layer(0, StepLoad::Decode(8, 300), 1), 0.008 + 8 * 300e-6, 1e-9);
+  // 500 tokens of history cost the chunk 500 us to read, and the other 63 rows' positions the rest of 32 ms.
+  const StepLoad history = StepLoad::Chunk(64, 250, false), none = StepLoad::Chunk(64, 0, false);
+  EXPECT_NEAR(costs.Layer(0, history, 1) - costs.Layer(0, none, 1), 0.016, 1e-9);
+  EXPECT_NEAR(costs.Layer(0, none, 1), 0.07, 1e-9);
+  // Decode rows beside a chunk add their own tokens and rows.
+  StepLoad mix = none;
+  const StepLoad decode = StepLoad::Decode(8, 300);
+  mix.rows += decode.rows;
+  mix.sequences += decode.sequences;
+  mix.positions += decode.positions;
+  mix.kv_tokens += decode.kv_tokens;
+  EXPECT_NEAR(costs.Layer(0, mix, 1), 0.07 * 72 / 64 + 0.0024, 1e-3);
+}
+
+TEST(CostModel, AShortChunkCostsNoMoreThanItsRows) {
+  HostFacts host = Host();
+  host.steps = {{.rows = 64, .sequences = 1, .context = 64, .threads = 1, .layer_us = 64000}};
+  const ModelParts parts = Parts(1);
+  const StageCosts costs(&host, 1, &parts, &parts.layers[0]);
+  EXPECT_NEAR(costs.Layer(0, StepLoad::Chunk(16, 0, false), 1), 0.016, 1e-12);
+  EXPECT_NEAR(costs.Layer(0, StepLoad::Chunk(1, 0, false), 1), 0.001, 1e-12);
+}
+
+TEST(CostModel, StepsOfAsManyThreadsAreTakenBeforeOthers) {
+  HostFacts host = Host(2);
+  host.steps = {{.rows = 1, .sequences = 1, .context = 1, .threads = 1, .layer_us = 1500},
+                {.rows = 1, .sequences = 1, .context = 1, .threads = 2, .layer_us = 1400}};
+  const ModelParts parts = Parts(1);
+  EXPECT_NEAR(StageCosts(&host, 2, &parts, &parts.layers[0]).Layer(0, StepLoad::Decode(1, 1), 1), 0.0014, 1e-12);
+  EXPECT_NEAR(StageCosts(&host, 1, &parts, &parts.layers[0]).Layer(0, StepLoad::Decode(1, 1), 1), 0.0015, 1e-12);
+}
+
+TEST(CostModel, AHeadOfMoreRowsThanMeasuredCostsMoreOnlyWhereItComputes) {
+  HostFacts host = Host();
+  host.steps = {{.rows = 8, .sequences = 8, .context = 1, .threads = 1, .layer_us = 8000, .head_us = 20000}};
+  ModelParts parts = Parts(1);
+  parts.head = {.bytes_kept = 16e6, .int8_ops = 2e6};  // 16 ms to read, 1 ms a row to compute
+  const StageCosts costs(&host, 1, &parts, &parts.layers[0]);
+  EXPECT_NEAR(costs.Head(StepLoad::Decode(16, 1), 1), 0.020, 1e-12);
+  EXPECT_NEAR(costs.Head(StepLoad::Decode(32, 1), 1), 0.040, 1e-12);
+}
+
+TEST(CostModel, WeightsThatAreReadFromACacheAreNotSlowedByOthersThatReadMemory) {
+  HostFacts host = Host(2);
+  host.speeds = {{.stages = 1, .threads = 1, .read_gbps = 1, .int8_gops = 20, .f32_gops = 1},
+                 {.stages = 2, .threads = 1, .read_gbps = 1, .int8_gops = 40, .f32_gops = 2}};
+  const ModelParts parts = Parts(1);  // 1 ms to read, 0.1 ms a row
+  host.steps = {{.rows = 1, .sequences = 1, .context = 1, .threads = 1, .layer_us = 400}};
+  EXPECT_NEAR(StageCosts(&host, 1, &parts, &parts.layers[0]).Layer(0, StepLoad::Decode(1, 1), 2), 0.0004, 1e-12);
+  host.steps[0].layer_us = 1100;
+  EXPECT_NEAR(StageCosts(&host, 1, &parts, &parts.layers[0]).Layer(0, StepLoad::Decode(1, 1), 2), 0.0022, 1e-12);
 }
 
 // `split[s]` layers on stage s, each on a host of its own.
