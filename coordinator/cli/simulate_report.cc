@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/emulated_link.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/sweep_prediction.h"
@@ -84,6 +86,7 @@ RunSummary SummaryOf(const ClusterPlan& plan, const ClusterQuestion& question, c
       summary.job = statistics;
     }
   }
+  summary.emulated_link = EmulatedLinkText(FromProto(question.job.emulated_link()));
   RunTotals& totals = summary.totals;
   totals.requests = static_cast<int64_t>(outcome.requests.size());
   totals.prompt_tokens = outcome.result.prompt_tokens;

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "coordinator/plan/cluster_plan.h"
-#include "coordinator/plan/host_profile.h"
 
 namespace stagecoach {
 namespace {
@@ -34,7 +33,8 @@ void PlaceMoreStages(int64_t stages, PlanPlaces* places) {
   places->stage_hosts = std::move(hosts);
 }
 
-// Every link with the emulated one behind it.
+}  // namespace
+
 void AddEmulatedLink(const EmulatedLink& emulated, HostProfile* profile) {
   if (emulated == EmulatedLink()) return;
   const double us_per_gbit = emulated.bytes_per_s > 0 ? 1e9 / 8 / emulated.bytes_per_s * 1e6 : 0;
@@ -47,13 +47,12 @@ void AddEmulatedLink(const EmulatedLink& emulated, HostProfile* profile) {
       slower.from = from;
       slower.to = to;
       slower.latency_us = link->latency_us + emulated.latency_s * 1e6;
+      slower.jitter_us = link->jitter_us;
       slower.bandwidth_gbit_s = 1e6 / (1e6 / link->bandwidth_gbit_s + us_per_gbit);
     }
   }
   profile->links = std::move(links);
 }
-
-}  // namespace
 
 SweepPrediction PredictionOf(const ClusterPlan& plan) {
   SweepPrediction p;

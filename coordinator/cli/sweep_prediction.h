@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/emulated_link.h"
 #include "common/model/model_description.h"
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/bench/sweep_point.h"
@@ -12,8 +13,12 @@
 #include "coordinator/cli/plan_places.h"
 #include "coordinator/launch/launch_options.h"
 #include "coordinator/plan/cluster_plan.h"
+#include "coordinator/plan/host_profile.h"
 
 namespace stagecoach {
+
+// Adds an emulated link behind every link of the profile.
+void AddEmulatedLink(const EmulatedLink& emulated, HostProfile* profile);
 
 // What a point's record says of a plan, but for where its facts come from.
 SweepPrediction PredictionOf(const ClusterPlan& plan);

@@ -10,10 +10,13 @@
 
 namespace stagecoach {
 
-SimFront::SimFront(RequestFeed feed, int64_t vocab, RequestMeter meter, VirtualClock* clock)
+SimFront::SimFront(RequestFeed feed, int64_t vocab, RequestMeter meter, double hand_over_s, VirtualClock* clock)
     : feed_(std::move(feed)),
+      at_once_(std::all_of(feed_.requests().begin(), feed_.requests().end(),
+                           [](const ArrivingRequest& request) { return request.arrival_s == 0; })),
       vocab_(vocab),
       meter_(std::move(meter)),
+      hand_over_ns_(NsOf(hand_over_s)),
       clock_(clock),
       requests_(feed_.requests().size()) {}
 
@@ -24,12 +27,14 @@ absl::StatusOr<std::optional<FrontCommand>> SimFront::Next() {
     return std::optional<FrontCommand>(CommandFor(number));
   }
   const std::optional<double> due_s = feed_.NextAt();
-  if (!due_s.has_value() || NsOf(*due_s) > clock_->now_ns()) return std::optional<FrontCommand>();
+  if (!due_s.has_value() || NextNs() > clock_->now_ns()) return std::optional<FrontCommand>();
+  const int64_t begin_ns = NextNs() - hand_over_ns_;
+  free_ns_ = begin_ns + hand_over_ns_;
   const std::optional<size_t> number = feed_.Take(*due_s);
   CHECK(number.has_value());
   SimulatedRequest& request = requests_[*number];
   const double arrival_s = feed_.requests()[*number].arrival_s;
-  request.arrived_ns = arrival_s > 0 ? NsOf(arrival_s) : clock_->now_ns();
+  request.arrived_ns = at_once_ ? begin_ns : NsOf(arrival_s);
   meter_.Arrived(static_cast<RequestId>(*number + 1), request.arrived_ns / 1000,
                  feed_.requests()[*number].prompt_tokens);
   ++unfinished_;
@@ -81,6 +86,7 @@ void SimFront::Finish(const RequestEnd& end) {
   }
   --unfinished_;
   feed_.Finished();
+  free_ns_ = std::max(free_ns_, clock_->now_ns());
 }
 
 bool SimFront::Wait(int64_t most_us) {
@@ -99,7 +105,7 @@ void SimFront::Resubmit() {
 int64_t SimFront::NextNs() const {
   if (!again_.empty()) return 0;
   const std::optional<double> next_s = feed_.NextAt();
-  return next_s.has_value() ? NsOf(*next_s) : kNeverNs;
+  return next_s.has_value() ? std::max(NsOf(*next_s), free_ns_) + hand_over_ns_ : kNeverNs;
 }
 
 }  // namespace stagecoach

@@ -32,8 +32,10 @@ struct SimulatedRequest {
 // Not thread-safe.
 class SimFront : public Front {
  public:
-  // Prompts are made-up tokens below `vocab`, another sequence of them for every request. `clock` outlives this.
-  SimFront(RequestFeed feed, int64_t vocab, RequestMeter meter, VirtualClock* clock);
+  // Prompts are made-up tokens below `vocab`, another sequence of them for every request. `hand_over_s`: what it takes
+  // to hand one request over, and to hear of an end; one after the other, beside whatever the engine does. `clock`
+  // outlives this.
+  SimFront(RequestFeed feed, int64_t vocab, RequestMeter meter, double hand_over_s, VirtualClock* clock);
 
   absl::StatusOr<std::optional<FrontCommand>> Next() override;
   absl::Status Publish(const RequestEvents& events) override;
@@ -60,9 +62,12 @@ class SimFront : public Front {
   void Finish(const RequestEnd& end);
 
   RequestFeed feed_;
+  const bool at_once_;  // all requests: each arrives when it is handed out
   const int64_t vocab_;
   RequestMeter meter_;
+  const int64_t hand_over_ns_;
   VirtualClock* const clock_;
+  int64_t free_ns_ = 0;  // from when on the next request can be handed over
   std::function<void(int64_t)> to_next_event_;
   std::deque<size_t> again_;
   std::vector<SimulatedRequest> requests_;  // by number; a request's id is its number + 1

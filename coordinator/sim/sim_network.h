@@ -17,7 +17,9 @@ struct SimUplink {
 };
 
 // A frame of b bytes that is ready at time t
-//   begins   when its stage's link, and the uplinks on its way, have taken all that was ready before it (FIFO)
+//   begins   when its stage's link has sent what was ready before it, and the uplinks on its way have taken what came
+//   to
+//            them before it (FIFO each)
 //   is sent  b / (the least bandwidth on its way) later; each of them is occupied for b / (its own bandwidth)
 //   arrives  latency + jitter after that, never before the frame ahead of it on the same link; jitter is exponential,
 //            drawn by (seed, stage, frame)
@@ -33,6 +35,10 @@ class SimNetwork {
     int64_t sent_ns = 0;
     int64_t arrives_ns = 0;
   };
+  // Whether frames of the stage share anything with those of others. They are then for the caller to queue: Send comes
+  // for each when the one before it is sent.
+  bool SharesItsWay(int stage) const { return way_[static_cast<size_t>(stage)].size() > 1; }
+
   // The frame of `rows` rows from a stage to the one behind it, or to the coordinator. Calls are in the order of
   // `ready_ns`; `frame` counts those of a stage.
   Delivery Send(int stage, uint64_t frame, double rows, int64_t ready_ns);

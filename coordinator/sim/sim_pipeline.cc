@@ -37,7 +37,8 @@ absl::Status SimPipeline::Submit(const MicroBatch& batch) {
   flight.load = LoadOf(batch);
   flight.result = AnswerTo(batch);
   flight.result.times.resize(stages_.size());
-  Push(clock_->now_ns() + NsOf(cluster_->pipeline.to_first_s), Event::Kind::kArrival, 0, batch.number);
+  Push(clock_->now_ns() + NsOf(cluster_->pipeline.to_first_s + cluster_->wake_s), Event::Kind::kArrival, 0,
+       batch.number);
   return absl::OkStatus();
 }
 
@@ -87,6 +88,10 @@ void SimPipeline::RunUntil(int64_t limit_ns) {
 void SimPipeline::Take(const Event& event) {
   if (event.kind == Event::Kind::kArrival) {
     Arrive(event.stage, event.subject, event.at_ns);
+  } else if (event.kind == Event::Kind::kSent) {
+    std::deque<uint64_t>& to_send = stages_[static_cast<size_t>(event.stage)].to_send;
+    to_send.pop_front();
+    if (!to_send.empty()) Send(event.stage, to_send.front(), event.at_ns);
   } else if (stages_[static_cast<size_t>(event.stage)].plan == event.subject) {
     End(event.stage, event.at_ns);
   }
@@ -117,7 +122,7 @@ void SimPipeline::Begin(int stage, int64_t now_ns) {
   StageTimes& times = FlightOf(at.number).result.times[static_cast<size_t>(stage)];
   times.stage = stage;
   times.start_us = now_ns / 1000;
-  times.send_us = at.last_send_us;
+  TellLastSend(now_ns, &at, &times);
   const int before = static_cast<int>(computing.size());
   computing.push_back(stage);
   ReplanHost(host, std::max(before, 1), now_ns);
@@ -127,16 +132,34 @@ void SimPipeline::End(int stage, int64_t now_ns) {
   Stage& at = stages_[static_cast<size_t>(stage)];
   const int host = host_of_[static_cast<size_t>(stage)];
   std::vector<int>& computing = computing_[static_cast<size_t>(host)];
-  Flight& flight = FlightOf(at.number);
-  flight.result.times[static_cast<size_t>(stage)].end_us = now_ns / 1000;
-  const SimNetwork::Delivery delivery = network_.Send(stage, at.number, flight.load.rows, now_ns);
-  at.last_send_us = (delivery.sent_ns - now_ns) / 1000;
-  Push(delivery.arrives_ns, Event::Kind::kArrival, stage + 1, at.number);
+  FlightOf(at.number).result.times[static_cast<size_t>(stage)].end_us = now_ns / 1000;
+  at.sends.push_back({.begin_ns = now_ns});
+  const bool queued = network_.SharesItsWay(stage);
+  if (queued) at.to_send.push_back(at.number);
+  if (!queued || at.to_send.size() == 1) Send(stage, at.number, now_ns);
   const int before = static_cast<int>(computing.size());
   computing.erase(std::find(computing.begin(), computing.end(), stage));
   at.computing = false;
   if (!computing.empty()) ReplanHost(host, before, now_ns);
   if (!at.waiting.empty()) Begin(stage, now_ns);
+}
+
+void SimPipeline::Send(int stage, uint64_t number, int64_t now_ns) {
+  Stage& at = stages_[static_cast<size_t>(stage)];
+  const SimNetwork::Delivery delivery = network_.Send(stage, number, FlightOf(number).load.rows, now_ns);
+  const auto sending =
+      std::find_if(at.sends.begin(), at.sends.end(), [](const Sending& send) { return send.end_ns == kNeverNs; });
+  sending->end_ns = delivery.sent_ns;
+  if (network_.SharesItsWay(stage)) Push(delivery.sent_ns, Event::Kind::kSent, stage, 0);
+  Push(delivery.arrives_ns + NsOf(cluster_->wake_s), Event::Kind::kArrival, stage + 1, number);
+}
+
+void SimPipeline::TellLastSend(int64_t now_ns, Stage* stage, StageTimes* times) {
+  std::deque<Sending>& sends = stage->sends;
+  while (sends.size() > 1 && sends[1].end_ns <= now_ns) sends.pop_front();
+  if (sends.empty() || sends.front().end_ns > now_ns) return;
+  times->send_start_us = sends.front().begin_ns / 1000;
+  times->send_us = sends.front().end_ns / 1000 - times->send_start_us;
 }
 
 double SimPipeline::StepSeconds(Stage& stage, int number, int active) {

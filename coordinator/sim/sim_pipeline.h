@@ -5,8 +5,12 @@
 //
 // A stage works on one micro-batch at a time, in order, as soon as its frame is there. How fast depends on how many
 // stages of its host compute at that moment (StepCost::Seconds with so many): whenever one begins or ends, what the
-// others have left goes on at the new speed (processor sharing). Frames go by SimNetwork. The coordinator takes
-// `turn_s` to make and send a micro-batch; in that time nothing else of it happens.
+// others have left goes on at the new speed (processor sharing). Frames go by SimNetwork, and are found `wake_s` after
+// they came: whoever waits for one sleeps, and hands it to the thread that computes. The coordinator takes `turn_s` to
+// make and send a micro-batch; in that time nothing else of it happens.
+//
+// Times of stages are as theirs in a job: the send that a micro-batch tells of is the one that was complete last when
+// its computing began.
 
 #include <cstdint>
 #include <deque>
@@ -25,6 +29,7 @@ struct SimCluster {
   PipelineModel pipeline;          // 1 .. 512 stages; its costs outlive all use
   std::vector<SimUplink> uplinks;  // empty: no links share any
   double turn_s = 0;               // of the coordinator, for each micro-batch
+  double wake_s = 0;               // of every stage and of the coordinator, for each frame that comes
 };
 
 // Not thread-safe.
@@ -54,23 +59,27 @@ class SimPipeline : public Pipeline {
   struct Event {
     int64_t at_ns = 0;
     uint64_t order = 0;  // of two at the same time the one that was made first
-    enum class Kind { kArrival, kComputed } kind = Kind::kArrival;
+    enum class Kind { kArrival, kComputed, kSent } kind = Kind::kArrival;
     int stage = 0;         // stages(): the coordinator
-    uint64_t subject = 0;  // kArrival: the micro-batch's number; kComputed: Stage::plan
+    uint64_t subject = 0;  // kArrival: the micro-batch's number; kComputed: Stage::plan; kSent: unused
     bool operator>(const Event& other) const {
       return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
     }
   };
+  struct Sending {
+    int64_t begin_ns = 0, end_ns = kNeverNs;
+  };
   struct Stage {
     std::deque<uint64_t> waiting;  // numbers of micro-batches whose frames are there
     bool computing = false;
-    uint64_t number = 0;         // the micro-batch
-    double left = 0;             // of its step, 1 at its beginning
-    std::vector<double> step_s;  // [stages of the host] of the whole step while so many, less one, compute beside it;
-                                 // negative: not asked for yet
-    int64_t since_ns = 0;        // `left` is of this time
-    uint64_t plan = 0;           // of its end: a new one voids the events of those before
-    int64_t last_send_us = 0;
+    uint64_t number = 0;           // the micro-batch
+    double left = 0;               // of its step, 1 at its beginning
+    std::vector<double> step_s;    // [stages of the host] of the whole step while so many, less one, compute beside it;
+                                   // negative: not asked for yet
+    int64_t since_ns = 0;          // `left` is of this time
+    uint64_t plan = 0;             // of its end: a new one voids the events of those before
+    std::deque<Sending> sends;     // that nobody has asked for since they were complete, the last of these included
+    std::deque<uint64_t> to_send;  // numbers, where its frames share their way: the first one is on it
   };
 
   Flight& FlightOf(uint64_t number) { return flights_[number - first_number_]; }
@@ -80,6 +89,8 @@ class SimPipeline : public Pipeline {
   void Arrive(int stage, uint64_t number, int64_t now_ns);
   void Begin(int stage, int64_t now_ns);
   void End(int stage, int64_t now_ns);
+  void Send(int stage, uint64_t number, int64_t now_ns);
+  static void TellLastSend(int64_t now_ns, Stage* stage, StageTimes* times);
   double StepSeconds(Stage& stage, int number, int active);
   void ReplanHost(int host, int active_before, int64_t now_ns);
 

@@ -37,6 +37,20 @@ std::vector<int> HostsOf(const PipelineModel& pipeline) {
   return hosts;
 }
 
+// The engine has handed a micro-batch over before the coordinator's turn, in its own time, passes in the pipeline.
+class AfterTheTurn : public StepSink {
+ public:
+  AfterTheTurn(StepSink* sink, double turn_s) : sink_(sink), turn_us_(NsOf(turn_s) / 1000) {}
+  void Write(StepRecord record) override {
+    record.submit_us += turn_us_;
+    sink_->Write(std::move(record));
+  }
+
+ private:
+  StepSink* const sink_;
+  const int64_t turn_us_;
+};
+
 // One job: from when it is ready until all requests are done or a stage is lost.
 class SimJob {
  public:
@@ -45,14 +59,15 @@ class SimJob {
         front_(front),
         pipeline_(&options.cluster, clock, MixBits(options.seed + number),
                   NextFailureNs(options, clock->now_ns(), number), NsOf(options.failures.detect_s)),
-        scheduler_(options.scheduler) {
+        scheduler_(options.scheduler),
+        steps_(options.steps, options.cluster.turn_s) {
     if (options.decode_groups > 0) {
       scheduler_.SetDecodeGroups(options.decode_groups);
     } else {
       groups_ = std::make_unique<GroupPlanner>(HostsOf(options.cluster.pipeline), scheduler_.most_groups());
     }
-    engine_ =
-        std::make_unique<Engine>(&pipeline_, &scheduler_, front, clock, options.vocab, options.step_log, groups_.get());
+    engine_ = std::make_unique<Engine>(&pipeline_, &scheduler_, front, clock, options.vocab,
+                                       options.steps != nullptr ? &steps_ : nullptr, groups_.get());
     clock->OnPause([this] { ToNextEvent(kNeverNs); });
     front->OnWait([this](int64_t most_us) { ToNextEvent(clock_->now_ns() + most_us * 1000); });
   }
@@ -84,6 +99,7 @@ class SimJob {
   SimFront* const front_;
   SimPipeline pipeline_;
   Scheduler scheduler_;
+  AfterTheTurn steps_;
   std::unique_ptr<GroupPlanner> groups_;
   std::unique_ptr<Engine> engine_;
   bool stuck_ = false;
@@ -94,9 +110,10 @@ class SimJob {
 absl::StatusOr<SimOutcome> Simulate(const SimOptions& options) {
   VirtualClock clock;
   SimFront front(RequestFeed(options.requests, options.concurrency), options.vocab,
-                 RequestMeter(options.slo_ttft_s, options.slo_itl_s), &clock);
+                 RequestMeter(options.slo_ttft_s, options.slo_itl_s), options.hand_over_s, &clock);
   SimOutcome outcome;
   int in_vain = 0;
+  if (options.on_job) options.on_job(0);
   for (uint64_t number = 0;; ++number) {
     const int64_t produced = front.produced();
     SimJob job(options, &clock, &front, number);
@@ -112,6 +129,7 @@ absl::StatusOr<SimOutcome> Simulate(const SimOptions& options) {
                           "live longer, or relaunch faster",
                           in_vain, clock.now_s()));
     }
+    if (options.on_job) options.on_job(clock.NowUs());
     clock.AdvanceTo(clock.now_ns() + NsOf(options.failures.relaunch_s));
     front.Resubmit();
   }

@@ -8,11 +8,12 @@
 // network's congestion control, the operating system's scheduling, and what the coordinator takes beyond a constant.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/obs/step_log.h"
+#include "common/obs/step_record.h"
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/engine/front.h"
 #include "coordinator/schedule/scheduler.h"
@@ -37,10 +38,14 @@ struct SimOptions {
   int64_t vocab = 2;
   std::vector<ArrivingRequest> requests;
   int64_t concurrency = 0;               // RequestFeed's
+  double hand_over_s = 0;                // SimFront's
   double slo_ttft_s = 0, slo_itl_s = 0;  // of a good request; 0: none
   SimFailures failures;
-  uint64_t seed = 0;            // of jitter and failures
-  StepLog* step_log = nullptr;  // outlives the simulation; not closed by it
+  uint64_t seed = 0;  // of jitter and failures
+  // Told of every micro-batch, as a job's logs are: submitted when the coordinator's turn is over. nullptr: nobody is.
+  StepSink* steps = nullptr;
+  // Called when a job begins, before its stages are ready; its micro-batches follow. Empty: nobody.
+  std::function<void(int64_t at_us)> on_job;
 };
 
 struct SimOutcome {

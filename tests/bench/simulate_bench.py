@@ -1,9 +1,17 @@
 #!/usr/bin/env python3
 """Holds `coordinator simulate` against real runs: a pipeline of local stages is probed, `coordinator sweep` measures loads of
-several shapes on it, and each is simulated from that profile. Prints VALID or INVALID first: valid when every point succeeded and
-the repetitions of a load agree to 10 % in throughput. Then a table, the median errors, and what a second simulator says: the
-planner's formulas. Without --model: the demo model and the dummy Qwen3-0.6B in Q8_0.
-Usage: simulate_bench.py <build directory> [--model FILE|SHAPE/TYPE ...] [--pp N] [--threads N] [--coordinator-us N] [--quick]"""
+several shapes on it, each is simulated from that profile, and the stages are probed again.
+Prints VALID or INVALID first. VALID: every point succeeded, the repetitions of a load agree to 10 % in throughput, and the two
+probes to 10 % in what a layer takes, for otherwise the host was not the one that the profile is of. Then a line a load with what
+was measured, what was simulated and both errors (simulated over measured, less 1), the medians of their sizes, and the same of a
+second simulator: the planner's formulas.
+Where the simulator is wrong: the times of stages are those of one layer that was probed alone, so what stages do to each other but for
+taking memory bandwidth and cores is missing (turbo, shared caches), and so is whatever else runs on the host. The coordinator's turn, the
+wake-up of whoever waits for a frame and what the front takes for a request are constants (--coordinator-us, --wake-us, --front-us),
+which decides where steps take less than a millisecond; and by the last one, which prompts share a micro-batch.
+Without --model: the demo model and the dummy Qwen3-0.6B in Q8_0.
+Usage: simulate_bench.py <build directory> [--model FILE|SHAPE/TYPE ...] [--pp N] [--threads N] [--coordinator-us N] [--wake-us N]
+       [--front-us N] [--keep DIR] [--quick]"""
 import argparse
 import json
 import os
@@ -12,16 +20,22 @@ import subprocess
 import sys
 import tempfile
 
+AGREE = 1.10
+
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("--model", action="append")
 parser.add_argument("--pp", default="2")
 parser.add_argument("--threads", default="1")
 parser.add_argument("--coordinator-us", default="")
+parser.add_argument("--wake-us", default="")
+parser.add_argument("--front-us", default="")
+parser.add_argument("--keep", default="", help="a directory that keeps profiles and points, measured and simulated")
 parser.add_argument("--quick", action="store_true", help="few loads, to try the program")
 options = parser.parse_args()
 coordinator = os.path.join(os.path.realpath(options.build), "coordinator", "coordinator")
-demo = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "deploy/models/demo-q8_0.gguf"))
+here = os.path.dirname(os.path.realpath(__file__))
+demo = os.path.realpath(os.path.join(here, "..", "..", "deploy/models/demo-q8_0.gguf"))
 place = ["--pp", options.pp, "-t", options.threads]
 
 
@@ -40,50 +54,80 @@ def model_words(model):
     return ["--load-format", "dummy", "--shape", shape, "--type", kind]
 
 
-def simulated(model, config, profile):
-    words = ["simulate"] + model_words(model) + ["--profile", profile, "--json"] + place
+def probe(model, file):
+    run(["probe"] + model_words(model) + ["-o", file] + place)
+    steps = json.load(open(file))["hosts"][0]["steps"]
+    return [step["layer_us"] for step in steps if step["threads"] == int(options.threads)]
+
+
+def simulated(model, config, profile, points):
+    words = ["simulate"] + model_words(model) + ["--profile", profile, "--json", "-o", points] + place
     for name in ("max_num_seqs", "requests", "concurrency", "prompt", "output", "arrivals", "seed", "prefill_chunk",
                  "max_num_batched_tokens", "policy", "wire_type", "kv_type"):
-        flag = {"wire_type": "wire-dtype"}.get(name, name.replace("_", "-"))
-        words += ["--" + flag, str(config[name])]
-    if options.coordinator_us:
-        words += ["--coordinator-us", options.coordinator_us]
+        words += ["--" + {"wire_type": "wire-dtype"}.get(name, name.replace("_", "-")), str(config[name])]
+    for name in ("coordinator_us", "wake_us", "front_us"):
+        if getattr(options, name):
+            words += ["--" + name.replace("_", "-"), getattr(options, name)]
     return json.loads(run(words))["result"]
 
 
-rows, problems, errors = [], [], []
-with tempfile.TemporaryDirectory() as directory:
+def measure(model, number, directory, problems):
+    """One row a load: its name, and measured, simulated and planned rates, measured and simulated seconds to the first token."""
+    profile, points = (os.path.join(directory, f"{kind}-{number}") for kind in ("profile", "points"))
+    profile += ".json"
+    layers = probe(model, profile)
+    loads = ["--concurrency", "1,4", "--prompt", "32,300", "--output", "32", "-r", "2"] if options.quick else [
+        "--concurrency", "1,4,8,16", "--prompt", "32,300", "--output", "32,96", "-r", "3"]
+    run(["sweep"] + model_words(model) + ["-o", points, "--profile", profile] + loads + place)
+    again = probe(model, os.path.join(directory, f"profile-{number}-after.json"))
+    ratio = statistics.median(b / a for a, b in zip(layers, again))
+    if not 1 / AGREE < ratio < AGREE:
+        problems.append(f"{os.path.basename(model)}: a layer took {ratio:.2f} times as long after the runs as before")
+    by_load = {}
+    for line in open(os.path.join(points, "points.jsonl")):
+        point = json.loads(line)
+        key = json.dumps({k: v for k, v in point["config"].items() if k != "repetition"}, sort_keys=True)
+        by_load.setdefault(key, []).append(point)
+    rows = []
+    for runs in by_load.values():
+        config = runs[0]["config"]
+        name = f"x{config['concurrency']} {config['prompt']} -> {config['output']}"
+        failed = [point["error"] for point in runs if point["error"]]
+        if failed:
+            problems.append(f"{name}: {failed[0]}")
+            continue
+        rates = [point["result"]["output_tokens_per_s"] for point in runs]
+        if max(rates) > AGREE * min(rates):
+            problems.append(f"{os.path.basename(model)} {name}: {min(rates):.1f} to {max(rates):.1f} tokens/s")
+        result = simulated(model, config, profile, points)
+        rows.append({
+            "model": os.path.basename(model),
+            "load": name,
+            "rate": (statistics.median(rates), result["output_tokens_per_s"]),
+            "ttft": (statistics.median(point["result"]["ttft_s"]["mean"] for point in runs), result["ttft_s"]["mean"]),
+            "plan": (runs[0].get("prediction") or {}).get("output_tokens_per_s", 0),
+        })
+    return rows
+
+
+def error(pair):
+    return 100 * (pair[1] / pair[0] - 1)
+
+
+problems, rows = [], []
+with tempfile.TemporaryDirectory() as scratch:
+    directory = options.keep or scratch
+    os.makedirs(directory, exist_ok=True)
     for number, model in enumerate(options.model or [demo, "qwen3-0.6b/q8_0"]):
-        profile = os.path.join(directory, f"profile-{number}.json")
-        points = os.path.join(directory, f"points-{number}")
-        run(["probe"] + model_words(model) + ["-o", profile] + place)
-        loads = ["--concurrency", "4", "--prompt", "64", "--output", "32", "-r", "2"] if options.quick else [
-            "--concurrency", "1,4,8,16", "--prompt", "32,300", "--output", "32,96", "-r", "3"]
-        run(["sweep"] + model_words(model) + ["-o", points, "--profile", profile] + loads + place)
-        by_load = {}
-        for line in open(os.path.join(points, "points.jsonl")):
-            point = json.loads(line)
-            key = json.dumps({k: v for k, v in point["config"].items() if k != "repetition"}, sort_keys=True)
-            by_load.setdefault(key, []).append(point)
-        for runs in by_load.values():
-            config = runs[0]["config"]
-            name = f"x{config['concurrency']} {config['prompt']} -> {config['output']}"
-            if any(point["error"] for point in runs):
-                problems.append(f"{name}: {runs[0]['error']}")
-                continue
-            rates = [point["result"]["output_tokens_per_s"] for point in runs]
-            rate = statistics.median(rates)
-            first = statistics.median(point["result"]["ttft_s"]["mean"] for point in runs)
-            if max(rates) > 1.1 * min(rates):
-                problems.append(f"{name}: {min(rates):.1f} to {max(rates):.1f} tokens/s")
-            result = simulated(model, config, profile)
-            planned = (runs[0].get("prediction") or {}).get("output_tokens_per_s", 0)
-            rows.append((os.path.basename(model), name, rate, result["output_tokens_per_s"], planned, first, result["ttft_s"]["mean"]))
-            errors.append((abs(rows[-1][3] / rate - 1), abs(rows[-1][6] / first - 1), abs(planned / rate - 1)))
+        rows += measure(model, number, directory, problems)
 print("INVALID: " + "; ".join(problems) if problems else "VALID")
-print(f"{'model':22} {'load':18} {'tokens/s':>9} {'simulated':>9} {'planned':>9} {'TTFT s':>8} {'simulated':>9}")
+print(f"{'model':20} {'load':14} {'tokens/s':>9} {'simulated':>9} {'error %':>8}   {'TTFT ms':>8} {'simulated':>9} {'error %':>8}")
 for row in rows:
-    print("{:22} {:18} {:9.1f} {:9.1f} {:9.1f} {:8.3f} {:9.3f}".format(row[0][:22], *row[1:]))
-if errors:
-    print("median error: throughput {:.1f} %, TTFT {:.1f} %; of the planner's throughput {:.1f} %".format(
-        *(100 * statistics.median(error[i] for error in errors) for i in range(3))))
+    print("{:20} {:14} {:9.1f} {:9.1f} {:+8.1f}   {:8.1f} {:9.1f} {:+8.1f}".format(
+        row["model"][:20], row["load"], *row["rate"], error(row["rate"]), *(1e3 * s for s in row["ttft"]), error(row["ttft"])))
+for name in dict.fromkeys(row["model"] for row in rows):
+    of_model = [row for row in rows if row["model"] == name]
+    print("{}: median error of {} loads: throughput {:.1f} %, TTFT {:.1f} %; of the planner's throughput {:.1f} %".format(
+        name, len(of_model), *(statistics.median(abs(e) for e in errors) for errors in (
+            [error(row["rate"]) for row in of_model], [error(row["ttft"]) for row in of_model],
+            [error((row["rate"][0], row["plan"])) for row in of_model]))))

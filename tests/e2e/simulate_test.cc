@@ -1,5 +1,6 @@
 // `coordinator simulate`: what it says of a described cluster, and the replay of runs that really took place.
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 #include "tests/testing/subprocess.h"
+#include "tests/testing/trace_check.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -65,6 +67,89 @@ TEST(Simulate, GivesTheRecordOfASweepsPointTheSameEveryTime) {
   EXPECT_EQ(point["result"]["relaunches"], 1);
   EXPECT_EQ(point["stages"].size(), 4u);
   EXPECT_EQ(Coordinator(words).out, result.out);
+}
+
+TEST(Simulate, TracesARunAsARealOneIsTraced) {
+  const TempDir directory;
+  const std::string path = directory.File("out.json");
+  const ProgramResult result = Coordinator(
+      Simulate({"--cluster", WriteCluster(directory), "--trace", path, "--fail-at", "4", "--relaunch", "2", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const OrderedJson point = OrderedJson::parse(result.out);
+  ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path), nullptr, false));
+  const ProgramResult text = Coordinator({"trace", "summary", path});
+  ASSERT_EQ(text.exit_code, 0) << text;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("job 1: simulated "), HasSubstr("job 2: simulated ")));
+  const OrderedJson jobs = OrderedJson::parse(Coordinator({"trace", "summary", path, "--json"}).out)["jobs"];
+  ASSERT_EQ(jobs.size(), 2u);
+  int64_t micro_batches = 0, rows = 0;
+  for (const OrderedJson& job : jobs) {
+    EXPECT_EQ(job["simulated"], true);
+    EXPECT_EQ(job["options"]["policy"], "POLICY_INTERLEAVED");
+    micro_batches += job["micro_batches"].get<int64_t>();
+    rows += job["prefill_rows"].get<int64_t>() + job["decode_rows"].get<int64_t>();
+    ASSERT_EQ(job["stages"].size(), 4u);
+    for (const OrderedJson& stage : job["stages"]) {
+      int64_t sum = 0;
+      for (const char* part : {"compute_us", "send_us", "wait_upstream_us", "wait_downstream_us", "idle_us"}) {
+        sum += stage[part].get<int64_t>();
+      }
+      EXPECT_EQ(sum, job["wall_us"]) << stage;
+    }
+  }
+  // What was on its way when the stage was lost is in the report, for it was handed out, and in no trace.
+  const OrderedJson& reported = point["result"];
+  EXPECT_LE(micro_batches, reported["micro_batches"]);
+  EXPECT_GT(micro_batches, reported["micro_batches"].get<int64_t>() - 10);
+  EXPECT_LE(rows, reported["prefill_rows"].get<int64_t>() + reported["decode_rows"].get<int64_t>());
+}
+
+TEST(Simulate, LeavesTheGroupsToTheJobWhereARunDoes) {
+  const TempDir directory;
+  const Words words = Simulate({"--cluster", WriteCluster(directory), "--requests", "40", "--max-num-seqs", "40",
+                                "--step-log", directory.File("steps.jsonl")});
+  ASSERT_EQ(Coordinator(words).exit_code, 0);
+  std::ifstream log(directory.File("steps.jsonl"));
+  std::string line;
+  std::getline(log, line);
+  const OrderedJson job = OrderedJson::parse(line)["job"];
+  EXPECT_EQ(job["micro_batches"], 4);
+  EXPECT_EQ(job["most_groups"], 5);  // one more than stages, see PlanJob
+  Words more = words;
+  more.insert(more.end(), {"--decode-groups", "7"});
+  EXPECT_EQ(Coordinator(more).exit_code, 0);
+}
+
+TEST(Simulate, PutsItsPointsBesideMeasuredOnesInTheReportOfASweep) {
+  const TempDir directory;
+  const std::string cluster = WriteCluster(directory), points = directory.File("points");
+  for (const char* sequences : {"4", "16"}) {
+    const ProgramResult result =
+        Coordinator(Simulate({"--cluster", cluster, "-o", points, "--max-num-seqs", sequences}));
+    ASSERT_EQ(result.exit_code, 0) << result;
+    EXPECT_THAT(result.out, HasSubstr("nothing ran"));
+  }
+  const ProgramResult report = Coordinator({"sweep", "report", points});
+  ASSERT_EQ(report.exit_code, 0) << report;
+  EXPECT_THAT(report.out, HasSubstr(", 2 points"));
+  EXPECT_THAT(ReadFileOrDie(points + "/report.html"), HasSubstr("All points are simulated: nothing ran."));
+  EXPECT_THAT(ReadFileOrDie(points + "/points.csv"), HasSubstr("\n\"simulated\",\"\","));
+}
+
+TEST(Simulate, DelaysEveryHopAsOverAnEmulatedLinkAndSaysSo) {
+  const TempDir directory;
+  const Words near = Simulate({"--cluster", WriteCluster(directory), "--requests", "1", "--json"});
+  Words far = near;
+  far.insert(far.end(), {"--emulate-link", "latency=10ms"});
+  const OrderedJson point = OrderedJson::parse(Coordinator(near).out), slow = OrderedJson::parse(Coordinator(far).out);
+  EXPECT_EQ(slow["config"]["link_latency_s"], 0.01);
+  // Five hops a token; each has a chance of its own of being late, by 20 us on average.
+  const double added_s = slow["result"]["itl_s"]["mean"].get<double>() - point["result"]["itl_s"]["mean"].get<double>();
+  EXPECT_NEAR(added_s, 0.050, 1e-3);
+  far.pop_back();
+  far.insert(far.end(), {"latency=10ms"});
+  far.erase(std::find(far.begin(), far.end(), "--json"));
+  EXPECT_THAT(Coordinator(far).out, HasSubstr("emulated: latency=10ms"));
 }
 
 TEST(Simulate, SaysWhatIsWrongAndWhere) {

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "common/obs/step_log.h"
 #include "common/obs/step_log_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -18,7 +19,7 @@ std::vector<StepRecord> Recorded(SimOptions options, SimOutcome* outcome) {
   const testing::TempDir dir;
   auto log = StepLog::Open(dir.File("steps.jsonl"), false);
   EXPECT_TRUE(log.ok()) << log.status();
-  options.step_log = log->get();
+  options.steps = log->get();
   absl::StatusOr<SimOutcome> run = Simulate(options);
   EXPECT_TRUE(run.ok()) << run.status();
   *outcome = *std::move(run);

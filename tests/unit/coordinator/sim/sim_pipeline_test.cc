@@ -82,8 +82,38 @@ TEST(SimPipeline, AFrameTakesLatencyAndItsBytesAndTheNextOneWaitsForTheLink) {
   ASSERT_EQ(results.size(), 2u);
   EXPECT_NEAR(results[0].first, 250 + 1 + 4 + 10 + 1 + 500, 1e-3);
   EXPECT_NEAR(results[1].first, 250 + 1 + 8 + 10 + 1 + 500, 1e-3);
-  EXPECT_EQ(results[0].second.times[0].send_us, 0);  // of the frame before
-  EXPECT_EQ(results[1].second.times[0].send_us, 4000);
+}
+
+TEST(SimPipeline, AStageTellsOfTheSendThatWasCompleteLastWhenItBegan) {
+  TestCluster cluster({0, 1});
+  cluster.sim.pipeline.stages[0].link = {.latency_s = 0, .bytes_per_s = 1.6e6};  // a row: 2.5 ms
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  for (uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 8u);
+  // Frame k is ready at k + 1 ms and sent from the end of the one before it until 1 + 2.5 (k + 1) ms.
+  const auto told = [&](size_t frame) {
+    const StageTimes& times = results[frame].second.times[0];
+    return std::pair(times.send_start_us, times.send_us);
+  };
+  EXPECT_EQ(told(3), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_EQ(told(4), std::pair(int64_t{1000}, int64_t{2500}));
+  EXPECT_EQ(told(5), told(4));
+  EXPECT_EQ(told(6), std::pair(int64_t{2000}, int64_t{4000}));
+}
+
+TEST(SimPipeline, WhoeverWaitsForAFrameHasItALittleLater) {
+  TestCluster cluster({0, 1});
+  cluster.sim.wake_s = 0.0001;
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
+  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_NEAR(results[0].first, 0.1 + 1 + 0.1 + 1 + 0.1, 1e-3);
+  EXPECT_NEAR(results[1].first, results[0].first + 1, 1e-3);  // its frames came while the stages computed
 }
 
 TEST(SimNetwork, LinksBehindOneUplinkShareIt) {
@@ -97,6 +127,25 @@ TEST(SimNetwork, LinksBehindOneUplinkShareIt) {
   EXPECT_EQ(shared.Send(2, 0, 1, 0).arrives_ns, 8'000'000);
   EXPECT_EQ(wide.Send(0, 0, 1, 0).arrives_ns, 4'000'000);
   EXPECT_EQ(wide.Send(2, 0, 1, 0).arrives_ns, 4'004'000);  // the uplink was taken for 4 us
+}
+
+TEST(SimPipeline, AFrameThatWaitsForItsOwnLinkLeavesTheUplinkToOthers) {
+  // Hosts 0 and 1 are behind a wide uplink, 2 and 3 are not: stage 1's frames leave through it. Its link takes 4 ms a
+  // frame, its computing 1 ms, so that frames queue there; stage 3 hears of none of that from stage 2.
+  TestCluster cluster({0, 2, 1, 3});
+  for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e9};
+  cluster.sim.pipeline.stages[0].link.bytes_per_s = 1e6;
+  cluster.sim.uplinks = {{1e8, {0, 1}}};
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 6u);
+  // Each frame is on stage 0's link for 4 ms; from then on it meets nobody: 1 ms on each of three stages, 0.08 ms on
+  // uplinks. The last frame of stage 0 leaves at 1 + 6 * 4 ms.
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_NEAR(results[i].first, 1 + 4 * (static_cast<double>(i) + 1) + 3 + 0.08, 1e-2) << i;
+  }
 }
 
 TEST(SimNetwork, JitterIsDrawnBySeedAndNeverLetsAFrameOvertake) {

@@ -163,6 +163,19 @@ TEST(Simulation, LetsOnlySoManyRunAtOnceInAClosedLoop) {
   EXPECT_NEAR(SecondsOf(outcome.end_ns), 10 * 20 * 0.001, 1e-6);
 }
 
+TEST(Simulation, AFrontHandsRequestsOverOneAfterTheOther) {
+  TestCluster cluster({0});
+  SimOptions options = RunOf(cluster, 3, 10, 1, 8);
+  options.hand_over_s = 0.0004;
+  const SimOutcome outcome = *Simulate(options);
+  // The first is alone in its pass, of 1 ms; the others come during it, and share the next one.
+  EXPECT_EQ(outcome.jobs[0].counters.micro_batches, 2u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(outcome.requests[i].arrived_ns, static_cast<int64_t>(i) * 400'000);
+  EXPECT_EQ(outcome.requests[0].first_ns, 1'400'000);
+  EXPECT_EQ(outcome.requests[1].first_ns, 2'400'000);
+  EXPECT_EQ(outcome.requests[2].first_ns, 2'400'000);
+}
+
 TEST(Simulation, SaysWhyARequestWasRefusedAndGoesOnWithTheOthers) {
   TestCluster cluster({0});
   SimOptions options = RunOf(cluster, 3, 10, 20, 8);

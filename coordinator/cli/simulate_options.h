@@ -1,0 +1,60 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_SIMULATE_OPTIONS_H_
+#define STAGECOACH_COORDINATOR_CLI_SIMULATE_OPTIONS_H_
+
+// The options of `coordinator simulate`, and the load that they ask for.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/cli/plan_places.h"
+#include "coordinator/cli/probe_options.h"
+#include "coordinator/sim/simulation.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stagecoach {
+
+struct SimulateOptions {
+  ProbeOptions probe;  // the model, and all that makes a job
+  PlaceSources sources;
+  bool split_by_cost = false;
+
+  // As given, and after ReadSimulatedLoad in full.
+  std::string arrivals = "closed", prompt = "128", output = "64";
+  RequestLoad load;
+  std::vector<ArrivingRequest> requests;
+  std::optional<int64_t> concurrency;
+  double slo_ttft_s = 0;
+  std::optional<uint64_t> seed;
+
+  double coordinator_us = kCoordinatorTurnUs, wake_us = kWakeUs, front_us = kFrontUs;
+  std::vector<std::string> fail_at;
+  SimFailures failures;
+
+  bool json = false;
+  std::string directory;  // of points; empty: none is kept
+  std::string replay;
+
+  // Requests under way at any time; 0: no limit.
+  int64_t Concurrency() const;
+
+  // From a result to its successor's frame: amid the 27 and 71 us that tests/bench/README.md has of two busy cores.
+  static constexpr double kCoordinatorTurnUs = 50;
+  static constexpr double kWakeUs = 30;
+  static constexpr double kFrontUs = 50;
+};
+
+void AddSimulateOptions(CLI::App* app, SimulateOptions* options);
+
+// Fills load, requests and failures.at_s.
+absl::Status ReadSimulatedLoad(SimulateOptions* options);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_SIMULATE_OPTIONS_H_
