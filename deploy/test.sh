@@ -37,7 +37,7 @@ test_everything() {
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
   run ctest --preset release -L fresh
   part "tests release"
-  run ctest --preset release -LE fresh -j "$jobs"
+  run ctest --preset release -LE 'fresh|campaign' -j "$jobs"
 }
 
 # test_some <argument of ctest>...
