@@ -4,6 +4,7 @@
 # release tree; only what these need is installed and built, and no sanitizers:
 #   deploy/test.sh -L smoke           a few fast tests of everything
 #   deploy/test.sh -R e2e.generate    those whose name matches
+#   deploy/test.sh -L campaign        long measurements, which the whole suite leaves out; their results go to tests/bench/results
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
 source "$root/deploy/last_words.sh"
 source "$root/deploy/packages.sh"
@@ -57,6 +58,7 @@ test_some() {
       "label tidy") extra+=("${tidy_packages[@]}") ;;
       "label hosts") extra+=("${hosts_packages[@]}") ;;
       "label install") extra+=("${install_packages[@]}") ;;
+      "label campaign") extra+=("${campaign_packages[@]}") ;;
       "label fresh") extra+=("${fresh_packages[@]}") ;;
       target*) targets+=("$name") ;;
     esac
