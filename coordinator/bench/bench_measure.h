@@ -31,15 +31,21 @@ struct BenchSample {
 };
 
 // Finds the stretch of time in which sequences decode together: from the moment the last one has its first token, until
-// `tokens` more have come. All tokens of a result share one time, and count together. Pure.
+// `tokens` more have come, or, if that is earlier, the first one ends (some are always a few tokens ahead). All tokens
+// of a result share one time, and count together. Pure.
 class DecodeWindow {
  public:
-  DecodeWindow(int64_t sequences, int64_t tokens) : sequences_(sequences), wanted_(tokens) {}
+  // A sequence that has more than `most_before` tokens when the last one has its first would end too soon.
+  DecodeWindow(int64_t sequences, int64_t tokens, int64_t most_before)
+      : sequences_(sequences), wanted_(tokens), most_before_(most_before) {}
 
   // Tokens of one sequence, as they arrive: at_us never decreases. `position` is that of the last of them.
   void Note(uint64_t sequence, int64_t at_us, int64_t tokens, int64_t position);
+  void Ended();  // a sequence, after its last token
 
   bool done() const { return done_; }
+  // There was none: one was too far ahead, or ended, before the last had begun, or before half of the tokens had come.
+  bool missed() const { return missed_; }
   const BenchSample& sample() const { return sample_; }  // once done
 
  private:
@@ -50,18 +56,23 @@ class DecodeWindow {
 
   const int64_t sequences_;
   const int64_t wanted_;
-  absl::flat_hash_set<uint64_t> started_;
-  int64_t start_us_ = -1;  // -1: not all have their first token
-  Arrival open_;           // the result that may still grow
+  const int64_t most_before_;
+  absl::flat_hash_map<uint64_t, int64_t> started_;  // tokens of each before the stretch
+  int64_t start_us_ = -1;                           // -1: not all have their first token
+  Arrival open_;                                    // the result that may still grow
   BenchSample sample_;
-  bool done_ = false;
+  bool done_ = false, missed_ = false;
 };
 
 // Runs tests on a session. Prompts are random tokens, always the same ones; what they decode is chosen by `sampling`,
-// of which all have the same seed. Errors: kCancelled after a signal, kInternal when a sequence ended on its own,
-// kInvalidArgument when the job refused one, and what the session says.
+// of which all have the same seed. Errors: kCancelled after a signal, kUnavailable when the sequences never decoded
+// together (kMostAttempts), kInvalidArgument when the job refused one, and what the session says.
 class BenchRunner {
  public:
+  // Where this process gets so little time that what it submits first ends before the rest is there, a test is run
+  // again: as often as this.
+  static constexpr int kMostAttempts = 20;
+
   BenchRunner(ClusterRun* cluster, const BenchScheduling& scheduling, int64_t vocab, SamplingParams sampling)
       : cluster_(cluster), scheduling_(scheduling), vocab_(vocab), sampling_(std::move(sampling)) {}
 
@@ -76,7 +87,8 @@ class BenchRunner {
  private:
   absl::StatusOr<BenchSample> RunPrefill(const BenchTest& test);
   absl::StatusOr<BenchSample> RunDecode(const BenchTest& test);
-  absl::Status Submit(const BenchTest& test);
+  absl::Status SubmitAll(const BenchTest& test);
+  absl::Status Await(DecodeWindow* window);  // until it is done or missed
   absl::StatusOr<SessionEvent> NextEvent();
   absl::Status EndAll();
 

@@ -60,7 +60,8 @@ struct BenchScheduling {
 
 // Tokens that each request of a test may produce, so that none ends before the last one's prompt is through and the
 // counted steps are over: the counted ones, those that the first sequences produce beside the prompts of the last, and
-// what is in flight.
+// what is in flight. Where prompts go first (prefill-first and phases) nothing is produced beside them. It takes all
+// requests to be there at once; see BenchRunner::kMostAttempts.
 int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling);
 
 // Tokens of context that a sequence of this test needs.

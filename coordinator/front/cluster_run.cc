@@ -54,8 +54,7 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
     session = *std::move(launched);
   }
   session->WatchDescriptor(signals.descriptor());
-  return std::unique_ptr<ClusterRun>(
-      new ClusterRun(std::move(session), trace, emulated_link, joined, show_progress));
+  return std::unique_ptr<ClusterRun>(new ClusterRun(std::move(session), trace, emulated_link, joined, show_progress));
 }
 
 ClusterRun::ClusterRun(std::unique_ptr<Session> session, std::string trace, std::string emulated_link, bool joined,
@@ -84,6 +83,20 @@ absl::StatusOr<RequestId> ClusterRun::Submit(GenerationRequest request) {
   if (absl::Status status = session_->Submit(id, std::move(request)); !status.ok()) return status;
   running_[id] = {MonotonicUs(), prompt_tokens};
   return id;
+}
+
+absl::StatusOr<RequestId> ClusterRun::SubmitAll(std::vector<GenerationRequest> requests) {
+  const RequestId first = last_id_ + 1;
+  std::vector<std::pair<RequestId, GenerationRequest>> numbered;
+  std::vector<int64_t> prompt_tokens;
+  for (GenerationRequest& request : requests) {
+    prompt_tokens.push_back(static_cast<int64_t>(request.prompt.size()));
+    numbered.emplace_back(++last_id_, std::move(request));
+  }
+  if (absl::Status status = session_->SubmitAll(std::move(numbered)); !status.ok()) return status;
+  const int64_t now_us = MonotonicUs();
+  for (size_t i = 0; i < prompt_tokens.size(); ++i) running_[first + i] = {now_us, prompt_tokens[i]};
+  return first;
 }
 
 absl::StatusOr<std::optional<SessionEvent>> ClusterRun::Next(absl::Duration most) {

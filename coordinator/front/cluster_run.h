@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -30,6 +31,8 @@ class ClusterRun {
 
   // As Session::Submit, under an id of its own. kOutOfRange: the job cannot hold it.
   absl::StatusOr<RequestId> Submit(GenerationRequest request);
+  // As Session::SubmitAll. The ids are consecutive; the first of them is returned.
+  absl::StatusOr<RequestId> SubmitAll(std::vector<GenerationRequest> requests);
   void Cancel(RequestId request);
 
   // Waits for the next event: at most this long or a second, and not beyond a signal or SignalWatch::Wake. Errors are

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +56,9 @@ class Session {
   // session is finished. What is taken before a job is ready is judged by the engine, and may end as REASON_REJECTED. A
   // request that was taken is never refused later: a relaunch with less memory delays or preempts it.
   virtual absl::Status Submit(RequestId id, GenerationRequest request) = 0;
+  // The same for several, in this order, written to the engine at once: while the socket has room for them all, it
+  // knows of each before it begins any. With an error those up to the refused one are taken.
+  virtual absl::Status SubmitAll(std::vector<std::pair<RequestId, GenerationRequest>> requests) = 0;
   virtual void Cancel(RequestId request) = 0;
 
   // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the

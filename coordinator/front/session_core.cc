@@ -32,16 +32,28 @@ absl::StatusCode CodeOf(const pb::JobFailed& failed) {
 }  // namespace
 
 absl::Status SessionCore::Submit(RequestId id, GenerationRequest request) {
+  const absl::Status taken = Take(id, std::move(request));
+  if (job_ready_) SendSubmissions();
+  return taken;
+}
+
+absl::Status SessionCore::SubmitAll(std::vector<std::pair<RequestId, GenerationRequest>> requests) {
+  absl::Status taken;
+  for (auto& [id, request] : requests) {
+    if (taken.ok()) taken = Take(id, std::move(request));
+  }
+  if (job_ready_) SendSubmissions();
+  return taken;
+}
+
+absl::Status SessionCore::Take(RequestId id, GenerationRequest request) {
   if (finished_) return absl::FailedPreconditionError(kFinished);
   if (first_ready_.has_value()) {
     RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(request.prompt.size()), request.max_new_tokens,
                               {ready_.context(), ready_.blocks(), ready_.block_tokens()}));
   }
   RETURN_IF_ERROR(journal_.Add(id, std::move(request)));
-  if (job_ready_) {
-    unsent_.push_back(id);
-    SendSubmissions();
-  }
+  if (job_ready_) unsent_.push_back(id);
   return absl::OkStatus();
 }
 
@@ -226,13 +238,15 @@ absl::Status SessionCore::HandleFailed(const pb::JobFailed& failed) {
 }
 
 void SessionCore::SendToEngine(const pb::EngineMessage& message) {
-  if (channel_ == nullptr) return;
-  const absl::Status sent = channel_->Send(message);
+  if (channel_ != nullptr) NoteSent(channel_->Send(message));
+}
+
+void SessionCore::NoteSent(const absl::Status& sent) {
   // A peer that is gone shows when we read; anything else is ours.
   if (!sent.ok() && !absl::IsUnavailable(sent) && final_.ok()) final_ = sent;
 }
 
-// As many as the engine keeps up with; the rest follows when it has read some.
+// As many as the engine keeps up with, in one go; the rest follows when it has read some.
 void SessionCore::SendSubmissions() {
   pb::EngineMessage message;
   while (!unsent_.empty() && !engine_behind_.Waits(channel_->pending_bytes())) {
@@ -245,8 +259,9 @@ void SessionCore::SendSubmissions() {
     }
     *message.mutable_submit() = journal_.Submission(request);
     given_.insert(request);
-    SendToEngine(message);
+    NoteSent(channel_->Queue(message));
   }
+  NoteSent(channel_->Flush());
 }
 
 std::optional<int> SessionCore::StageOfRank(int rank) const {

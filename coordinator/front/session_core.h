@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,7 @@ namespace stagecoach {
 class SessionCore : public Session {
  public:
   absl::Status Submit(RequestId id, GenerationRequest request) override;
+  absl::Status SubmitAll(std::vector<std::pair<RequestId, GenerationRequest>> requests) override;
   void Cancel(RequestId request) override;
   absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) override;
   absl::StatusOr<std::vector<SessionEvent>> NextBatch(absl::Duration timeout) override;
@@ -81,6 +83,7 @@ class SessionCore : public Session {
  private:
   enum class Wake { kTimeout, kActivity, kInterrupted };
   Wake Wait(absl::Duration most);
+  absl::Status Take(RequestId id, GenerationRequest request);
   absl::Status Pump();  // deals with what Wait found
   absl::Status ReceiveSome();
   absl::Status Handle(const pb::EngineMessage& message);
@@ -91,6 +94,7 @@ class SessionCore : public Session {
   absl::Status HandleReady(const pb::JobReady& ready);
   absl::Status HandleFailed(const pb::JobFailed& failed);
   void SendToEngine(const pb::EngineMessage& message);
+  void NoteSent(const absl::Status& sent);
   void SendSubmissions();
   void ReleaseHeld();
   absl::Status AwaitStatistics();
