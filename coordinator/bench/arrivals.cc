@@ -1,10 +1,12 @@
 #include "coordinator/bench/arrivals.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
-#include <iterator>
 #include <numbers>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -216,9 +218,12 @@ absl::StatusOr<std::vector<ArrivingRequest>> ParseArrivalTrace(absl::string_view
 
 absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) return absl::NotFoundError(absl::StrCat("cannot read '", file, "'"));
-  return ParseArrivalTrace(text, file);
+  std::ostringstream text;
+  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  if (!in.is_open() || in.bad() || text.bad()) {
+    return absl::NotFoundError(absl::StrCat("cannot read '", file, "': ", std::strerror(errno)));
+  }
+  return ParseArrivalTrace(text.str(), file);
 }
 
 RequestFeed::RequestFeed(std::vector<ArrivingRequest> requests, int64_t concurrency)

@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kWarmUpPrompt = 64, kWarmUpOutput = 8, kWarmUpRequests = 2;
 // The engine reports once a second; longer than this it never takes while it lives.
 constexpr int64_t kSettleUs = 5'000'000;
+// After this long its latest report is later than what happened before.
+constexpr int64_t kTwoReportsUs = 2'100'000;
 
 double SecondsOf(int64_t us) { return static_cast<double>(us) / 1e6; }
 double RateOf(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
@@ -180,7 +182,8 @@ absl::Status SweepRunner::Serve(const SweepConfig& point, RequestFeed* feed, Req
   const int64_t begin_us = MonotonicUs();
   while (true) {
     const double now_s = SecondsOf(MonotonicUs() - begin_us);
-    const bool over = point.duration_s > 0 && now_s > point.duration_s;
+    // An open loop ends with its last request: those that come within the duration, however late this loop is.
+    const bool over = !open_loop && point.duration_s > 0 && now_s > point.duration_s;
     while (!over) {
       const std::optional<size_t> number = feed->Take(now_s);
       if (!number.has_value()) break;
@@ -237,6 +240,8 @@ absl::Status SweepRunner::Await(absl::Duration most, RequestMeter* meter, Reques
 }
 
 absl::Status SweepRunner::CancelAll() {
+  // How many rows of these were computed, only the engine knows.
+  if (!running_.empty()) rest_until_us_ = MonotonicUs() + kTwoReportsUs;
   for (const auto& [id, running] : running_) cluster_->Cancel(id);
   while (!running_.empty() && !cluster_->GiveUp()) {
     absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next();
@@ -254,7 +259,9 @@ absl::StatusOr<pb::JobStatistics> SweepRunner::Settled() {
     const pb::JobStatistics& statistics = status.statistics();
     const bool idle =
         status.requests_running() == 0 && status.requests_waiting() == 0 && status.micro_batches_in_flight() == 0;
-    if (idle && statistics.stages_size() > 0 && statistics.prefill_rows() + statistics.decode_rows() >= rows_) {
+    const uint64_t rows = statistics.prefill_rows() + statistics.decode_rows();
+    if (idle && statistics.stages_size() > 0 && rows >= rows_ && MonotonicUs() >= rest_until_us_) {
+      rows_ = rows;  // with those that were computed twice, or for requests that did not end
       return statistics;
     }
     if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);

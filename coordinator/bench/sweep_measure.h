@@ -63,8 +63,9 @@ class SweepRunner {
   // Waits until the job is ready, and warms it up: two short requests of this point.
   absl::Status Begin(const SweepConfig& point, const std::vector<ArrivingRequest>& requests);
 
-  // Sends each request at its time, whatever comes back, or, in a closed loop, as soon as another has ended. With a
-  // duration and an open loop, what is not there after twice the duration is cancelled.
+  // Sends each request at its time, whatever comes back, or, in a closed loop, as soon as another has ended and the
+  // duration, if there is one, is not over. With a duration and an open loop, what is not there after twice the
+  // duration is cancelled.
   absl::Status Run(const SweepConfig& point, std::vector<ArrivingRequest> requests, SweepResult* result,
                    std::vector<SweepStage>* stages);
 
@@ -86,8 +87,9 @@ class SweepRunner {
     int64_t output_tokens = 0;  // so far
   };
   absl::flat_hash_map<RequestId, Running> running_;
-  uint64_t drawn_ = 0;  // random tokens so far: no two prompts of a launch begin alike
-  uint64_t rows_ = 0;   // that the stages must have computed for what ended
+  uint64_t drawn_ = 0;         // random tokens so far: no two prompts of a launch begin alike
+  uint64_t rows_ = 0;          // that the stages must have computed for what ended, at least
+  int64_t rest_until_us_ = 0;  // what the engine reported before says nothing of requests that were cancelled
   bool alive_ = true;
 };
 

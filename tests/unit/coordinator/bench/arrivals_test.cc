@@ -136,6 +136,7 @@ TEST(ArrivalTrace, NamesTheLineThatIsWrong) {
   }
   EXPECT_THAT(std::string(ParseArrivalTrace("\n\n", "t").status().message()), HasSubstr("'t' holds no requests"));
   EXPECT_TRUE(absl::IsNotFound(ReadArrivalTrace("/nowhere/trace").status()));
+  EXPECT_TRUE(absl::IsNotFound(ReadArrivalTrace("/").status())) << "a directory";
 }
 
 TEST(RequestFeed, HandsOutWhatHasArrivedWhileFewEnoughRun) {

@@ -1,6 +1,8 @@
 #include "coordinator/bench/sweep_measure.h"
 
+#include "common/base/clock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/coordinator/bench/fake_engine.h"
 
 namespace stagecoach {
 namespace {
@@ -113,6 +115,59 @@ TEST(SweepStatistics, OfAFirstReportAreItsOwn) {
   EXPECT_DOUBLE_EQ(result.busy_s, 10);
   EXPECT_DOUBLE_EQ(result.bubble_floor, 0.375);
   EXPECT_EQ(stages.size(), 2u);
+}
+
+// A point of an open loop that lasts a twentieth of a second.
+SweepConfig ShortOpenLoop() {
+  SweepConfig point;
+  point.arrivals = "poisson:20";
+  point.duration_s = 0.05;
+  return point;
+}
+
+TEST(SweepRunner, SendsEveryRequestOfAnOpenLoopHoweverLateItIs) {
+  uint64_t rows = 0;
+  FakeEngine engine;
+  const auto run = engine.Join();
+  engine.Play([&](const pb::EngineMessage& message) {
+    if (message.body_case() == pb::EngineMessage::BODY_NOT_SET) return engine.ReportRest(rows);
+    if (message.has_cancel()) return engine.Finish(message.cancel().request(), pb::RequestFinished::REASON_CANCELLED);
+    if (!message.has_submit()) return;
+    rows += static_cast<uint64_t>(message.submit().prompt_size());
+    engine.Token(message.submit().request(), MonotonicUs());
+    engine.Finish(message.submit().request(), pb::RequestFinished::REASON_LENGTH);
+  });
+  SweepRunner runner(run.get(), /*vocab=*/100);
+  // Whoever waits until the second one is due wakes up when the duration is over.
+  const std::vector<ArrivingRequest> requests = {{0, 4, 1}, {0.05, 4, 1}};
+  SweepResult result;
+  std::vector<SweepStage> stages;
+  const absl::Status status = runner.Run(ShortOpenLoop(), requests, &result, &stages);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(result.requests + result.unfinished, 2);
+}
+
+TEST(SweepRunner, WaitsForTheRowsOfRequestsThatItCancelled) {
+  int64_t cancelled_us = 0;
+  bool told = false;
+  FakeEngine engine;
+  const auto run = engine.Join();
+  engine.Play([&](const pb::EngineMessage& message) {
+    if (message.has_cancel()) {
+      cancelled_us = MonotonicUs();
+      return engine.Finish(message.cancel().request(), pb::RequestFinished::REASON_CANCELLED);
+    }
+    if (!std::exchange(told, true)) return engine.ReportRest(0);
+    // As an engine that reports now and then.
+    if (cancelled_us > 0 && MonotonicUs() > cancelled_us + 300'000) engine.ReportRest(100);
+  });
+  SweepRunner runner(run.get(), /*vocab=*/100);
+  SweepResult result;
+  std::vector<SweepStage> stages;
+  const absl::Status status = runner.Run(ShortOpenLoop(), {{0, 4, 1}}, &result, &stages);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(result.unfinished, 1);
+  EXPECT_EQ(result.prefill_rows, 100);
 }
 
 }  // namespace
