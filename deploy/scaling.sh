@@ -1,32 +1,26 @@
 #!/usr/bin/env bash
-# A scaling experiment: measures the hosts and links (coordinator probe), then the model over growing numbers of stages, each beside
-# what the planner predicts from that (coordinator sweep). Usage:
+# A scaling experiment: the model over growing numbers of stages, each beside what the planner predicts from a probe of the hosts and
+# links (coordinator sweep). Usage:
 #   deploy/scaling.sh -o DIRECTORY -m MODEL [--hostfile FILE] [option of coordinator sweep]...
 # Without --pp: 1, 2, 4, ... stages up to the host file's slots, or this machine's cores. Without --concurrency: one request, for the
-# latency, and eight for each stage of the largest pipeline. DIRECTORY gets profile.json and points.jsonl; the same command again goes on
-# where an interrupted one ended. The coordinator is looked for in $STAGECOACH_BIN, the build directory of this tree, and PATH.
+# latency, and eight for each stage of the largest pipeline. DIRECTORY gets the profile, the points and their report; the same command
+# again goes on where an interrupted one ended. The coordinator is looked for in $STAGECOACH_BIN, the build directory of this tree, and PATH.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
 source "$root/deploy/last_words.sh"
 
 PATH=${STAGECOACH_BIN:+$STAGECOACH_BIN:}$root/build/coordinator:$PATH
 command -v coordinator >/dev/null || stop 1 "there is no coordinator; build it (deploy/quickstart.sh), or set STAGECOACH_BIN"
 
-# What probe takes as well is taken out of sweep's options; a list of threads is not.
-directory= hostfile= stages= concurrency=
-same=() more=()
+hostfile= stages= concurrency= words=()
 while [ $# -gt 0 ]; do
   case $1 in
     --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" && continue ;;
-    -o | --directory) directory=${2?} && shift 2 ;;
-    --hostfile) hostfile=${2?} && same+=("$1" "$2") && shift 2 ;;
-    -m | --model | --load-format | --shape | --type | --host | --rsh-agent | --launcher | --kv-type)
-      same+=("$1" "${2?}") && shift 2 ;;
+    --hostfile) hostfile=${2?} && words+=("$1" "$2") && shift 2 ;;
     --pp | --pipeline-parallel-size) stages=${2?} && shift 2 ;;
     --concurrency) concurrency=${2?} && shift 2 ;;
-    *) more+=("$1") && shift ;;
+    *) words+=("$1") && shift ;;
   esac
 done
-[ -n "$directory" ] || stop 2 "no -o DIRECTORY; usage: scaling.sh -o DIRECTORY -m MODEL [--hostfile FILE] [option of coordinator sweep]..."
 
 # The slots of a host file without its spare hosts; one for a line that does not say.
 slots() {
@@ -41,10 +35,4 @@ if [ -z "$stages" ]; then
 fi
 largest=$(tr , '\n' <<<"$stages" | sort -n | tail -n 1)
 
-mkdir -p "$directory"
-if [ ! -s "$directory/profile.json" ]; then
-  run coordinator probe "${same[@]}" --pp "$largest" -o "$directory/profile.json.new"
-  mv "$directory/profile.json.new" "$directory/profile.json"
-fi
-run coordinator sweep "${same[@]}" -o "$directory" --pp "$stages" --concurrency "${concurrency:-1,$((8 * largest))}" \
-  --profile "$directory/profile.json" "${more[@]}"
+run coordinator sweep --pp "$stages" --concurrency "${concurrency:-1,$((8 * largest))}" ${words[@]+"${words[@]}"}

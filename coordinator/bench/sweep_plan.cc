@@ -26,6 +26,18 @@ void Multiply(const std::vector<Value>& values, Value SweepConfig::*field, std::
   *configs = std::move(product);
 }
 
+void MultiplyLinks(const std::vector<EmulatedLink>& links, std::vector<SweepConfig>* configs) {
+  std::vector<SweepConfig> product;
+  for (const SweepConfig& config : *configs) {
+    for (const EmulatedLink& link : links) {
+      product.push_back(config);
+      product.back().link_latency_s = link.latency_s;
+      product.back().link_bytes_per_s = link.bytes_per_s;
+    }
+  }
+  *configs = std::move(product);
+}
+
 Arrivals::Kind KindOf(const SweepConfig& config) {
   const absl::StatusOr<Arrivals> arrivals = ParseArrivals(config.arrivals);
   return arrivals.ok() ? arrivals->kind : Arrivals::Kind::kClosedLoop;
@@ -77,6 +89,7 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
   std::vector<int64_t> repetitions;
   for (int64_t i = 0; i < lists.repetitions; ++i) repetitions.push_back(i);
   Multiply(repetitions, &SweepConfig::repetition, &jobs);
+  MultiplyLinks(lists.links, &jobs);
   Multiply(lists.policies, &SweepConfig::policy, &jobs);
   Multiply(lists.chunkings, &SweepConfig::chunking, &jobs);
   Multiply(lists.wire_types, &SweepConfig::wire_type, &jobs);
@@ -99,6 +112,10 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
   return points;
 }
 
+EmulatedLink LinkOf(const SweepConfig& point) {
+  return {.latency_s = point.link_latency_s, .bytes_per_s = point.link_bytes_per_s};
+}
+
 std::string PointName(const SweepConfig& point) {
   std::string name = point.stages > 0 ? absl::StrCat("pp ", point.stages) : "pp auto";
   if (point.threads > 0) absl::StrAppend(&name, ", t ", point.threads);
@@ -108,7 +125,7 @@ std::string PointName(const SweepConfig& point) {
   if (point.chunking != NameOf(kChunkings, Chunking::kConstant)) absl::StrAppend(&name, " ", point.chunking);
   absl::StrAppend(&name, ", ", point.wire_type, ", ", point.arrivals);
   if (point.concurrency > 0) absl::StrAppend(&name, " x", point.concurrency);
-  const EmulatedLink link = {.latency_s = point.link_latency_s, .bytes_per_s = point.link_bytes_per_s};
+  const EmulatedLink link = LinkOf(point);
   if (link != EmulatedLink()) absl::StrAppend(&name, ", emulated ", EmulatedLinkText(link));
   absl::StrAppend(&name, ", ", point.prompt, " -> ", point.output, ", run ", point.repetition + 1);
   return name;

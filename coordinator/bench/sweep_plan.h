@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/emulated_link.h"
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/bench/sweep_point.h"
 
@@ -22,6 +23,7 @@ struct SweepLists {
   std::vector<int64_t> prefill_chunks = {512}, max_num_batched_tokens = {512}, block_tokens = {32};
   std::vector<int64_t> max_num_seqs;  // empty: the most of `concurrency`, at least kFewestSeqs
   std::vector<std::string> policies, chunkings, wire_types, kv_types;
+  std::vector<EmulatedLink> links = {EmulatedLink()};
   // Of the load.
   std::vector<std::string> arrivals = {"closed"};                // as ParseArrivals takes them
   std::vector<int64_t> concurrency = {8};                        // of a closed loop; an open one is measured once
@@ -36,6 +38,9 @@ struct SweepLists {
 // kRequestsOfPoisson, and a trace all of its own.
 std::vector<SweepConfig> PointsOf(const SweepLists& lists);
 inline constexpr int64_t kRoundsOfClosedLoop = 4, kFewestRequests = 8, kRequestsOfPoisson = 64;
+
+// Between all ranks of a point; one that delays nothing: none is emulated.
+EmulatedLink LinkOf(const SweepConfig& point);
 
 // A point in a few words, for people: "pp 2, t 1, interleaved/512, f32, closed x8, 128 -> 64, run 1".
 std::string PointName(const SweepConfig& point);

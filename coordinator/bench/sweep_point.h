@@ -135,12 +135,14 @@ struct SweepResult {
 
 // What the planner says of the same point (coordinator/plan/prediction.h).
 struct SweepPrediction {
-  std::string source;           // "profile <file>", "cluster <file>", "assumed"
+  std::string source;  // of the facts: "probe" (by the sweep itself), "profile <file>", "cluster <file>", "assumed"
   bool measured_steps = false;  // rests on measured steps of this very model
   int64_t sequences = 0;        // that it reckons with at once
   double prefill_tokens_per_s = 0, decode_tokens_per_s = 0;
-  double output_tokens_per_s = 0;  // of the whole load, prompts included: what result.output_tokens_per_s should be
-  double ttft_s = 0;               // of a prompt alone
+  // Of the whole load, prompts included: what result.output_tokens_per_s should be. Of an open loop no more than
+  // arrives.
+  double output_tokens_per_s = 0;
+  double ttft_s = 0;  // of a prompt alone
   double itl_s = 0;
   int64_t decode_groups = 0;
   double bubble = 0;  // in decode; the sum of the next three

@@ -1,8 +1,11 @@
 // sweep: measures a matrix of configurations, each point by launching it, into a file that a second run goes on with.
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +28,7 @@
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/probe_profile.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/sweep_options.h"
 #include "coordinator/cli/sweep_prediction.h"
@@ -41,6 +45,7 @@
 namespace stagecoach {
 namespace {
 
+constexpr char kProfileFileName[] = "profile.json";  // of the sweep's own probe, in its directory
 // What a launch takes beside its loading, and a point beside its load; for estimates alone.
 constexpr double kLaunchSeconds = 2, kPointSeconds = 2, kLoadBytesPerSecond = 1e9;
 
@@ -60,6 +65,8 @@ class SweepVerb : public Verb {
   absl::StatusOr<LaunchOptions> LaunchOf(const std::vector<SweepConfig>& points, const RunContext& context) const;
   absl::Status PrintPlan(const RunContext& context) const;
   absl::Status SkipFinished();
+  absl::Status ProbeHosts(const RunContext& context);
+  absl::Status WriteOwnProfile(const std::string& path, const RunContext& context) const;
   absl::Status RunLaunch(std::vector<SweepConfig> points, const RunContext& context);
   // Measures points from the front of the list on, until all are done or the job is gone.
   absl::Status RunPoints(const LaunchOptions& launch, const RunContext& context, std::vector<SweepConfig>* points);
@@ -71,6 +78,7 @@ class SweepVerb : public Verb {
 
   SweepOptions options_;
   std::string report_directory_;  // of `sweep report`; empty: a sweep is run
+  bool probed_ = false;           // options_.sources.profile is this sweep's own
   Verbosity verbosity_;
   std::shared_ptr<const ModelDescription> model_;
   std::vector<SweepConfig> points_;  // still to be measured
@@ -160,6 +168,7 @@ SweepPoint SweepVerb::NewPoint(const SweepConfig& config, const LaunchOptions& l
       PredictPoint(config, *requests, options, options_.sources, launch, model_);
   if (prediction.ok()) {
     point.prediction = *std::move(prediction);
+    if (probed_) point.prediction->source = "probe";
   } else {
     LogVerbose(absl::StrCat("no prediction: ", WithFlags(prediction.status().message())));
   }
@@ -187,8 +196,11 @@ absl::Status SweepVerb::PrintPlan(const RunContext& context) const {
       if (config.duration_s > 0) takes = config.duration_s;
       known = known && (point.prediction.has_value() || config.duration_s > 0);
       seconds += kPointSeconds + takes;
-      RETURN_IF_ERROR(WriteStdout(absl::StrFormat("%s  %s: %d requests, %s\n", SweepKey(config), PointName(config),
-                                                  requests.size(), expected)));
+      const bool timed = config.duration_s > 0 && config.concurrency > 0;  // as many as then end
+      const std::string load =
+          timed ? absl::StrFormat("%g s", config.duration_s) : absl::StrFormat("%d requests", requests.size());
+      RETURN_IF_ERROR(
+          WriteStdout(absl::StrFormat("%s  %s: %s, %s\n", SweepKey(config), PointName(config), load, expected)));
     }
   }
   return WriteStdout(absl::StrFormat(
@@ -233,12 +245,48 @@ absl::Status SweepVerb::SkipFinished() {
   return absl::OkStatus();
 }
 
+// The facts that predictions rest on, where the user gives none. Without them a sweep measures all the same.
+absl::Status SweepVerb::ProbeHosts(const RunContext& context) {
+  PlaceSources& sources = options_.sources;
+  if (options_.no_probe || points_.empty() || !sources.cluster.empty() || !sources.profile.empty()) {
+    return absl::OkStatus();
+  }
+  const std::string path = (std::filesystem::path(options_.directory) / kProfileFileName).string();
+  const absl::Status status = WriteOwnProfile(path, context);
+  if (absl::IsCancelled(status)) return Stopped();
+  if (status.ok()) {
+    sources.profile = path;
+    probed_ = true;
+  } else {
+    LogInfo(absl::StrCat("no probe, so predictions rest on assumed speeds: ", WithFlags(status.message())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SweepVerb::WriteOwnProfile(const std::string& path, const RunContext& context) const {
+  // Found out before seconds are spent, and without losing what an earlier probe wrote.
+  if (!std::ofstream(path, std::ios::app)) {
+    return absl::DataLossError(absl::StrCat("cannot write '", path, "': ", std::strerror(errno)));
+  }
+  // Hosts to which the weights are streamed have no file to take a layer from.
+  ClusterOptions probe = ProbeOptionsOf(options_);
+  const bool has_model = probe.weights == WeightSource::kFile;
+  if (!has_model) probe.model.clear();
+  probe.weights = WeightSource::kFile;
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(probe, context));
+  LogInfo("probing the hosts, which the predictions rest on (--no-probe leaves it out)");
+  ASSIGN_OR_RETURN(const HostProfile profile, MeasureProfile(std::move(launch), context.engine_descriptor,
+                                                             has_model ? model_ : nullptr, verbosity_.ShowProgress()));
+  return WriteProfile(profile, path);
+}
+
 absl::Status SweepVerb::Run(const RunContext& context) {
   verbosity_.Apply();
   if (!report_directory_.empty()) return ReportSweep(report_directory_);
   RETURN_IF_ERROR(Prepare(context));
   if (options_.cluster.dry_run) return PrintPlan(context);
   RETURN_IF_ERROR(SkipFinished());
+  RETURN_IF_ERROR(ProbeHosts(context));
   for (SweepLaunch& launch : LaunchesOf(points_)) RETURN_IF_ERROR(RunLaunch(std::move(launch.points), context));
   LogInfo(absl::StrCat(done_, " of ", all_, " points are in '", options_.directory, "'"));
   RETURN_IF_ERROR(ReportSweep(options_.directory));

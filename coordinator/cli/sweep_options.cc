@@ -1,5 +1,7 @@
 #include "coordinator/cli/sweep_options.h"
 
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -21,6 +23,7 @@ namespace {
 
 constexpr char kMatrixGroup[] = "Matrix (lists: every value with every other)";
 constexpr char kLoadGroup[] = "Load";
+constexpr char kFactsGroup[] = "Predictions";
 constexpr IntegerRange kSweepRepetitions = {1, 1000};
 constexpr NumberRange kSecondsRange = {0, 1e6, /*open_min=*/true};
 
@@ -69,8 +72,13 @@ void AddMatrix(CLI::App* app, SweepOptions* o) {
       ->group(group);
   AddTexts(app, "--wire-dtype", &o->wire_types, "NAME,...", "type of hidden states between stages (f32)")->group(group);
   AddTexts(app, "--kv-type", &o->kv_types, "NAME,...", "type of the stored keys and values (f16)")->group(group);
+  AddTexts(app, "--emulate-link", &o->links, "LINK",
+           "delay every hop as over such a link, latency=2ms,bandwidth=1Gbit, on top of the real hop; may be given "
+           "several times, none: the real links alone; all that is measured so says it")
+      ->group(group);
   AddBytes(app, "--kv-cache-memory", &o->cluster.kv_cache_bytes, "KV cache per stage of every point, such as 512M",
-           "what --max-num-seqs of the longest requests need, as far as there is memory");
+           "what --max-num-seqs of the longest requests need, as far as there is memory")
+      ->group(group);
   AddInteger(app, "-r,--repetitions", &lists.repetitions, kSweepRepetitions,
              "of every point; all points are measured once before any is again", absl::StrCat(lists.repetitions))
       ->group(group);
@@ -104,9 +112,17 @@ void AddLoad(CLI::App* app, SweepOptions* o) {
               "goodput: most between two tokens, on average after that; --policy throttled keeps to it")
       ->group(group);
   AddSeed(app, "--seed", &o->seed, "of arrivals, lengths and prompts", "0")->group(group);
-  AddText(app, "--profile", &o->sources.profile, "FILE", "predict from what `coordinator probe` measured")
+}
+
+// What the predictions beside the measurements rest on.
+void AddFacts(CLI::App* app, SweepOptions* o) {
+  const char* group = kFactsGroup;
+  AddText(app, "--profile", &o->sources.profile, "FILE",
+          "predict from what `coordinator probe` measured earlier; otherwise the sweep begins with a probe of its own, "
+          "whose profile it leaves in its directory")
       ->group(group);
   AddText(app, "--cluster", &o->sources.cluster, "FILE", "predict from a description of the hosts")->group(group);
+  AddFlag(app, "--no-probe", &o->no_probe, "do not probe: predict from assumed speeds")->group(group);
 }
 
 // The values of an option that may be given several times, each a list.
@@ -170,6 +186,21 @@ absl::StatusOr<std::string> KvTypeForm(const std::string& text) {
   return std::string(KvTypeName(type));
 }
 
+absl::StatusOr<std::vector<EmulatedLink>> ResolveLinks(const std::vector<std::string>& given) {
+  std::vector<EmulatedLink> links;
+  for (const std::string& text : given) {
+    if (text == "none") {
+      links.push_back(EmulatedLink());
+      continue;
+    }
+    const absl::StatusOr<EmulatedLink> link = ParseEmulatedLink(text);
+    if (!link.ok()) return UsageError(absl::StrCat("--emulate-link: ", link.status().message()));
+    links.push_back(*link);
+  }
+  if (links.empty()) links = {EmulatedLink()};
+  return links;
+}
+
 absl::Status ResolveModel(SweepOptions* o) {
   if (o->load_format == "gguf") {
     if (!o->shape.empty() || !o->type.empty()) return UsageError("--shape and --type need --load-format dummy");
@@ -200,8 +231,8 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
   AddModel(app, options);
   AddMatrix(app, options);
   AddLoad(app, options);
+  AddFacts(app, options);
   AddHostOptions(app, &options->cluster);
-  AddLinkOption(app, &options->cluster.emulated_link);
   app->get_option("--dry-run")->description("print the points, their number and about how long they take, and end");
 }
 
@@ -218,18 +249,27 @@ absl::Status ResolveSweepLists(SweepOptions* o) {
   ASSIGN_OR_RETURN(lists.arrivals, Values("--arrivals", o->arrivals, "closed", ArrivalsForm));
   ASSIGN_OR_RETURN(lists.prompts, Values("--prompt", o->prompts, "128", LengthsForm));
   ASSIGN_OR_RETURN(lists.outputs, Values("--output", o->outputs, "64", LengthsForm));
+  ASSIGN_OR_RETURN(lists.links, ResolveLinks(o->links));
   SweepConfig& base = lists.base;
   const ClusterOptions& cluster = o->cluster;
   base.model = IsDummyModelPath(cluster.model) ? cluster.model : AbsolutePath(cluster.model);
   base.hosts = cluster.hostfile.empty() ? cluster.hosts : AbsolutePath(cluster.hostfile);
   base.seed = o->seed.value_or(0);
   base.kv_cache_bytes = cluster.kv_cache_bytes;
-  base.link_latency_s = cluster.emulated_link.latency_s;
-  base.link_bytes_per_s = cluster.emulated_link.bytes_per_s;
   base.isa = cluster.isa.has_value() ? InstructionSetName(*cluster.isa) : "auto";
   base.cpu_bind = NameOf(kCpuBinds, cluster.cpu_bind);
   base.weights = NameOf(kWeightSources, cluster.weights);
   return absl::OkStatus();
+}
+
+ClusterOptions ProbeOptionsOf(const SweepOptions& options) {
+  ClusterOptions o = options.cluster;
+  const SweepLists& lists = options.lists;
+  o.stages = *std::max_element(lists.stages.begin(), lists.stages.end());
+  // The profile has the speeds of so many threads and of all cores, and the planner draws lines between.
+  o.threads = *std::min_element(lists.threads.begin(), lists.threads.end());
+  if (const auto type = ParseKvType(lists.kv_types.front()); type.ok()) o.kv_type = *type;
+  return o;
 }
 
 ClusterOptions ClusterOptionsOf(const SweepOptions& options, const SweepConfig& point, int64_t context) {
@@ -248,8 +288,19 @@ ClusterOptions ClusterOptionsOf(const SweepOptions& options, const SweepConfig& 
   if (const auto chunking = ParseName(kChunkings, "chunking", point.chunking); chunking.ok()) o.chunking = *chunking;
   if (const auto type = ParseWireType(point.wire_type); type.ok()) o.wire_type = *type;
   if (const auto type = ParseKvType(point.kv_type); type.ok()) o.kv_type = *type;
+  o.emulated_link = LinkOf(point);
   return o;
 }
+
+namespace {
+
+// With the fewest digits that give this number back.
+std::string ExactText(double value) {
+  char digits[32];
+  return std::string(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
+}
+
+}  // namespace
 
 std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   const ClusterOptions& cluster = options.cluster;
@@ -281,11 +332,11 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   text("--prompt", point.prompt, "trace");
   text("--output", point.output, "trace");
   number("--requests", point.requests);
-  number("--duration", point.duration_s);
-  if (point.slo_ttft_s > 0) text("--slo-ttft", absl::StrCat(point.slo_ttft_s, "s"));
-  if (point.slo_itl_s > 0) text("--slo-itl", absl::StrCat(point.slo_itl_s, "s"));
+  if (point.duration_s > 0) text("--duration", ExactText(point.duration_s));
+  if (point.slo_ttft_s > 0) text("--slo-ttft", ExactText(point.slo_ttft_s) + "s");
+  if (point.slo_itl_s > 0) text("--slo-itl", ExactText(point.slo_itl_s) + "s");
   number("--seed", point.seed);
-  text("--emulate-link", EmulatedLinkText(cluster.emulated_link));
+  text("--emulate-link", EmulatedLinkText(LinkOf(point)));
   text("--isa", point.isa, "auto");
   text("--cpu-bind", point.cpu_bind, "auto");
   text("--weights", point.weights, "file");

@@ -25,9 +25,12 @@ struct SweepOptions {
   ClusterOptions cluster;  // what all points share; its model is set by ResolveSweepLists
   std::string load_format = "gguf", shape, type;
   SweepLists lists;
-  std::vector<std::string> policies, chunkings, wire_types, kv_types, arrivals, prompts, outputs;  // as given, with commas
+  std::vector<std::string> policies, chunkings, wire_types, kv_types, arrivals, prompts,
+      outputs;                     // as given, with commas
+  std::vector<std::string> links;  // as given, one each
   std::optional<uint64_t> seed;
-  PlaceSources sources;  // what predictions rest on
+  PlaceSources sources;   // what predictions rest on
+  bool no_probe = false;  // where these are not given
   std::string directory;
 };
 
@@ -35,6 +38,9 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options);
 
 // Checks what was given and fills options->cluster.model and options->lists, names and texts in their one form.
 absl::Status ResolveSweepLists(SweepOptions* options);
+
+// The options of a job that probes the hosts of all points, over their real links.
+ClusterOptions ProbeOptionsOf(const SweepOptions& options);
 
 // The options of the job that measures this point. `context`: tokens that its longest sequence may have.
 ClusterOptions ClusterOptionsOf(const SweepOptions& options, const SweepConfig& point, int64_t context);

@@ -33,6 +33,15 @@ void PlaceMoreStages(int64_t stages, PlanPlaces* places) {
   places->stage_hosts = std::move(hosts);
 }
 
+// Output tokens a second if the pipeline never were behind: the last request ends as soon as it would alone.
+double OfferedRate(const std::vector<ArrivingRequest>& requests, const SweepPrediction& p) {
+  double tokens = 0;
+  for (const ArrivingRequest& request : requests) tokens += static_cast<double>(request.output_tokens);
+  const ArrivingRequest& last = requests.back();
+  const double gaps = static_cast<double>(last.output_tokens - 1);
+  return tokens / (last.arrival_s - requests.front().arrival_s + p.ttft_s + gaps * p.itl_s);
+}
+
 }  // namespace
 
 void AddEmulatedLink(const EmulatedLink& emulated, HostProfile* profile) {
@@ -105,6 +114,9 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
   }
   ASSIGN_OR_RETURN(const ClusterPlan plan, PlanCluster(question));
   SweepPrediction prediction = PredictionOf(plan);
+  if (point.concurrency == 0) {
+    prediction.output_tokens_per_s = std::min(prediction.output_tokens_per_s, OfferedRate(requests, prediction));
+  }
   prediction.source = !sources.profile.empty()   ? absl::StrCat("profile ", sources.profile)
                       : !sources.cluster.empty() ? absl::StrCat("cluster ", sources.cluster)
                                                  : "assumed";

@@ -136,7 +136,7 @@ def milliseconds(seconds):
 def summary(points, loads, comparison):
     """In Markdown: on what it ran, and a row for each load."""
     first = points[0]["origin"]
-    simulated = {row[1:3]: row[4] for row in comparison.rows}
+    simulated = {(row["policy"], row["load"]): row["rate"][1] for row in comparison.rows}
     verdict = "INVALID: " + "; ".join(comparison.problems) if comparison.problems else "VALID"
     load_average = [point["origin"]["load_average"] for point in points]
     lines = [
@@ -191,11 +191,12 @@ def main():
     results = os.path.realpath(options.into)
     hosts = take_results(work, results)
     run([coordinator, "sweep", "report", "."], results)
-    comparison = simulate_bench.Comparison()
+    options.coordinator, options.coordinator_us, options.wake_us, options.front_us = coordinator, "", "", ""
+    comparison = simulate_bench.Comparison(options)
     loads = simulate_bench.loads_of(os.path.join(results, "points.jsonl"))
     try:
         for runs in loads:
-            comparison.add(coordinator, runs, os.path.join(results, "profile.json"))
+            comparison.add(runs, os.path.join(results, "profile.json"))
     except simulate_bench.Failed as failed:
         sys.exit(f"campaign.py: {failed}")
     with open(os.path.join(results, "simulated.txt"), "w") as out:

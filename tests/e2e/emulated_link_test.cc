@@ -42,9 +42,10 @@ TEST(EmulatedLink, IsNamedByEveryBenchAndPoint) {
   ASSERT_EQ(bench.exit_code, 0) << bench;
   EXPECT_EQ(OrderedJson::parse(bench.out)["emulated_link"], kLink);
   const TempDir dir;
-  const ProgramResult sweep =
-      Coordinator({"sweep", "-m", DemoModelPath(), "-t", "1", "--prompt", "8", "--output", "4", "--requests", "1",
-                   "--concurrency", "1", "-r", "1", "-o", dir.path(), "--emulate-link", kLink});
+  const ProgramResult sweep = Coordinator(
+      {"sweep",      "-m",        DemoModelPath(), "-t", "1",  "--prompt", "8",  "--output", "4",
+       "--requests", "1",         "--concurrency", "1",  "-r", "1",        "-o", dir.path(), "--emulate-link",
+       kLink,        "--no-probe"});
   ASSERT_EQ(sweep.exit_code, 0) << sweep;
   EXPECT_THAT(sweep.out, HasSubstr("emulated latency=3ms,bandwidth=100Mbit"));
   const OrderedJson point = OrderedJson::parse(ReadFileOrDie(dir.File("points.jsonl")));

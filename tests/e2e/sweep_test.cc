@@ -21,10 +21,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Words Sweep(const std::string& directory, const Words& more = {}) {
+Words ProbedSweep(const std::string& directory, const Words& more = {}) {
   Words words = {"sweep", "--load-format", "dummy",    "--shape", "tiny",     "--type", "q8_0", "-t", "1",
                  "-o",    directory,       "--prompt", "16",      "--output", "8",      "-r",   "1"};
   words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words Sweep(const std::string& directory, const Words& more = {}) {
+  Words words = ProbedSweep(directory, more);
+  words.push_back("--no-probe");
   return words;
 }
 
@@ -78,8 +84,8 @@ TEST(Sweep, GoesOnWhereItWasKilledUntilAllPointsAreThereOnce) {
 TEST(Sweep, RecordsWhatEveryPointDid) {
   const TempDir dir;
   const ProgramResult result =
-      Coordinator(Sweep(dir.path(), {"--pp", "2", "--arrivals", "closed,poisson:200", "--concurrency", "3",
-                                     "--requests", "7", "--slo-ttft", "600s", "--cpu-bind", "none"}),
+      Coordinator(ProbedSweep(dir.path(), {"--pp", "2", "--arrivals", "closed,poisson:200", "--concurrency", "3",
+                                           "--requests", "7", "--slo-ttft", "600s", "--cpu-bind", "none"}),
                   "", 300);
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<OrderedJson> points = Points(dir.path());
@@ -101,10 +107,33 @@ TEST(Sweep, RecordsWhatEveryPointDid) {
     ASSERT_EQ(point["stages"].size(), 2u);
     EXPECT_GT(point["stages"][1]["compute_s"].get<double>(), 0);
     EXPECT_GT(point["prediction"]["output_tokens_per_s"].get<double>(), 0);
+    EXPECT_EQ(point["prediction"]["source"], "probe");
+    EXPECT_EQ(point["prediction"]["measured_steps"], true);
   }
   EXPECT_EQ(points[0]["config"]["concurrency"], 3);
   EXPECT_EQ(points[1]["config"]["arrivals"], "poisson:200");
   EXPECT_EQ(points[1]["config"]["concurrency"], 0);
+  EXPECT_TRUE(std::filesystem::exists(dir.File("profile.json")));
+}
+
+TEST(Sweep, ComparesLinksOverAHostListAndMeasuresWithoutAProbeWhereThereCanBeNone) {
+  const TempDir dir;
+  ASSERT_TRUE(std::filesystem::create_directory(dir.File("profile.json")));  // which a profile cannot be written to
+  const ProgramResult result = Coordinator(
+      ProbedSweep(dir.path(), {"--host", "localhost:2", "--concurrency", "1", "--requests", "2", "--cpu-bind", "none",
+                               "--emulate-link", "none", "--emulate-link", "latency=2ms,bandwidth=1Gbit"}),
+      "", 300);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, HasSubstr("no probe, so predictions rest on assumed speeds: cannot write"));
+  const std::vector<OrderedJson> points = Points(dir.path());
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0]["stages"].size(), 2u) << "a slot each";
+  EXPECT_THAT(points[0]["origin"]["command"].get<std::string>(), HasSubstr("--host localhost:2"));
+  EXPECT_EQ(points[0]["config"]["link_latency_s"], 0.0);
+  EXPECT_EQ(points[1]["config"]["link_latency_s"], 0.002);
+  EXPECT_EQ(points[1]["prediction"]["source"], "assumed");
+  EXPECT_THAT(points[1]["origin"]["command"].get<std::string>(),
+              HasSubstr("--emulate-link latency=2ms,bandwidth=1Gbit"));
 }
 
 TEST(Sweep, RecordsAPointThatFailsAndTriesItAgain) {
@@ -128,6 +157,11 @@ TEST(Sweep, SaysWhatItWouldMeasureWithoutStartingAnything) {
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, HasSubstr("pp 2, t 1, interleaved/512, f32, closed x3, 16 -> 8, run 1: 12 requests, ~"));
   EXPECT_THAT(result.out, HasSubstr("4 points in 2 launches, about "));
+  // Of answers of 8 tokens, one of which is asked for each second or so, no more come out than go in.
+  const ProgramResult slow = Coordinator(Sweep(dir.File("none"), {"--arrivals", "poisson:1", "--dry-run"}));
+  const std::vector<std::string> parts = absl::StrSplit(slow.out, "64 requests, ~");
+  ASSERT_EQ(parts.size(), 2u) << slow;
+  EXPECT_LT(std::stod(parts[1]), 16) << slow;
 }
 
 TEST(Sweep, EndsCleanlyWhenInterrupted) {
@@ -151,7 +185,7 @@ TEST(Sweep, RefusesAModelThatFitsNoPointAndAFileOfAnotherModel) {
   const std::string model = dir.File("m.gguf");
   WriteFileOrDie(model, ReadFileOrDie(DemoModelPath()));
   const Words on_file = {"sweep",    "-m", model,        "-t", "1",  "-o", dir.path(),      "--prompt", "4",
-                         "--output", "2",  "--requests", "1",  "-r", "1",  "--concurrency", "1"};
+                         "--output", "2",  "--requests", "1",  "-r", "1",  "--concurrency", "1",        "--no-probe"};
   ASSERT_EQ(Coordinator(on_file).exit_code, 0);
   std::string other = ReadFileOrDie(model);
   WriteFileOrDie(model, other + std::string(32, '\0'));

@@ -63,6 +63,18 @@ TEST(SweepPlan, SharesALaunchBetweenTheLoadsOfAJob) {
   }
 }
 
+TEST(SweepPlan, GivesEveryEmulatedLinkALaunchOfItsOwn) {
+  SweepLists lists = Lists();
+  const EmulatedLink slow = {.latency_s = 0.002, .bytes_per_s = 125e6};
+  lists.links = {EmulatedLink(), slow};
+  const std::vector<SweepConfig> points = PointsOf(lists);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(LinkOf(points[0]), EmulatedLink());
+  EXPECT_EQ(LinkOf(points[1]), slow);
+  EXPECT_THAT(PointName(points[1]), HasSubstr("emulated latency=2ms,bandwidth=1Gbit"));
+  EXPECT_EQ(LaunchesOf(points).size(), 2u);
+}
+
 TEST(SweepPlan, TakesAValueThatIsGivenTwiceOnce) {
   SweepLists lists = Lists();
   lists.stages = {2, 2};
