@@ -29,6 +29,14 @@ constexpr NumberRange kSecondsRange = {0, 1e6, /*open_min=*/true};
 
 constexpr IntegerRange OrDefault(IntegerRange range) { return {0, range.max}; }
 
+// "which rows ...: one, another (interleaved)".
+template <typename Enum, size_t kCount>
+std::string ChoiceHelp(absl::string_view what, const NamedValue<Enum> (&choices)[kCount], Enum unset) {
+  std::string names;
+  for (const NamedValue<Enum>& choice : choices) absl::StrAppend(&names, names.empty() ? "" : ", ", choice.name);
+  return absl::StrCat(what, ": ", names, " (", NameOf(choices, unset), ")");
+}
+
 void AddModel(CLI::App* app, SweepOptions* o) {
   AddText(app, "-m,--model", &o->cluster.model, "FILE", "the model, a GGUF file (any shard of a split one)");
   AddChoice(app, "--load-format", &o->load_format, {"gguf", "dummy"},
@@ -66,12 +74,18 @@ void AddMatrix(CLI::App* app, SweepOptions* o) {
       ->group(group);
   AddIntegerList(app, "--block-size", &lists.block_tokens, JobLimits::kBlockTokens.range, "tokens of a KV block (32)")
       ->group(group);
-  AddTexts(app, "--policy", &o->policies, "NAME,...", "which rows a micro-batch takes first (interleaved)")
+  AddTexts(app, "--policy", &o->policies, "NAME,...",
+           ChoiceHelp("which rows a micro-batch takes first", kPolicies, o->cluster.policy))
       ->group(group);
-  AddTexts(app, "--chunking", &o->chunkings, "NAME,...", "how prompts are cut: constant, equal-time (constant)")
+  AddTexts(app, "--chunking", &o->chunkings, "NAME,...",
+           ChoiceHelp("how prompts are cut", kChunkings, o->cluster.chunking))
       ->group(group);
-  AddTexts(app, "--wire-dtype", &o->wire_types, "NAME,...", "type of hidden states between stages (f32)")->group(group);
-  AddTexts(app, "--kv-type", &o->kv_types, "NAME,...", "type of the stored keys and values (f16)")->group(group);
+  AddTexts(app, "--wire-dtype", &o->wire_types, "NAME,...",
+           ChoiceHelp("type of hidden states between stages", kWireTypes, o->cluster.wire_type))
+      ->group(group);
+  AddTexts(app, "--kv-type", &o->kv_types, "NAME,...",
+           ChoiceHelp("type of the stored keys and values", kKvTypes, o->cluster.kv_type))
+      ->group(group);
   AddTexts(app, "--emulate-link", &o->links, "LINK",
            "delay every hop as over such a link, latency=2ms,bandwidth=1Gbit, on top of the real hop; may be given "
            "several times, none: the real links alone; all that is measured so says it")
@@ -103,7 +117,9 @@ void AddLoad(CLI::App* app, SweepOptions* o) {
                           "; all of a trace"))
       ->group(group);
   AddNumber(app, "--duration", &base.duration_s, kSecondsRange,
-            "seconds after which no more requests arrive; the others are finished", "")
+            "seconds after which no more requests arrive; those under way are finished, but what came by --arrivals "
+            "is cancelled after twice that time",
+            "")
       ->group(group);
   AddDuration(app, "--slo-ttft", &base.slo_ttft_s, kSecondsRange,
               "goodput: most from a request's arrival to its first token, such as 500ms or 2s")
