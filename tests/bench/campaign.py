@@ -130,7 +130,7 @@ def check_neutral(results, hosts):
 
 
 def milliseconds(seconds):
-    return f"{seconds * 1e3:.3g}"
+    return f"{seconds * 1e3:.{0 if seconds >= 0.1 else 1 if seconds >= 0.01 else 2}f}"
 
 
 def summary(points, loads, comparison):
