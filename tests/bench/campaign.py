@@ -15,6 +15,7 @@ Usage: campaign.py <build directory> [--into DIRECTORY] [--repetitions N] [--qui
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -89,8 +90,8 @@ def host_names(documents):
     for document in documents:
         named = [document.get("origin", {}).get("host")] + [stage.get("host") for stage in document.get("stages", [])]
         named += [host["name"] for host in document.get("hosts", [])]
-        names += [name for name in named if name and name not in names]
-    return names
+        names += [name for name in named if name]
+    return list(dict.fromkeys(names))
 
 
 def renamed(value, names):
@@ -120,12 +121,12 @@ def take_results(directory, results):
 
 def check_neutral(results, hosts):
     """Nothing that was written names the machine, its user or its directories."""
-    secrets = hosts + [os.path.expanduser("~") + "/", os.path.dirname(os.path.dirname(HERE))]
+    secrets = hosts + [os.path.expanduser("~") + "/", os.path.dirname(os.path.dirname(HERE)) + "/"]
     for folder, _, files in os.walk(results):
         for name in files:
             text = open(os.path.join(folder, name)).read()
             for secret in secrets:
-                if len(secret) > 3 and secret in text:
+                if re.search(r"(?<![\w-])" + re.escape(secret) + ("" if secret.endswith("/") else r"(?![\w-])"), text):
                     sys.exit(f"campaign.py: '{name}' names '{secret}', which is this machine's own; nothing should")
 
 
