@@ -90,6 +90,10 @@ def problem_of(runs):
     return ""
 
 
+def short_name(model):
+    return model.removeprefix("dummy://") if model.startswith("dummy://") else os.path.basename(model)
+
+
 def error(measured, said):
     return 100 * (said / measured - 1)
 
@@ -105,13 +109,13 @@ class Comparison:
         name = f"pp {config['stages']} t {config['threads']} {load_name(config)}"
         problem = problem_of(runs)
         if problem:
-            self.problems.append(f"{os.path.basename(config['model'])} {name}: {problem}")
+            self.problems.append(f"{short_name(config['model'])} {name}: {problem}")
         if any(point["error"] for point in runs):
             return
         median = lambda of: statistics.median(of(point["result"]) for point in runs)
         result = simulated(self.options, config, profile, points)
         self.rows.append({
-            "model": os.path.basename(config["model"]),
+            "model": short_name(config["model"]),
             "policy": config["policy"],
             "load": name,
             "rate": (median(lambda r: r["output_tokens_per_s"]), result["output_tokens_per_s"]),
