@@ -44,9 +44,9 @@ struct SimulateOptions {
   // Requests under way at any time; 0: no limit.
   int64_t Concurrency() const;
 
-  // From a result to its successor's frame: amid the 27 and 71 us that tests/bench/README.md has of two busy cores.
-  static constexpr double kCoordinatorTurnUs = 50;
-  static constexpr double kWakeUs = 30;
+  // Of two cores of an Intel Sapphire Rapids where nothing else of note ran (tests/bench/README.md).
+  static constexpr double kCoordinatorTurnUs = 25;
+  static constexpr double kWakeUs = 50;
   static constexpr double kFrontUs = 50;
 };
 

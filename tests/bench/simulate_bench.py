@@ -151,7 +151,7 @@ def measure(options, directory, comparison):
     demo = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../deploy/models/demo-q8_0.gguf"))
     place = ["--pp", options.pp, "-t", options.threads]
     loads = ["--concurrency", "1,4", "--prompt", "32,300", "--output", "32", "-r", "2"] if options.quick else [
-        "--concurrency", "1,4,8,16", "--prompt", "32,300", "--output", "32,96", "-r", "3"]
+        "--concurrency", "1,4,16", "--prompt", "32,300", "--output", "32", "-r", "3"]
     for number, model in enumerate(options.model or [demo, "qwen3-0.6b/q8_0"]):
         profile, after = (os.path.join(directory, f"profile-{number}{when}.json") for when in ("", "-after"))
         points = os.path.join(directory, f"points-{number}")
