@@ -159,7 +159,9 @@ absl::StatusOr<SimOutcome> SimulateVerb::Simulated(const ClusterQuestion& questi
     world.on_job = [&trace](int64_t at_us) { trace.BeginJob(at_us); };
   }
   if (!steps.empty()) world.steps = &steps;
-  ASSIGN_OR_RETURN(SimOutcome outcome, Simulate(world));
+  absl::StatusOr<SimOutcome> outcome = Simulate(world);
+  if (absl::IsResourceExhausted(outcome.status())) return WithExitCode(outcome.status(), ExitCode::kLostStages);
+  RETURN_IF_ERROR(outcome.status());
   if (log != nullptr) RETURN_IF_ERROR(log->Close());
   if (!question.job.trace().empty()) {
     if (absl::Status saved = trace.Save(question.job.trace()); !saved.ok()) return InputFileError(saved.message());

@@ -11,7 +11,7 @@ wake-up of whoever waits for a frame and what the front takes for a request are 
 which decides where steps take less than a millisecond; and by the last one, which prompts share a micro-batch.
 Without --model: the demo model and the dummy Qwen3-0.6B in Q8_0. With --sweep nothing runs but the simulator: the points of a finished
 sweep are simulated, of dummy models or of files that are still where they were.
-Usage: simulate_bench.py <build directory> [--model FILE|SHAPE/TYPE ...] [--pp N] [--threads N] [--keep DIR] [--quick]
+Usage: simulate_bench.py <build directory> [--model FILE|SHAPE/TYPE ...] [--pp N] [--threads N] [--calibrate] [--keep DIR] [--quick]
        simulate_bench.py <build directory> --sweep DIRECTORY --profile FILE
 Both take [--coordinator-us N] [--wake-us N] [--front-us N]."""
 import argparse
@@ -23,6 +23,8 @@ import sys
 import tempfile
 
 MOST_SPREAD = 1.1  # of the throughput of a load's repetitions, largest to smallest; and of a layer's time in the two probes
+
+DEMO = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../deploy/models/demo-q8_0.gguf"))
 
 
 class Failed(Exception):
@@ -147,12 +149,34 @@ def probe(options, model, place, file):
     return [step["layer_us"] for step in steps if step["threads"] == int(options.threads)]
 
 
+def calibrate(options, place, directory):
+    """Sets the constants by the medians of what one sequence's steps wait for: the next thread, and the coordinator."""
+    profile, log, asked = (os.path.join(directory, name) for name in ("calibrate.json", "calibrate.jsonl", "asked.jsonl"))
+    probe(options, DEMO, place, profile)
+    latency = statistics.mean(link["latency_us"] for link in json.load(open(profile))["links"])
+    body = {"prompt": list(range(10, 42)), "max_tokens": 200, "ignore_eos": True}
+    with open(asked, "w") as file:
+        print(json.dumps({"custom_id": "one", "method": "POST", "url": "/v1/completions", "body": body}), file=file)
+    answers = os.path.join(directory, "answers.jsonl")
+    run(options.coordinator, ["batch", "-m", DEMO, "-q", "-i", asked, "-o", answers, "--step-log", log] + place)
+    steps = [json.loads(line) for line in open(log)]
+    gaps, turns = [], [after["submit_us"] - before["confirm_us"] for before, after in zip(steps, steps[1:])]
+    for step in steps:
+        ends = [step["submit_us"]] + [stage["end_us"] for stage in step["stages"]]
+        begins = [stage["start_us"] for stage in step["stages"]] + [step["confirm_us"]]
+        gaps += [begin - end for begin, end in zip(begins, ends)]
+    options.wake_us = f"{max(0, statistics.median(gaps) - latency):.0f}"
+    options.coordinator_us = f"{max(0, statistics.median(turns)):.0f}"
+    print(f"calibrated: --wake-us {options.wake_us} --coordinator-us {options.coordinator_us}")
+
+
 def measure(options, directory, comparison):
-    demo = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../deploy/models/demo-q8_0.gguf"))
     place = ["--pp", options.pp, "-t", options.threads]
+    if options.calibrate:
+        calibrate(options, place, directory)
     loads = ["--concurrency", "1,4", "--prompt", "32,300", "--output", "32", "-r", "2"] if options.quick else [
         "--concurrency", "1,4,16", "--prompt", "32,300", "--output", "32", "-r", "3"]
-    for number, model in enumerate(options.model or [demo, "qwen3-0.6b/q8_0"]):
+    for number, model in enumerate(options.model or [DEMO, "qwen3-0.6b/q8_0"]):
         profile, after = (os.path.join(directory, f"profile-{number}{when}.json") for when in ("", "-after"))
         points = os.path.join(directory, f"points-{number}")
         layers = probe(options, model, place, profile)
@@ -173,6 +197,7 @@ def main():
     parser.add_argument("--coordinator-us", default="")
     parser.add_argument("--wake-us", default="")
     parser.add_argument("--front-us", default="")
+    parser.add_argument("--calibrate", action="store_true", help="take the coordinator's turn and the wake-up from a run of the demo model")
     parser.add_argument("--keep", help="a directory that keeps profiles and points, measured and simulated")
     parser.add_argument("--quick", action="store_true", help="few loads, to try the program")
     parser.add_argument("--sweep", help="the directory of a finished sweep")

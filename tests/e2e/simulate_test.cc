@@ -171,6 +171,9 @@ TEST(Simulate, SaysWhatIsWrongAndWhere) {
       {Simulate({"--arrivals", "trace:" + directory.File("trace")}), 3, "line 2: 'prompt_tokens' is missing"},
       {Simulate({"--arrivals", "often"}), 2, "--arrivals: 'often': expected closed, poisson:RATE or trace:FILE"},
       {Simulate({"--prompt", "lognormal:30000:2"}), 2, "but the context is"},
+      {Simulate({"--mtbf", "0.001", "--requests", "1"}), 5, "let stages live longer, or relaunch faster"},
+      {Simulate({"--trace", directory.File("nowhere/out.json")}), 3, "--trace: cannot write"},
+      {Simulate({"-o", directory.File("text") + "/points"}), 3, "-o: cannot make"},
       {{"simulate", "--replay", directory.File("text")}, 3, "line 1: expected a JSON object"},
       {{"simulate", "--replay", directory.File("nowhere")}, 3, "cannot read"},
   };
