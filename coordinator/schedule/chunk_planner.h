@@ -11,7 +11,8 @@
 // behind L others are those that solve
 //   F(L + x) - F(L) = T = F(most_rows):   x = (-(2aL + b) + sqrt((2aL + b)^2 + 4aT)) / 2a
 // rounded down to kStep, at least kEqualTimeLeastRows (below, kernels lose more than equal steps gain), at most
-// most_rows. c is the same for all chunks and cancels.
+// most_rows. c is the same for all chunks and cancels. It is the step that is to take so long: of the x rows that the
+// next prompt could have, a micro-batch has room for the part that the chunks before, each as a part of its x, leave.
 //
 // a, b and c are fitted to the slowest stage's times of results with chunks (forgetful_fit.h). What a micro-batch holds
 // adds up: several chunks, and decode rows beside them as chunks of one row, whose attention C * (C + 2 * H) is right

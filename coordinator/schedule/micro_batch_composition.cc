@@ -142,29 +142,45 @@ int64_t Scheduler::DecodeShare() const {
 }
 
 void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
+  double full_chunks = 0;  // in the draft, which has room for as many as FullChunksOfMicroBatch
   const auto rows_for = [&](const Sequence& sequence) {
-    return std::min({ChunkRows(sequence), most_rows - draft.prefill_rows, draft.rows_left});
+    const int64_t rows = std::min({ChunkRows(sequence), most_rows - draft.prefill_rows, draft.rows_left});
+    if (options_.chunking == Chunking::kConstant) return rows;
+    const double room = (FullChunksOfMicroBatch() - full_chunks) * static_cast<double>(MostChunkRows(sequence));
+    return std::min(rows, static_cast<int64_t>(room + 1e-6));  // a third of three is one
+  };
+  const auto hand_out = [&](Sequence& sequence) {
+    ++counters_.visits;
+    const auto full_rows = static_cast<double>(MostChunkRows(sequence));
+    const int64_t before = draft.prefill_rows;
+    HandOut(sequence, rows_for(sequence), draft);
+    full_chunks += static_cast<double>(std::max<int64_t>(draft.prefill_rows - before, 0)) / full_rows;
   };
   // Handing out can end the work of the prompt itself, and take the blocks of any that came later.
   for (auto next = prompts_.begin(); next != prompts_.end() && rows_for(*next->second) > 0;) {
-    Sequence& sequence = *next->second;
-    ++counters_.visits;
-    HandOut(sequence, rows_for(sequence), draft);
-    next = prompts_.upper_bound(sequence.order);
+    const uint64_t order = next->first;
+    hand_out(*next->second);
+    next = prompts_.upper_bound(order);
   }
   while (draft.rows_left > 0 && draft.prefill_rows < most_rows) {
     Sequence* sequence = Admissible(draft);
-    if (sequence == nullptr) return;
-    ++counters_.visits;
+    if (sequence == nullptr || rows_for(*sequence) <= 0) return;
     Admit(*sequence, draft);
-    HandOut(*sequence, rows_for(*sequence), draft);
+    hand_out(*sequence);
   }
 }
 
 int64_t Scheduler::ChunkRows(const Sequence& sequence) const {
-  return std::min(sequence.tokens() - sequence.handed_out, options_.chunking == Chunking::kEqualTime
-                                                               ? chunks_.Rows(sequence.handed_out)
-                                                               : int64_t{options_.prefill_chunk});
+  return std::min(sequence.tokens() - sequence.handed_out, MostChunkRows(sequence));
+}
+
+int64_t Scheduler::MostChunkRows(const Sequence& sequence) const {
+  return options_.chunking == Chunking::kEqualTime ? chunks_.Rows(sequence.handed_out) : options_.prefill_chunk;
+}
+
+double Scheduler::FullChunksOfMicroBatch() const {
+  const double budget = options_.max_num_batched_tokens;
+  return std::max(1.0, budget / options_.prefill_chunk);
 }
 
 // Rows of a full chunk of the oldest prompt that has work; 0 when none has.

@@ -6,7 +6,7 @@
 namespace stagecoach {
 
 int64_t PrefillThrottle::Rows(const Load& load) const {
-  if (!load.decoding) return most_rows_;
+  if (!load.decoding) return kNoLimit;
   const int64_t spread = (load.waiting_rows + kTurns - 1) / kTurns;
   const double room = std::max(0.0, (load.free_share - kReserved) / (1 - kReserved));
   int64_t rows = std::min(spread, static_cast<int64_t>(static_cast<double>(most_rows_) * room));

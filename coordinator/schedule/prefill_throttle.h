@@ -13,12 +13,14 @@
 // decode rows. MinP rows are always given, so a prompt never stands still; a micro-batch without room for as many takes
 // what there is room for.
 //
-// While nobody decodes P = MaxP. That is not said of a micro-batch that happens to have no decode row while others
-// decode: those that come behind it wait for it all the same.
+// While nobody decodes nobody waits, and a micro-batch takes what it has room for. That is not said of one that happens
+// to have no decode row while others decode: those that come behind it wait for it all the same.
 //
-// Source: token throttling of gLLM (Guo et al., 2025, arXiv 2504.14775), whose rule has no P_itl and the same T and r.
+// Source: token throttling of gLLM (Guo et al., 2025, arXiv 2504.14775), whose rule has no P_itl and the same T and r,
+// and where MaxP bounds a micro-batch without decode rows too.
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "common/job/job_choices.h"
@@ -30,6 +32,7 @@ class PrefillThrottle {
  public:
   static constexpr int64_t kTurns = 8;       // T
   static constexpr double kReserved = 0.05;  // r
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
   struct Load {
     int64_t waiting_rows = 0;   // W
@@ -43,7 +46,7 @@ class PrefillThrottle {
   // most_rows: MaxP. gap_us: G, 0 for none.
   PrefillThrottle(int64_t most_rows, double gap_us) : most_rows_(most_rows), gap_us_(gap_us) {}
 
-  // P; at least 1.
+  // P; at least 1. kNoLimit while nobody decodes.
   int64_t Rows(const Load& load) const;
 
   // MinP: fewer with a wanted gap, which many small steps may keep and none of 32 rows does.

@@ -181,7 +181,9 @@ class Scheduler {
   void ComposeDecodeRows(Draft& draft);
   int64_t DecodeShare() const;  // rows that the next group may have
   void ComposeChunks(Draft& draft, int64_t most_rows);
-  int64_t ChunkRows(const Sequence& sequence) const;  // of its next chunk
+  int64_t ChunkRows(const Sequence& sequence) const;      // of its next chunk
+  int64_t MostChunkRows(const Sequence& sequence) const;  // of that, were the prompt longer
+  double FullChunksOfMicroBatch() const;                  // kEqualTime: that it may have, of several prompts together
   int64_t FullChunkRows(const Draft& draft) const;
   int64_t MostPromptRows(const Draft& draft) const;  // beside the decode rows that are in the draft
   int64_t ThrottledRows(int64_t decode_rows) const;

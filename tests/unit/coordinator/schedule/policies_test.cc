@@ -216,6 +216,14 @@ TEST(Policies, ThrottledGivesWholeChunksWhenNobodyDecodes) {
   EXPECT_THAT(composer.Steps(4), ElementsAre("1:0+64", "1:64+64", "1:128+64", "1:192+8"));
 }
 
+TEST(Policies, ThrottledFillsTheBudgetWithSeveralPromptsWhenNobodyDecodes) {
+  Composer composer(Options(Policy::kThrottled));
+  composer.Add(1, 200);
+  composer.Add(2, 30);
+  composer.Add(3, 50);
+  EXPECT_THAT(composer.Steps(2), ElementsAre("1:0+64 2:0+30 3:0+34", "2:30+1 1:64+32"));
+}
+
 TEST(Policies, ThrottledCountsWhatCouldBeAdmittedAsWaiting) {
   SchedulerOptions options = Options(Policy::kThrottled);
   options.max_num_batched_tokens = options.prefill_chunk = 512;
@@ -357,6 +365,33 @@ TEST(Chunks, OfEqualTimeShrinkAsAPromptGoesOn) {
       EXPECT_LE(rows[chunk], rows[chunk - 1]) << name << ", chunk " << chunk;
       EXPECT_EQ(rows[chunk] % 16, 0) << name;
     }
+  }
+}
+
+TEST(Chunks, OfEqualTimeShareAMicroBatchThatTakesNoLongerForSeveralPrompts) {
+  constexpr int32_t kChunk = 128;
+  constexpr double kRowUs = 100, kPairUs = 0.03;
+  for (const int32_t budget : {kChunk, 2 * kChunk}) {
+    SchedulerOptions options = Options(Policy::kInterleaved);
+    options.max_num_batched_tokens = budget;
+    options.prefill_chunk = kChunk;
+    options.chunking = Chunking::kEqualTime;
+    options.context = options.max_open_tokens = 16384;
+    options.group_blocks = {2048};
+    Composer composer(options);
+    composer.Add(1, 1600, 1);
+    for (int step = 0; step < 10; ++step) composer.Step(1000, kRowUs, kPairUs);
+    for (SequenceId id = 2; id <= 5; ++id) composer.Add(id, 300 * static_cast<int64_t>(id), 1);
+    const double most_us = 1.02 * (kRowUs + kPairUs * kChunk) * budget;
+    int shared = 0;
+    while (composer.busy()) {
+      const std::vector<SequenceSlice> slices = composer.Step(1000, kRowUs, kPairUs);
+      double us = 0;
+      for (const SequenceSlice& s : slices) us += kRowUs * s.count + kPairUs * s.count * (s.count + 2.0 * s.start);
+      EXPECT_LE(us, most_us) << Composer::Describe(slices);
+      shared += slices.size() > 1 ? 1 : 0;
+    }
+    EXPECT_GT(shared, 3) << budget;
   }
 }
 

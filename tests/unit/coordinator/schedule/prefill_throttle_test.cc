@@ -10,9 +10,10 @@ constexpr int64_t kMost = 512;
 
 int64_t Rows(const PrefillThrottle::Load& load) { return PrefillThrottle(kMost, 0).Rows(load); }
 
-TEST(PrefillThrottle, GivesWholeChunksWhileNobodyDecodes) {
-  EXPECT_EQ(Rows({.waiting_rows = 1, .free_share = 0}), kMost);
-  EXPECT_EQ(PrefillThrottle(kMost, 1).Rows({.waiting_rows = 1}), kMost) << "there is no gap to keep";
+TEST(PrefillThrottle, LimitsNothingWhileNobodyDecodes) {
+  EXPECT_EQ(Rows({.waiting_rows = 1, .free_share = 0}), PrefillThrottle::kNoLimit);
+  EXPECT_EQ(PrefillThrottle(kMost, 1).Rows({.waiting_rows = 1}), PrefillThrottle::kNoLimit)
+      << "there is no gap to keep";
 }
 
 TEST(PrefillThrottle, SpreadsWhatWaitsOverEightMicroBatches) {
