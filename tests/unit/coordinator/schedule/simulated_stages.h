@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/step/step.h"
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/scheduler.h"
@@ -21,8 +22,8 @@ namespace stagecoach {
 inline constexpr TokenId kSimulatedVocabulary = 24;
 
 // The model: a hash of all tokens before.
-TokenId ModelToken(const std::vector<TokenId>& prefix);
-float ModelLogprob(const std::vector<TokenId>& prefix, TokenId target);
+TokenId ModelToken(absl::Span<const TokenId> prefix);
+float ModelLogprob(absl::Span<const TokenId> prefix, TokenId target);
 
 // What a sequence must give, computed alone.
 struct ExpectedAnswer {
@@ -60,8 +61,8 @@ class SimulatedStages {
   absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
   absl::Status TakeBlocks(const SequenceSlice& slice, Open& sequence);
   Slot& SlotOf(const Open& sequence, size_t group, int64_t position);
-  // The tokens of positions [0, position] as the pools of all groups hold them.
-  absl::StatusOr<std::vector<TokenId>> Gather(const Open& sequence, int64_t position);
+  // Whether the pools of all groups hold the sequence's tokens of the positions [0, position].
+  absl::Status CheckSlots(const Open& sequence, int64_t position) const;
 
   const SchedulerOptions options_;
   std::vector<std::vector<Slot>> pools_;  // [groups]
