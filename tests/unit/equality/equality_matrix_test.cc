@@ -12,6 +12,7 @@
 #include "common/wire/job_proto.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cluster/loopback_cluster.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 
@@ -20,23 +21,19 @@ namespace {
 
 using testing::ClusterRequest;
 
-// With the sanitizers everything takes ten times as long: they see every seventh combination, the plain build sees all.
-// The strides of the many types are chosen so that few points meet every value of every dimension, which is checked.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int kStride = 7;
-constexpr int kTypeStride = 333;
-#else
-constexpr int kStride = 1;
-constexpr int kTypeStride = 95;
-#endif
+// The sanitizers see every seventeenth combination, with half of the requests; the plain build sees all. The strides
+// are chosen so that few points meet every value of every dimension, which is checked.
+constexpr int kStride = testing::kSanitized ? 17 : 1;
+constexpr int kTypeStride = testing::kSanitized ? 333 : 95;
+constexpr int kRequests = testing::kSanitized ? 4 : 8;
 
 constexpr int kVocab = 320;
 
 std::vector<ClusterRequest> Requests() {
-  std::vector<ClusterRequest> requests(8);
-  for (int i = 0; i < 8; ++i) {
+  std::vector<ClusterRequest> requests(kRequests);
+  for (int i = 0; i < kRequests; ++i) {
     ClusterRequest& request = requests[i];
-    const int length = 3 + 37 * i;  // up to 262 tokens: beyond one attention granule, with and without whole blocks
+    const int length = 3 + 259 * i / (kRequests - 1);  // up to 262 tokens: beyond one granule of attention
     for (int t = 0; t < length; ++t) request.prompt.push_back((t * 7919 + i * 104729 + 17) % (kVocab - 1));
     request.sampling = testing::GreedyParams();
     request.max_new_tokens = 6;
@@ -71,7 +68,7 @@ std::vector<Point> FullProduct(const std::vector<int>& thread_counts) {
   std::vector<Point> points;
   for (const int stages : {1, 2, 3, 4})
     for (const int chunk : {1, 7, 64, 512})
-      for (const int sequences : {1, 8})
+      for (const int sequences : {1, kRequests})
         for (const int micro_batches : {1, 4})
           for (const int threads : thread_counts)
             for (const int block : {16, 32})

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/job/job_choices.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/unit/stage_worker/kernels/kernel_inputs.h"
 
 namespace stagecoach {
@@ -74,6 +75,8 @@ TEST(Attend, GivesTheSameBitsWithEveryInstructionSet) {
   for (KvType type : kTypes) {
     for (int head_dim : {2, 20, 32, 64, 80, 96, 128, 256}) {
       if (!Fits(type, head_dim)) continue;
+      // The sanitizers see these two in the test of each instruction set.
+      if (testing::kSanitized && (head_dim == 64 || head_dim == 128)) continue;
       for (int written : {1, 15, 16, 100, 256}) {
         const Granule first(Scalar(), type, head_dim, 256, seed += 2);
         const Granule second(Scalar(), type, head_dim, written, seed += 2);

@@ -7,6 +7,7 @@
 #include "common/quant/supported_types.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/panel_layout.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/unit/stage_worker/kernels/kernel_inputs.h"
 
 namespace stagecoach {
@@ -199,16 +200,17 @@ TEST(Matmul, GivesTheSameBitsWhereTheInputsAreTooManyForOnePass) {
                              Shape{TensorType::kQ4_K, 4, 12288, 70}, Shape{TensorType::kQ3_K, 1, 26624, 17},
                              Shape{TensorType::kTQ1_0, 1, 26624, 17}, Shape{TensorType::kBF16, 9, 12288, 70},
                              Shape{TensorType::kF16, 5, 6150, 33}, Shape{TensorType::kF32, 4, 4099, 13}}) {
+    const int columns = testing::kSanitized ? std::min(shape.columns, 37) : shape.columns;  // two passes, or three
     const Matrix matrix = RandomMatrix(shape.type, shape.panels * kPanelRows, shape.cols, 17);
-    const Inputs in(RandomFloats(18, shape.columns * shape.cols, 1.0), shape.cols);
-    const std::vector<float> twin = Multiply(Scalar(), matrix, in, shape.columns);
+    const Inputs in(RandomFloats(18, columns * shape.cols, 1.0), shape.cols);
+    const std::vector<float> twin = Multiply(Scalar(), matrix, in, columns);
     for (const Kernels* kernels : vector_kernels) {
       std::vector<float> expected;
-      for (int c = 0; c < shape.columns && !IsExact(*kernels, shape.type); ++c) {
+      for (int c = 0; c < columns && !IsExact(*kernels, shape.type); ++c) {
         const std::vector<float> alone = Multiply(*kernels, matrix, in, 1, c);
         expected.insert(expected.end(), alone.begin(), alone.end());
       }
-      ExpectSameBits(*kernels, matrix, in, shape.columns, expected.empty() ? twin : expected);
+      ExpectSameBits(*kernels, matrix, in, columns, expected.empty() ? twin : expected);
       if (HasFatalFailure()) return;
     }
   }

@@ -20,6 +20,8 @@ struct Play {
   int chunk = 64;
   bool together = false;  // chunks and decode rows of all sequences in the same micro-batches
   bool preempt = false;   // every sequence is freed and opened again in the middle of its output
+  // Of the prompts. One sequence crosses granules of attention, one has a single token.
+  std::vector<int> lengths = {300, 1, 37};
 };
 
 // What the outside sees of one sequence.
@@ -36,8 +38,7 @@ class Player {
  public:
   Player(std::shared_ptr<const ModelDescription> model, const Play& play)
       : play_(play), hidden_(model->hyper.hidden), rig_(model, play.rig) {
-    // One sequence crosses granules of attention, one has a single token.
-    for (const int length : {300, 1, 37}) {
+    for (const int length : play.lengths) {
       Sequence sequence;
       for (int i = 0; i < length; ++i) {
         sequence.tokens.push_back(
@@ -248,10 +249,12 @@ TEST(EqualityOfLargeMatrices, OverChunkSizesAndThreads) {
       .layers = 2, .hidden = 1536, .heads = 64, .kv_heads = 2, .ffn = 3072, .type = TensorType::kQ8_0};
   const auto model = OpenModel(WriteTinyModel(dir.File("large.gguf"), options));
   ASSERT_TRUE(model.ok()) << model.status();
-  const std::vector<Trace> expected = Player(*model, {.chunk = 64}).Run();  // a power of two: blocks of whole groups
+  const std::vector<int> lengths = {100};  // a full chunk and a part of one
+  // A power of two: blocks of whole groups.
+  const std::vector<Trace> expected = Player(*model, {.chunk = 64, .lengths = lengths}).Run();
   for (const int chunk : {10, 90, 96}) {
     for (const int threads : {1, 2, 3}) {
-      ExpectSame(expected, Player(*model, {.rig = {.threads = threads}, .chunk = chunk}).Run(),
+      ExpectSame(expected, Player(*model, {.rig = {.threads = threads}, .chunk = chunk, .lengths = lengths}).Run(),
                  "chunks of " + std::to_string(chunk) + ", " + std::to_string(threads) + " threads");
     }
   }

@@ -11,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
 
@@ -27,7 +28,8 @@ struct Prompt {
   std::vector<float> logits;  // [V], of the last position
 };
 
-// Of the reference file; log_sum_exp over all logits gives log-probabilities.
+// Of the reference file; log_sum_exp over all logits gives log-probabilities. The sanitizers see the first three, which
+// are short: what is compared here are numbers.
 std::vector<Prompt> ReadPrompts(const std::string& json_path, const std::string& logits_path) {
   const nlohmann::json reference = nlohmann::json::parse(ReadFileOrDie(json_path));
   const std::string raw = ReadFileOrDie(logits_path);
@@ -43,6 +45,7 @@ std::vector<Prompt> ReadPrompts(const std::string& json_path, const std::string&
     const size_t row = entry["logits_f32_row"].get<size_t>();
     std::memcpy(prompt.logits.data(), raw.data() + row * vocab * sizeof(float), vocab * sizeof(float));
     prompts.push_back(std::move(prompt));
+    if (kSanitized && prompts.size() == 3) break;
   }
   return prompts;
 }
@@ -81,7 +84,7 @@ void CheckTop20(const std::string& model_path, const std::string& json, const st
   PipelineRig rig(Open(model_path), {});
   double sum_of_means = 0;
   const std::vector<Prompt> prompts = ReadPrompts(json, logits);
-  ASSERT_EQ(prompts.size(), 6u);
+  ASSERT_EQ(prompts.size(), kSanitized ? 3u : 6u);
   for (const Prompt& prompt : prompts) {
     const SequenceId sequence = rig.Open(prompt.tokens);
     rig.Prefill(sequence, prompt.tokens, kChunk);
@@ -90,7 +93,7 @@ void CheckTop20(const std::string& model_path, const std::string& json, const st
     sum_of_means += distance.mean;
     rig.Close(sequence);
   }
-  EXPECT_LE(sum_of_means / 6, mean);
+  EXPECT_LE(sum_of_means / static_cast<double>(prompts.size()), mean);
 }
 
 TEST(Golden, LogitsOfTheF32ModelAreWithinAThousandthAndGreedyTextIsTheSame) {
