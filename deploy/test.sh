@@ -36,7 +36,7 @@ test_everything() {
   run "${fixed_addresses[@]}" ctest --preset tsan
   part "fresh machine"
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
-  run ctest --preset release -L fresh
+  run ctest --preset release -L fresh -j "$jobs"
   part "tests release"
   run ctest --preset release -LE 'fresh|campaign' -j "$jobs"
 }
