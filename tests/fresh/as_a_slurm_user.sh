@@ -134,10 +134,10 @@ same_text "coordinator in an allocation, by mpirun"
 
 export STAGECOACH_BIN=$programs
 scripts=$programs/deploy/slurm
-requests=(batch -m "$programs/demo.gguf" -i requests.jsonl -o answers.jsonl -n 20 -t 1 --seed 7 --ignore-eos --max-num-seqs 2)
+requests=(batch -m "$programs/demo.gguf" -i "the king's requests.jsonl" -o answers.jsonl -n 20 -t 1 --seed 7 --ignore-eos --max-num-seqs 2)
 for i in $(seq 36); do
   printf '{"custom_id":"%s","method":"POST","url":"/v1/completions","body":{"prompt":"And the king of Assyria spake %s"}}\n' "$i" "$i"
-done >requests.jsonl
+done >"the king's requests.jsonl"
 answers() { grep -sc '"finish_reason":"length"' answers.jsonl || [ -e answers.jsonl ] || echo 0; }
 # What does not change from run to run, in an order that does not.
 texts() { sed -E 's/"(id|request_id)":"[^"]*"//g; s/"created":[0-9]+//' answers.jsonl | sort; }
