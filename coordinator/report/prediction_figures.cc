@@ -24,12 +24,10 @@ std::string RatioSentence(const std::vector<double>& ratios, absl::string_view w
   const Spread spread = SpreadOf(ratios);
   const auto near = std::count_if(ratios.begin(), ratios.end(),
                                   [](double ratio) { return ratio >= 1 - kBand && ratio <= 1 + kBand; });
-  if (ratios.size() == 1) {
-    return absl::StrCat("What was ", what, " is ", FigureText(spread.median), " times what was predicted.");
-  }
-  return absl::StrCat(near, " of ", ratios.size(), " are within 10 % of the prediction; what was ", what, " is ",
-                      FigureText(spread.median), " times what was predicted in the median (", FigureText(spread.low),
-                      " to ", FigureText(spread.high), ").");
+  const std::string median = absl::StrCat("he ratio of ", what, " to predicted is ", FigureText(spread.median));
+  if (ratios.size() == 1) return absl::StrCat("T", median, ".");
+  return absl::StrCat(near, " of ", ratios.size(), " are within 10 % of the prediction; t", median, " in the median (",
+                      FigureText(spread.low), " to ", FigureText(spread.high), ").");
 }
 
 // Of each cell the series that it belongs to: how many stages, and what was not real; without the stages where that

@@ -54,6 +54,7 @@ pre { font: .8rem/1.45 'Liberation Mono', Consolas, monospace; white-space: pre-
   padding: .5rem .7rem; border-left: 3px solid #999; }
 summary { cursor: pointer; }
 @media (max-width: 30rem) { body { padding: .8rem .6rem 2rem; } h1 { font-size: 1.35rem; } }
+@page { margin: 15mm 12mm; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10pt; }
   nav { display: none; }
@@ -107,8 +108,8 @@ std::string PredictionCard(const CellPointers& cells) {
     }
     if (apart.empty()) continue;
     const Spread spread = SpreadOf(apart);
-    return Card(simulated ? "Simulated and predicted differ by" : "Measured and predicted differ by",
-                PercentText(spread.median), "in the median",
+    return Card(simulated ? "Prediction off the simulation by" : "Prediction off by", PercentText(spread.median),
+                "in the median",
                 absl::StrCat("at most ", PercentText(spread.high), ", over ",
                              CountOf(static_cast<int64_t>(apart.size()), "comparison")));
   }
@@ -125,6 +126,17 @@ std::string CountCard(const CellPointers& cells) {
   if (simulated > 0) parts.push_back(absl::StrCat(simulated, " simulated"));
   if (failed > 0) parts.push_back(absl::StrCat(failed, " failed"));
   return Card("Points", absl::StrCat(measured), "measured", absl::StrJoin(parts, ", "));
+}
+
+// Of the quantity, behind a card's configuration; empty where nothing was predicted.
+std::string PredictedText(const SweepCell& cell, absl::string_view id) {
+  for (const PredictedQuantity& quantity : PredictedQuantities()) {
+    const auto ratio = RatioOf(cell, quantity);
+    if (id == quantity.id && ratio.has_value()) {
+      return absl::StrCat("; predicted ", FigureText(ratio->predicted * quantity.per_unit));
+    }
+  }
+  return "";
 }
 
 std::string Cards(const CellPointers& cells) {
@@ -144,11 +156,14 @@ std::string Cards(const CellPointers& cells) {
   }
   std::string html = "<dl class=\"cards\">\n";
   if (fastest != nullptr) {
+    const bool prefill = fastest->prefill_only();
     html += Card("Highest throughput", FigureText(fastest->Throughput().median),
-                 fastest->prefill_only() ? "prompt tokens/s" : "output tokens/s", labels.Of(*fastest));
+                 prefill ? "prompt tokens/s" : "output tokens/s",
+                 labels.Of(*fastest) + PredictedText(*fastest, prefill ? "prefill-rate" : "output-rate"));
   }
   if (quickest != nullptr) {
-    html += Card("Shortest median gap", FigureText(gap(*quickest) * 1e3), "ms between tokens", labels.Of(*quickest));
+    html += Card("Shortest median gap", FigureText(gap(*quickest) * 1e3), "ms between tokens",
+                 labels.Of(*quickest) + PredictedText(*quickest, "itl"));
   }
   absl::StrAppend(&html, PredictionCard(cells), CountCard(cells), "</dl>\n");
   return html;

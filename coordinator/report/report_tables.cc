@@ -82,7 +82,7 @@ ReportTable ResultTable(const CellPointers& cells) {
                   "ITL p50 / p99, ms",
                   "goodput, requests/s",
                   "bubble / floor, %",
-                  "rows a pass",
+                  "rows/pass",
                   "incidents"};
   table.left = 2;
   const CellLabels labels(cells, {});

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "coordinator/report/report_page.h"
 #include "coordinator/report/report_tables.h"
+#include "coordinator/report/report_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/report/synthetic_sweep.h"
@@ -116,17 +117,21 @@ TEST(ReportPage, SaysHowFarMeasuredAndPredictedAreApart) {
   std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
   points[0].prediction->output_tokens_per_s = points[0].result.output_tokens_per_s / 0.8;
   points[0].prediction->itl_s = points[0].result.itl_s.p50 / 1.25;
-  EXPECT_THAT(PageOf(points), HasSubstr("Measured and predicted differ by</dt><dd><p><b>25 %</b> in the median</p>at "
+  EXPECT_THAT(PageOf(points), HasSubstr("Prediction off by</dt><dd><p><b>25 %</b> in the median</p>at "
                                         "most 25 %, over 2 comparisons"));
+  const std::string rate = FigureText(points[0].prediction->output_tokens_per_s);
+  EXPECT_THAT(PageOf(points), HasSubstr("1 stage; predicted " + rate + "</dd>"));
   // What was simulated is no measurement.
   points.push_back(points[0]);
   points[1].simulated = true;
   points[1].result.output_tokens_per_s *= 3;
   EXPECT_THAT(PageOf(points), HasSubstr("at most 25 %, over 2 comparisons"));
-  EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence, HasSubstr("What was measured is 0.8 times"));
+  EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence,
+              HasSubstr("The ratio of measured to predicted is 0.8."));
   points.erase(points.begin());
-  EXPECT_THAT(PageOf(points), HasSubstr("Simulated and predicted differ by"));
-  EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence, HasSubstr("What was simulated is 2.4 times"));
+  EXPECT_THAT(PageOf(points), HasSubstr("Prediction off the simulation by"));
+  EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence,
+              HasSubstr("The ratio of simulated to predicted is 2.4."));
 }
 
 TEST(ReportFigures, CallNothingFasterThanItsRepetitionsShow) {
