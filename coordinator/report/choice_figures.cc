@@ -97,9 +97,14 @@ std::string ChoiceSentence(const CellPointers& group, const ChoiceKind& kind, co
   const Spread most = fast.Throughput(), least = slow.Throughput();
   const std::string where = label.empty() ? "" : absl::StrCat(" (", label, ")");
   if (most.median == least.median) return absl::StrCat("All have the same throughput", where, ".");
+  const char* doubt = "";
+  if (most.low <= least.high) {
+    doubt = "; their repetitions scatter by more than that";
+  } else if (!fast.simulated && std::min(most.count, least.count) < 2) {
+    doubt = "; one run tells little";
+  }
   return absl::StrCat("Fastest is ", TextOf(fast, kind), ", with ", FigureText(most.median / least.median),
-                      " times the throughput of ", TextOf(slow, kind), where,
-                      most.low <= least.high ? "; their repetitions scatter by more than that." : ".");
+                      " times the throughput of ", TextOf(slow, kind), where, doubt, ".");
 }
 
 void AddChoice(const CellPointers& cells, const ChoiceKind& kind, std::vector<ReportFigure>* figures) {

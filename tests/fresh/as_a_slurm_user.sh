@@ -185,10 +185,10 @@ echo "four drains and a heterogeneous job: the same 36 answers as without Slurm"
 # A stage that dies under the user's own srun is final, and who ends the job is Slurm's choice. Its PMIx plugin kills every task as soon as
 # it sees a rank's connection go, whatever --kill-on-bad-exit says: it names the rank, and our script says what to do. Where it does not,
 # the coordinator does both, in one message and with an exit code of its own.
-started multiprog.sbatch "${generate[@]:1:3}" -p "And the king" -n 400 -t 1 --ignore-eos --stage-delay-us 10000
+started multiprog.sbatch "${generate[@]:1:3}" -p "And the king" -n 400 -t 1 --ignore-eos --stage-delay-us 30000
 until_true "generate in multiprog.sbatch" test -s out
 for process in /proc/[0-9]*; do
-  [ "$(readlink "$process/exe")" != "$programs/stage_worker" ] || victim=${process#/proc/}
+  [ ! "$process/exe" -ef "$programs/stage_worker" ] || victim=${process#/proc/}
 done
 run kill -KILL "$victim"
 ended_with "a killed stage under srun" '@(5:0|137:0)'
