@@ -105,6 +105,12 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   app->add_flag("--dry-run", o->dry_run, "print the launch line and end")->group(group);
 }
 
+void AddPolicy(CLI::App* app, ClusterOptions* o) {
+  AddChoice(app, "--policy", &o->policy, kPolicies, absl::StrCat(kPolicyHelp, ". Answers are the same under all"))
+      ->group(kBatchingGroup);
+}
+
+// But for --policy.
 void AddScheduling(CLI::App* app, ClusterOptions* o) {
   const char* group = kBatchingGroup;
   AddInteger(app, "--max-num-batched-tokens", &o->max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range,
@@ -112,11 +118,6 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
       ->group(group);
   AddInteger(app, "--prefill-chunk", &o->prefill_chunk, JobLimits::kPrefillChunk.range,
              "rows of one prompt in a micro-batch", absl::StrCat(o->prefill_chunk))
-      ->group(group);
-  AddChoice(app, "--policy", &o->policy, kPolicies,
-            "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few prompt rows "
-            "beside decode rows; as many as queue, free KV blocks and --slo-itl suggest; all prompts that fit, then "
-            "decoding, in turns. Answers are the same under all")
       ->group(group);
   AddChoice(app, "--chunking", &o->chunking, kChunkings,
             "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long as its first")
@@ -285,11 +286,13 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string
   AddInteger(app, "--max-num-seqs", &options->max_num_seqs, JobLimits::kMaxNumSeqs.range, "sequences that run at once",
              absl::StrCat(options->max_num_seqs))
       ->group(kBatchingGroup);
+  AddPolicy(app, options);
   AddScheduling(app, options);
 }
 
 void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
   AddPlaces(app, options);
+  AddPolicy(app, options);
   AddScheduling(app, options);
 }
 

@@ -63,6 +63,12 @@ struct ClusterOptions {
   bool dry_run = false;
 };
 
+// What the policies are, in the order of kPolicies; for help texts.
+inline constexpr char kPolicyHelp[] =
+    "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few prompt rows beside "
+    "decode rows; as many as queue, free KV blocks and --slo-itl suggest; all prompts that fit, then decoding, in "
+    "turns";
+
 // -m/--model.
 void AddModelOption(CLI::App* app, std::string* model);
 
@@ -76,7 +82,7 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string
 // --layer-split, --plan, -t and --max-num-seqs.
 void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options);
 
-// Those of them that say what micro-batches are made of, and --step-log.
+// Those of them that say what micro-batches are made of, and --step-log; but for --policy.
 void AddSchedulingOptions(CLI::App* app, ClusterOptions* options);
 
 // Those of them that say where stages run, and with what: --pp, -t and what is about hosts, mpirun and CPUs.

@@ -23,6 +23,7 @@
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/plan_places.h"
+#include "coordinator/cli/policy_comparison.h"
 #include "coordinator/cli/probe_options.h"
 #include "coordinator/cli/simulate_options.h"
 #include "coordinator/cli/simulate_report.h"
@@ -48,7 +49,7 @@ class SimulateVerb : public Verb {
   }
   const char* example() const override {
     return "coordinator simulate --load-format dummy --shape qwen3-8b --type q8_0 --cluster hosts.json "
-           "--max-num-seqs 32 --arrivals poisson:2 --prompt 512 --output 128";
+           "--max-num-seqs 32 --arrivals poisson:2 --prompt 512 --output 128 --policy all";
   }
   void AddOptions(CLI::App* app) override { AddSimulateOptions(app, &options_); }
   absl::Status Run(const RunContext& context) override;
@@ -61,6 +62,16 @@ class SimulateVerb : public Verb {
   absl::StatusOr<SimOutcome> Simulated(const ClusterQuestion& question, const ClusterPlan& plan) const;
   SweepPoint Point(const ClusterQuestion& question, const LaunchOptions& launch) const;
   absl::Status Keep(const SweepPoint& point) const;
+  // A run under the policy that options_.probe.cluster has.
+  struct SimulatedRun {
+    SweepPoint point;
+    RunSummary summary;
+    std::vector<std::string> assumptions;
+  };
+  absl::StatusOr<SimulatedRun> SimulateOnce(const RunContext& context,
+                                            const std::shared_ptr<const ModelDescription>& model) const;
+  absl::Status Compare(const std::vector<Policy>& policies, const RunContext& context,
+                       const std::shared_ptr<const ModelDescription>& model);
 
   SimulateOptions options_;
 };
@@ -234,11 +245,8 @@ absl::Status SimulateVerb::RunReplay() const {
   return WriteStdout(options_.json ? CompactJson(ReplayJson(*jobs)) + "\n" : ReplayText(*jobs));
 }
 
-absl::Status SimulateVerb::Run(const RunContext& context) {
-  if (!options_.replay.empty()) return RunReplay();
-  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model, OpenProbeModel(&options_.probe));
-  if (model == nullptr) return UsageError("--model is required, or --load-format dummy with --shape and --type");
-  RETURN_IF_ERROR(ReadSimulatedLoad(&options_));
+absl::StatusOr<SimulateVerb::SimulatedRun> SimulateVerb::SimulateOnce(
+    const RunContext& context, const std::shared_ptr<const ModelDescription>& model) const {
   ClusterOptions job = options_.probe.cluster;
   if (job.policy != Policy::kThrottled) job.slo_itl_s = 0;  // then it is a bound of goodput alone
   ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(job, model->hyper, context));
@@ -263,7 +271,47 @@ absl::Status SimulateVerb::Run(const RunContext& context) {
                              : !options_.sources.cluster.empty() ? absl::StrCat("cluster ", options_.sources.cluster)
                                                                  : "assumed";
   if (!options_.directory.empty()) RETURN_IF_ERROR(Keep(point));
-  return WriteStdout(options_.json ? SweepPointLine(point) : SimulationText(summary, point, places.assumptions));
+  return SimulatedRun{std::move(point), summary, places.assumptions};
+}
+
+absl::Status SimulateVerb::Compare(const std::vector<Policy>& policies, const RunContext& context,
+                                   const std::shared_ptr<const ModelDescription>& model) {
+  std::vector<SweepPoint> points;
+  std::vector<std::string> assumptions;
+  for (const Policy policy : policies) {
+    options_.probe.cluster.policy = policy;
+    ASSIGN_OR_RETURN(SimulatedRun run, SimulateOnce(context, model));
+    points.push_back(std::move(run.point));
+    assumptions = std::move(run.assumptions);
+  }
+  std::string text;
+  if (options_.json) {
+    for (const SweepPoint& point : points) text += SweepPointLine(point);
+    return WriteStdout(text);
+  }
+  text = absl::StrCat("simulated    ", options_.requests.size(), " requests under each policy; nothing ran\n");
+  for (const std::string& assumption : assumptions) absl::StrAppend(&text, "assumed      ", assumption, "\n");
+  return WriteStdout(text + PolicyTable(points));
+}
+
+absl::Status SimulateVerb::Run(const RunContext& context) {
+  if (!options_.replay.empty()) return RunReplay();
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model, OpenProbeModel(&options_.probe));
+  if (model == nullptr) return UsageError("--model is required, or --load-format dummy with --shape and --type");
+  const ClusterOptions& job = options_.probe.cluster;
+  const absl::StatusOr<std::vector<Policy>> policies = ParsePolicies(options_.policies, job.policy);
+  if (!policies.ok()) return UsageError(WithFlags(policies.status().message()));
+  RETURN_IF_ERROR(ReadSimulatedLoad(&options_));
+  if (policies->size() > 1) {
+    for (const auto& [flag, file] : {std::pair("--step-log", &job.step_log), std::pair("--trace", &job.trace)}) {
+      if (!file->empty()) return UsageError(absl::StrCat(flag, " is of one run; give one --policy with it"));
+    }
+    return Compare(*policies, context, model);
+  }
+  options_.probe.cluster.policy = policies->front();
+  ASSIGN_OR_RETURN(const SimulatedRun run, SimulateOnce(context, model));
+  return WriteStdout(options_.json ? SweepPointLine(run.point)
+                                   : SimulationText(run.summary, run.point, run.assumptions));
 }
 
 }  // namespace

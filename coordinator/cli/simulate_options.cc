@@ -110,7 +110,8 @@ void AddSimulatedWorld(CLI::App* app, SimulateOptions* o) {
           "instead of all this: run the scheduler again over the times of a recorded run (--step-log) and say whether "
           "every micro-batch comes out as it was")
       ->group(group);
-  AddFlag(app, "--json", &o->json, "one line: the record of a point of a sweep, with \"simulated\": true")
+  AddFlag(app, "--json", &o->json,
+          "one line for each policy: the record of a point of a sweep, with \"simulated\": true")
       ->group(group);
   AddText(app, "-o", &o->directory, "DIR",
           "add that record to the points of this directory, which `coordinator sweep report DIR` shows beside what a "
@@ -130,6 +131,12 @@ void AddSimulateOptions(CLI::App* app, SimulateOptions* options) {
   AddInteger(app, "--max-num-seqs", &options->probe.cluster.max_num_seqs, JobLimits::kMaxNumSeqs.range,
              "sequences that run at once", absl::StrCat(options->probe.cluster.max_num_seqs))
       ->group("Batching and KV cache");
+  AddTexts(app, "--policy", &options->policies, "NAME,...",
+           absl::StrCat(kPolicyHelp,
+                        ": prefill-first, interleaved, decode-priority, throttled, phases. Of several, or "
+                        "all, each is simulated and a table compares them"))
+      ->group("Batching and KV cache")
+      ->default_str(PolicyName(options->probe.cluster.policy));
   AddSchedulingOptions(app, &options->probe.cluster);
   AddSimulatedLoad(app, options);
   AddSimulatedWorld(app, options);

@@ -38,7 +38,8 @@ struct SimulateOptions {
   SimFailures failures;
 
   bool json = false;
-  std::string directory;  // of points; empty: none is kept
+  std::vector<std::string> policies;  // comma lists, as given
+  std::string directory;              // of points; empty: none is kept
   std::string replay;
 
   // Requests under way at any time; 0: no limit.

@@ -28,6 +28,7 @@
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/policy_comparison.h"
 #include "coordinator/cli/probe_profile.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/sweep_options.h"
@@ -64,6 +65,7 @@ class SweepVerb : public Verb {
   absl::Status Prepare(const RunContext& context);
   absl::StatusOr<LaunchOptions> LaunchOf(const std::vector<SweepConfig>& points, const RunContext& context) const;
   absl::Status PrintPlan(const RunContext& context) const;
+  absl::Status PrintPolicies() const;
   absl::Status SkipFinished();
   absl::Status ProbeHosts(const RunContext& context);
   absl::Status WriteOwnProfile(const std::string& path, const RunContext& context) const;
@@ -290,10 +292,23 @@ absl::Status SweepVerb::Run(const RunContext& context) {
   for (SweepLaunch& launch : LaunchesOf(points_)) RETURN_IF_ERROR(RunLaunch(std::move(launch.points), context));
   LogInfo(absl::StrCat(done_, " of ", all_, " points are in '", options_.directory, "'"));
   RETURN_IF_ERROR(ReportSweep(options_.directory));
+  if (options_.lists.policies.size() > 1) RETURN_IF_ERROR(PrintPolicies());
   if (failed_ == 0) return absl::OkStatus();
   return WithExitCode(
       absl::UnavailableError(absl::StrCat(failed_, " of ", all_, " points failed; the same command tries them again")),
       ExitCode::kLostStages);
+}
+
+// Those of this sweep side by side; the file may have points of others.
+absl::Status SweepVerb::PrintPolicies() const {
+  const std::string path = (std::filesystem::path(options_.directory) / kSweepFileName).string();
+  absl::StatusOr<SweepRecords> records = ReadSweepFile(path);
+  if (!records.ok()) return WithExitCode(records.status(), ExitCode::kInputFile);
+  absl::flat_hash_set<std::string> keys;
+  for (const SweepConfig& point : PointsOf(options_.lists)) keys.insert(SweepKey(point));
+  std::erase_if(records->points,
+                [&](const SweepPoint& point) { return point.simulated || !keys.contains(SweepKey(point.config)); });
+  return WriteStdout(PolicyTables(records->points));
 }
 
 absl::Status SweepVerb::Stopped() const {

@@ -75,7 +75,8 @@ void AddMatrix(CLI::App* app, SweepOptions* o) {
   AddIntegerList(app, "--block-size", &lists.block_tokens, JobLimits::kBlockTokens.range, "tokens of a KV block (32)")
       ->group(group);
   AddTexts(app, "--policy", &o->policies, "NAME,...",
-           ChoiceHelp("which rows a micro-batch takes first", kPolicies, o->cluster.policy))
+           ChoiceHelp("which rows a micro-batch takes first; several are compared in a table at the end", kPolicies,
+                      o->cluster.policy))
       ->group(group);
   AddTexts(app, "--chunking", &o->chunkings, "NAME,...",
            ChoiceHelp("how prompts are cut", kChunkings, o->cluster.chunking))

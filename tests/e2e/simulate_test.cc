@@ -152,6 +152,26 @@ TEST(Simulate, DelaysEveryHopAsOverAnEmulatedLinkAndSaysSo) {
   EXPECT_THAT(Coordinator(far).out, HasSubstr("emulated: latency=10ms"));
 }
 
+TEST(Simulate, ComparesPoliciesOnTheSameLoad) {
+  const TempDir directory;
+  const Words words = Simulate({"--cluster", WriteCluster(directory), "--prompt", "64:512", "--policy"});
+  const auto with = [&words](const Words& more) {
+    Words all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return Coordinator(all);
+  };
+  const ProgramResult table = with({"all", "--slo-itl", "200ms"});
+  EXPECT_EQ(table.exit_code, 0) << table;
+  EXPECT_THAT(table.out, AllOf(HasSubstr("64 requests under each policy; nothing ran\n"), HasSubstr("TTFT p50 ms"),
+                               HasSubstr("good %"), HasSubstr("\nthrottled "), HasSubstr("\nprefill-first ")));
+  const ProgramResult lines = with({"phases,interleaved", "--json"});
+  const ProgramResult alone = with({"interleaved", "--json"});
+  const ProgramResult first = with({"phases", "--json"});
+  EXPECT_EQ(lines.out, first.out + alone.out) << "each is simulated as if it were alone";
+  EXPECT_THAT(with({"fair"}).err, HasSubstr("--policy is 'fair', expected one of prefill-first"));
+  EXPECT_EQ(with({"all", "--step-log", directory.File("steps.jsonl")}).exit_code, 2);
+}
+
 TEST(Simulate, SaysWhatIsWrongAndWhere) {
   const TempDir directory;
   std::ofstream(directory.File("trace"))

@@ -136,6 +136,15 @@ TEST(Sweep, ComparesLinksOverAHostListAndMeasuresWithoutAProbeWhereThereCanBeNon
               HasSubstr("--emulate-link latency=2ms,bandwidth=1Gbit"));
 }
 
+TEST(Sweep, EndsWithItsPoliciesSideBySide) {
+  const TempDir dir;
+  const ProgramResult result = Coordinator(Sweep(dir.path(), {"--policy", "phases,throttled", "--concurrency", "1"}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("each policy/512, f32, closed x1, 16 -> 8\npolicy "));
+  EXPECT_THAT(result.out, HasSubstr("\nphases "));
+  EXPECT_THAT(result.out, HasSubstr("\nthrottled "));
+}
+
 TEST(Sweep, RecordsAPointThatFailsAndTriesItAgain) {
   const TempDir dir;
   const Words impossible = {"--kv-cache-memory", "1K", "--concurrency", "1"};
