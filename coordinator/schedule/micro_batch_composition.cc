@@ -70,7 +70,8 @@ void Scheduler::ComposePhase(Draft& draft) {
   ComposeDecodeRows(draft);
 }
 
-// Of a phase in which the prompts that have work are computed: there are some.
+// Of a phase in which the prompts that have work are computed: there are some. However many stages there are, no more
+// of them work on prompts than micro-batches are in flight.
 PhaseLoad Scheduler::LoadOfPhase() const {
   const Backlog backlog = AdmissibleBacklog();
   return {.running = running(),
@@ -84,7 +85,7 @@ PhaseLoad Scheduler::LoadOfPhase() const {
 
 int64_t Scheduler::MostPromptRows(const Draft& draft) const {
   if (options_.policy == Policy::kThrottled) return ThrottledRows(static_cast<int64_t>(draft.slices.size()));
-  return options_.policy == Policy::kDecodePriority && !draft.slices.empty() ? kPrefillQuantum : kAll;
+  return options_.policy == Policy::kDecodePriority && decoding_ > 0 ? kPrefillQuantum : kAll;
 }
 
 int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {

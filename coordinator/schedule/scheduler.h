@@ -55,9 +55,11 @@ namespace stagecoach {
 // is ready while all groups are under way waits for one of them, so that fragments merge. Chunks: of the oldest prompt
 // first, then of the next ones, while rows are left; a prompt has work while it has rows that were not handed out and
 // it either runs or could be admitted now. kPrefillFirst: chunks alone, while any prompt has work, decode rows only
-// otherwise. kDecodePriority: at most kPrefillQuantum rows of prompts beside decode rows, whole chunks without them.
-// kThrottled: decode rows, then as many rows of prompts as prefill_throttle.h says. kPhases: chunks alone until no
-// prompt has work, then decode rows alone until phase_switch.h says that prompts pay.
+// otherwise. kDecodePriority: decode rows, then at most kPrefillQuantum rows of prompts while any sequence decodes,
+// also where all that do are under way already: those that come back wait at every stage for what left behind them. A
+// gap between two tokens is then no longer with few decode groups than with many. kThrottled: decode rows, then as many
+// rows of prompts as prefill_throttle.h says. kPhases: chunks alone until no prompt has work, then decode rows alone
+// until phase_switch.h says that prompts pay.
 //
 // A prompt that has work cannot starve: after this many micro-batches in a row that gave prompts less than
 // one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved, kThrottled),

@@ -117,15 +117,27 @@ TEST(Policies, DifferFromEachOtherOnTheSameArrivals) {
               ElementsAre("1:5+1 2:0+32", "1:6+1 2:32+32", "1:7+1 2:64+32", "1:8+1 2:96+32", "1:9+1 2:128+32"));
 }
 
-TEST(Policies, DecodePriorityGivesWholeChunksWhenNoRowIsReady) {
-  SchedulerOptions options = Options(Policy::kDecodePriority);
-  options.micro_batches = 2;
-  Composer composer(options);
-  composer.Add(1, 5);
-  composer.Step();
-  composer.Add(2, 200);
-  EXPECT_EQ(Composer::Describe(composer.Submit()), "1:5+1 2:0+32");
-  EXPECT_EQ(Composer::Describe(composer.Submit()), "2:32+64") << "the only decode row is in flight";
+// Those that decode wait for what goes before them, whether they were ready when it left or not.
+TEST(Policies, DecodePriorityGivesPromptsNoWholeChunkBetweenDecodeGroups) {
+  for (const int32_t micro_batches : {1, 2, 4}) {
+    SchedulerOptions options = Options(Policy::kDecodePriority);
+    options.micro_batches = micro_batches;
+    Composer composer(options);
+    composer.Add(1, 5);
+    composer.Step();
+    composer.Add(2, 900);
+    EXPECT_EQ(Composer::Describe(composer.Submit()), "1:5+1 2:0+32") << micro_batches;
+    for (int i = 1; i < micro_batches; ++i) {
+      EXPECT_EQ(Composer::Describe(composer.Submit()), absl::StrCat("2:", 32 * i, "+32"))
+          << "the only row is in flight";
+    }
+  }
+}
+
+TEST(Policies, DecodePriorityGivesWholeChunksWhileNobodyDecodes) {
+  Composer composer(Options(Policy::kDecodePriority));
+  composer.Add(1, 200);
+  EXPECT_THAT(composer.Steps(4), ElementsAre("1:0+64", "1:64+64", "1:128+64", "1:192+8"));
 }
 
 TEST(Policies, DecodePriorityLetsNoPromptStarve) {
