@@ -7,6 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
+#include "common/job/cpu_isas.h"
+#include "common/wire/bit_class.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/launch_plan.h"
@@ -61,7 +63,8 @@ absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
   const int cores = AllowedCores();
   const uint64_t memory = AvailableMemoryBytes();
   places.here = placement.AllHere();
-  places.profile.hosts.push_back(AssumedHost(HostName(), cores, memory));
+  const InstructionSet isa = WantedIsaOf(launch.job).isa.value_or(CpuInstructionSets().back());
+  places.profile.hosts.push_back(AssumedHost(HostName(), cores, memory, isa));
   places.profile.default_link = AssumedLink();
   std::vector<std::string> unseen;
   for (const PlacedStages& placed : placement.hosts) {
@@ -71,7 +74,7 @@ absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
       ++host;
     }
     if (host == static_cast<int>(places.profile.hosts.size())) {
-      places.profile.hosts.push_back(AssumedHost(placed.host, cores, memory));
+      places.profile.hosts.push_back(AssumedHost(placed.host, cores, memory, isa));
       places.unseen.push_back(host);
       unseen.push_back(placed.host);
     }
@@ -79,16 +82,16 @@ absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
   }
   const HostSpeed& speed = places.profile.hosts[0].speeds[0];
   if (!unseen.empty()) {
-    places.assumptions.push_back(absl::StrFormat("%s: %d cores and %.1f GiB of free memory, as this host has",
-                                                 absl::StrJoin(unseen, ", "), cores,
+    places.assumptions.push_back(absl::StrFormat("%s: %d cores with %s and %.1f GiB of free memory, as this host has",
+                                                 absl::StrJoin(unseen, ", "), cores, InstructionSetName(isa),
                                                  static_cast<double>(memory) / kBytesOfGib));
     places.assumptions.push_back(
         absl::StrFormat("links between hosts: %g Gbit/s, %g us", kAssumedLinkGbitS, kAssumedLinkLatencyUs));
   }
   places.assumptions.push_back(absl::StrFormat(
-      "speed of a host with %d cores: %g GB/s of reading, %g int8 and %g f32 GOP/s; a profile (--profile) "
+      "speed of a host with %d cores and %s: %g GB/s of reading, %g int8 and %g f32 GOP/s; a profile (--profile) "
       "or a description (--cluster) of the hosts says better",
-      cores, speed.read_gbps, speed.int8_gops, speed.f32_gops));
+      cores, InstructionSetName(isa), speed.read_gbps, speed.int8_gops, speed.f32_gops));
   return places;
 }
 

@@ -227,12 +227,14 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
   ClusterQuestion question = {.model = std::move(model), .job = job};
   HostProfile& profile = question.profile;
   profile.default_link = AssumedLink();  // that to and from the coordinator carries no hidden states: any will do
-  for (const pb::Hello& hello : hellos) {
+  ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(job)));
+  for (size_t s = 0; s < hellos.size(); ++s) {
+    const pb::Hello& hello = hellos[s];
     auto host = std::find_if(profile.hosts.begin(), profile.hosts.end(),
                              [&](const HostFacts& facts) { return facts.name == hello.host(); });
     if (host == profile.hosts.end()) {
-      host = profile.hosts.insert(
-          host, AssumedHost(hello.host(), std::max(1, hello.allowed_cores()), hello.available_memory_bytes()));
+      host = profile.hosts.insert(host, AssumedHost(hello.host(), std::max(1, hello.allowed_cores()),
+                                                    hello.available_memory_bytes(), isas.isas[s]));
     }
     question.stage_hosts.push_back(static_cast<int>(host - profile.hosts.begin()));
   }

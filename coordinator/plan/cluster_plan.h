@@ -64,8 +64,8 @@ struct ClusterPlan {
 absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question);
 
 // The job of hosts that introduced themselves and of which nothing was measured: its layers are split as PlanCluster
-// would split them for the same hosts with assumed speeds (assumed_facts.h), by their cores, and requests of the default
-// load, as far as they fit the context. `hellos` as for PlanJob, whose errors these are.
+// would split them for the same hosts with assumed speeds (assumed_facts.h), by their cores and the instruction sets
+// that the job takes, and requests of the default load, as far as they fit the context. `hellos` as for PlanJob, whose errors these are.
 absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                           std::shared_ptr<const ModelDescription> model, const JobEpoch& epoch);
 

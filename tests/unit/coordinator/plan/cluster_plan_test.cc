@@ -29,7 +29,7 @@ ClusterQuestion Question(int hosts, const std::string& model = "qwen3-0.6b/q8_0"
   EXPECT_TRUE(opened.ok()) << opened.status();
   question.model = *opened;
   for (int i = 0; i < hosts; ++i) {
-    question.profile.hosts.push_back(AssumedHost("n" + std::to_string(i), 4, 16 * kGiB));
+    question.profile.hosts.push_back(AssumedHost("n" + std::to_string(i), 4, 16 * kGiB, InstructionSet::kAvx512Vnni));
     question.stage_hosts.push_back(i);
   }
   question.profile.default_link = AssumedLink();
@@ -76,7 +76,8 @@ TEST(ClusterPlan, AJobWithoutAPlanSplitsTheLayersAsThePlanWould) {
   for (const std::vector<int>& cores : {std::vector<int>{4}, {4, 4}, {4, 12}, {16, 2, 8}}) {
     ClusterQuestion question = Question(0);
     for (size_t i = 0; i < cores.size(); ++i) {
-      question.profile.hosts.push_back(AssumedHost("n" + std::to_string(i), cores[i], 16 * kGiB));
+      question.profile.hosts.push_back(AssumedHost("n" + std::to_string(i), cores[i], 16 * kGiB,
+                                                   i % 2 == 0 ? InstructionSet::kAvx512Vnni : InstructionSet::kAvx2));
       question.stage_hosts.push_back(static_cast<int>(i));
     }
     question.job.set_prefill_chunk(512);
@@ -89,6 +90,25 @@ TEST(ClusterPlan, AJobWithoutAPlanSplitsTheLayersAsThePlanWould) {
       EXPECT_EQ(job->stages[s].last_layer(), plan.job.stages[s].last_layer()) << cores.size();
     }
   }
+}
+
+// Prompts are bound by arithmetic and do without the head; decoding pays for it in every step.
+TEST(ClusterPlan, FasterArithmeticLeavesTheStageWithTheHeadFewerLayers) {
+  const ClusterQuestion question = Question(2);
+  std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts);
+  const auto first = [&](std::vector<pb::InstructionSet> isas, pb::InstructionSet wanted) {
+    for (pb::Hello& hello : hellos) hello.mutable_isas()->Assign(isas.begin(), isas.end());
+    pb::ConfigureJob job = question.job;
+    job.set_prefill_chunk(512);
+    job.set_isa(wanted);
+    const auto plan = PlanJobUnmeasured(job, hellos, question.model, JobEpoch{});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? plan->stages[0].last_layer() : 0;
+  };
+  const auto any = pb::INSTRUCTION_SET_UNSPECIFIED;
+  const auto avx2 = pb::INSTRUCTION_SET_AVX2, vnni = pb::INSTRUCTION_SET_AVX512_VNNI;
+  EXPECT_LT(first({avx2}, any), first({avx2, vnni}, any));
+  EXPECT_EQ(first({avx2}, any), first({avx2, vnni}, avx2)) << "what a job is told to compute with counts";
 }
 
 TEST(ClusterPlan, AShortContextIsNoReasonToRefuseAJob) {
