@@ -132,6 +132,26 @@ TEST_F(MpiEndpointTest, LargeFramesArriveWholeInBothDirectionsAtOnce) {
   EXPECT_TRUE(seen_step && seen_result);
 }
 
+TEST_F(MpiEndpointTest, LargeStepFramesToOneRankGoOneBehindTheOther) {
+  constexpr size_t kBytes = 3 << 20;
+  constexpr uint64_t kFrames = 3;
+  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, kFrames).ok());
+  const int64_t begin_us = MonotonicUs();
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), number, kBytes)).ok());
+  }
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    const auto frame = Await(endpoint_.get());
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    EXPECT_TRUE(Matches(*frame, number, kBytes));
+  }
+  FinishSends(endpoint_.get());
+  const EndpointCounters counters = endpoint_->counters();
+  EXPECT_EQ(counters.frames_sent, kFrames);
+  // The times of sends that share no moment add up to no more than what has passed.
+  EXPECT_LE(counters.send_us, static_cast<uint64_t>(MonotonicUs() - begin_us));
+}
+
 TEST_F(MpiEndpointTest, FramesOfOneSourceKeepTheirOrderWhateverTheirSizes) {
   constexpr uint64_t kFrames = 200;
   constexpr size_t kLargest = 300'000;

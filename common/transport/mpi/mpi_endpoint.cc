@@ -15,6 +15,10 @@ namespace stagecoach {
 namespace {
 
 constexpr int64_t kDrainUs = 1'000'000;
+// Of the step frames that are under way to one rank at once, unless it is a single one. Open MPI gives all sends to a
+// rank their turn, so that of many large frames the first arrives with the last; but a frame that begins only when the
+// one before it has left costs the link a wake-up and a rendezvous.
+constexpr size_t kTogetherBytes = 4 << 20;
 
 int AsCount(size_t bytes) {
   CHECK_LE(bytes, static_cast<size_t>(INT_MAX));
@@ -41,7 +45,7 @@ struct PendingSend {
   MPI_Request request = MPI_REQUEST_NULL;
   Channel channel;
   int destination;
-  int64_t begin_us;
+  int64_t begin_us = 0;
 };
 
 class MpiEndpoint : public Endpoint {
@@ -58,7 +62,7 @@ class MpiEndpoint : public Endpoint {
   absl::StatusOr<std::optional<ReceivedFrame>> Poll() override;
   bool SendsPending() const override {
     thread_.Check();
-    return !sends_.empty();
+    return !sends_.empty() || !queued_.empty();
   }
   EndpointCounters counters() const override { return counters_; }
   std::atomic<uint32_t>* doorbell() override { return doorbells_ != nullptr ? doorbells_->of(rank_) : nullptr; }
@@ -69,6 +73,9 @@ class MpiEndpoint : public Endpoint {
   // MPI_Testsome over all sends and the front of every lane, so that MPI makes progress once a call and not once a
   // request.
   absl::Status TestAll();
+  bool MustWait(const PendingSend& send) const;
+  absl::Status Begin(PendingSend send);
+  absl::Status BeginQueued();
   absl::Status FinishSend(PendingSend* send, int code);
   absl::Status FinishReceive(Lane* lane, const MPI_Status& status, int code);
   void CancelReceives();
@@ -79,7 +86,8 @@ class MpiEndpoint : public Endpoint {
   const std::unique_ptr<Doorbells> doorbells_;  // nullptr: there are none
   const std::shared_ptr<bool> live_;
   std::vector<Lane> lanes_;
-  std::deque<PendingSend> sends_;
+  std::deque<PendingSend> sends_;   // that MPI has
+  std::deque<PendingSend> queued_;  // step frames that wait for those before them
   std::deque<ReceivedFrame> arrived_;
   EndpointCounters counters_;
 
@@ -141,13 +149,39 @@ absl::Status MpiEndpoint::Send(Channel channel, int destination, std::shared_ptr
   if (destination < 0 || destination >= size_) {
     return absl::InvalidArgumentError(absl::StrCat("send to rank ", destination, ", expected 0 to ", size_ - 1));
   }
-  const absl::Span<const uint8_t> message = buffer->message();
-  PendingSend send{std::move(buffer), MPI_REQUEST_NULL, channel, destination, MonotonicUs()};
-  RETURN_IF_ERROR(MpiStatus(MPI_Isend(message.data(), AsCount(message.size()), MPI_BYTE, destination,
-                                      static_cast<int>(channel), MPI_COMM_WORLD, &send.request),
-                            absl::StrCat("sending on channel ", ChannelName(channel), " to rank ", destination)));
+  PendingSend send{std::move(buffer), MPI_REQUEST_NULL, channel, destination};
+  if (channel != Channel::kStep || (queued_.empty() && !MustWait(send))) return Begin(std::move(send));
+  queued_.push_back(std::move(send));
+  return absl::OkStatus();
+}
+
+// A frame only ever waits for one that MPI has, so that whoever tests the sends begins it.
+bool MpiEndpoint::MustWait(const PendingSend& send) const {
+  size_t bytes = 0;
+  for (const PendingSend& begun : sends_) {
+    if (begun.channel == send.channel && begun.destination == send.destination) bytes += begun.buffer->message().size();
+  }
+  return bytes > 0 && bytes + send.buffer->message().size() > kTogetherBytes;
+}
+
+absl::Status MpiEndpoint::Begin(PendingSend send) {
+  const absl::Span<const uint8_t> message = send.buffer->message();
+  send.begin_us = MonotonicUs();
+  RETURN_IF_ERROR(
+      MpiStatus(MPI_Isend(message.data(), AsCount(message.size()), MPI_BYTE, send.destination,
+                          static_cast<int>(send.channel), MPI_COMM_WORLD, &send.request),
+                absl::StrCat("sending on channel ", ChannelName(send.channel), " to rank ", send.destination)));
   sends_.push_back(std::move(send));
   if (doorbells_ != nullptr) doorbells_->Ring(destination);
+  return absl::OkStatus();
+}
+
+absl::Status MpiEndpoint::BeginQueued() {
+  while (!queued_.empty() && !MustWait(queued_.front())) {
+    PendingSend next = std::move(queued_.front());
+    queued_.pop_front();
+    RETURN_IF_ERROR(Begin(std::move(next)));
+  }
   return absl::OkStatus();
 }
 
@@ -191,6 +225,7 @@ absl::Status MpiEndpoint::TestAll() {
     }
   }
   std::erase_if(sends_, [](const PendingSend& send) { return send.buffer == nullptr; });
+  first_error.Update(BeginQueued());
   return first_error;
 }
 
@@ -246,7 +281,7 @@ MpiEndpoint::~MpiEndpoint() {
   thread_.Check();
   const int64_t deadline_us = MonotonicUs() + kDrainUs;
   WaitLadder ladder;
-  while (!sends_.empty() && MonotonicUs() < deadline_us) {
+  while (SendsPending() && MonotonicUs() < deadline_us) {
     if (!TestAll().ok()) continue;  // the receiver of a frame that is thrown away here is nobody
     ladder.Wait();
   }

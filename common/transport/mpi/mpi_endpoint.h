@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_MPI_MPI_ENDPOINT_H_
 #define STAGECOACH_COMMON_TRANSPORT_MPI_MPI_ENDPOINT_H_
 
-// The Endpoint over MPI: pre-posted MPI_Irecv, MPI_Isend, MPI_Test; nothing blocks after start-up. MPI runs
+// The Endpoint over MPI: pre-posted MPI_Irecv, MPI_Isend, MPI_Test; nothing blocks after start-up. Large step frames
+// to one rank go one behind the other, so that the first arrives as soon as it can. MPI runs
 // MPI_THREAD_FUNNELED: every call checks that it comes from the thread that initialised it.
 
 #include <memory>

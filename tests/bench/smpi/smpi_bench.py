@@ -29,14 +29,16 @@ CASES = {
     "every other host half as fast": dict(latency=50, gbit=10, sequences=lambda s: 2 * s, prompt=512, output=12, slow=True),
     "two racks in turns, 10 Gbit/s up": dict(latency=50, gbit=10, sequences=lambda s: s, prompt=512, output=8, uplink=10),
 }
-# What is sent, whether one frame behind the other, and SimGrid's options. Without acknowledgements: in SimGrid those of a frame get no
-# larger share of a link than each of the frames that it carries, so that a queue there holds up what comes in.
+# What is sent, whether one frame behind the other, what the platform file has in place of the latency and the bandwidth, and SimGrid's
+# options. SMPI multiplies both by the size of a message: by 1.95 and 0.34 to 0.61 for small ones, 11.6 and 0.94 above 64 KiB. A cluster
+# file has them as MPI gives them, the latency of a small frame and the bandwidth of large ones. Without acknowledgements: in SimGrid
+# those of a frame get no larger share of a link than each of the frames that it carries, so that a queue there holds up what comes in.
 PLAIN = ["--cfg=network/model:CM02", "--cfg=network/TCP-gamma:1e18", "--cfg=network/weight-S:0", "--cfg=network/crosstraffic:0",
          "--cfg=network/latency-factor:1", "--cfg=network/bandwidth-factor:1"]
 WAYS = {
-    "assumed": ("payload", True, PLAIN),  # all as SimNetwork takes it
-    "at once": ("frames", False, PLAIN),  # whole frames, which share a link that they meet on
-    "TCP": ("frames", True, ["--cfg=network/crosstraffic:0"]),  # with SMPI's factors and window, of TCP on Gigabit Ethernet
+    "assumed": ("payload", True, (1, 1), PLAIN),  # all as SimNetwork takes it
+    "together": ("frames", False, (1, 1), PLAIN),  # whole frames, which share a link that they meet on
+    "TCP": ("frames", True, (1 / 1.95, 1 / 0.94), ["--cfg=network/crosstraffic:0"]),  # SMPI's own, of Open MPI on Gigabit Ethernet
 }
 
 
@@ -50,17 +52,17 @@ def cluster(case, stages):
     return document
 
 
-def platform(document):
+def platform(document, factors):
     """The same for SimGrid: a port of both directions at every host, the latency half at each end, and the uplinks between."""
     rack_of = {host: uplink["name"] for uplink in document.get("uplinks", []) for host in uplink["hosts"]}
     link = document["link"]
-    half, rate = f"{link['latency_us'] / 2}us", f"{link['bandwidth_gbit_s'] * 1e9 / 8:.0f}Bps"
+    half, rate = f"{factors[0] * link['latency_us'] / 2}us", f"{factors[1] * link['bandwidth_gbit_s'] * 1e9 / 8:.0f}Bps"
     names = [host["name"] for host in document["hosts"]]
     lines = ['<?xml version="1.0"?>', '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">', '<platform version="4.1">',
              '<zone id="cluster" routing="Full">']
     lines += [f'<host id="{name}" speed="1Gf" core="4"/>' for name in names]
     lines += [f'<link id="{name}-{way}" bandwidth="{rate}" latency="{half}"/>' for name in names for way in ("out", "in")]
-    lines += [f'<link id="{uplink["name"]}-{way}" bandwidth="{uplink["bandwidth_gbit_s"] * 1e9 / 8:.0f}Bps" latency="0us"/>'
+    lines += [f'<link id="{uplink["name"]}-{way}" bandwidth="{factors[1] * uplink["bandwidth_gbit_s"] * 1e9 / 8:.0f}Bps" latency="0us"/>'
               for uplink in document.get("uplinks", []) for way in ("out", "in")]
     lines += ['<link id="loop" bandwidth="1000000GBps" latency="1ns" sharing_policy="FATPIPE"/>']
     lines += [f'<route src="{name}" dst="{name}"><link_ctn id="loop"/></route>' for name in names]
@@ -181,8 +183,9 @@ def prepare(build, directory, stage_counts):
             document = cluster(case, stages)
             with open(os.path.join(place, "cluster.json"), "w") as file:
                 json.dump(document, file)
-            with open(os.path.join(place, "platform.xml"), "w") as file:
-                file.write(platform(document))
+            for way, (_, _, factors, _) in WAYS.items():
+                with open(os.path.join(place, f"{way}.xml"), "w") as file:
+                    file.write(platform(document, factors))
             sequences = case["sequences"](stages)
             log = os.path.join(place, "steps.jsonl")
             words = [os.path.join(os.path.realpath(build), "coordinator", "coordinator"), "simulate", "--load-format", "dummy",
@@ -218,19 +221,23 @@ def run(directory):
     with open(os.path.join(directory, "cases.json")) as file:
         cases = json.load(file)
     for number, case in enumerate(cases):
-        place = os.path.join(directory, str(number))
-        for way, (what, links, options) in WAYS.items():
-            ranks = ["front"] + [f"s{s}" for s in range(case["stages"])] * (2 if links else 1)
-            hosts = os.path.join(place, "hosts")
-            with open(hosts, "w") as file:
-                file.write("".join(f"{host}\n" for host in ranks))
-            words = ["smpirun", "-np", str(len(ranks)), "-platform", os.path.join(place, "platform.xml"), "-hostfile", hosts,
-                     "--cfg=smpi/simulate-computation:no", "--cfg=smpi/host-speed:1Gf", "--log=root.thresh:warning"]
-            ran = subprocess.run(words + options + [skeleton, os.path.join(place, what)], capture_output=True, text=True, cwd=place)
-            seconds = ran.stdout.split()
-            if ran.returncode != 0 or len(seconds) != 2:
-                sys.exit(f"INVALID: {' '.join(words + options)}: exit code {ran.returncode}: {ran.stdout}{ran.stderr.strip()[-2000:]}")
-            print(json.dumps({"case": number, "way": way, "seconds": float(seconds[0]), "ttft_s": float(seconds[1])}), flush=True)
+        for way in WAYS:
+            print(json.dumps(run_skeleton(os.path.join(directory, str(number)), skeleton, number, case["stages"], way)), flush=True)
+
+
+def run_skeleton(place, skeleton, number, stages, way):
+    what, links, _, options = WAYS[way]
+    ranks = ["front"] + [f"s{s}" for s in range(stages)] * (2 if links else 1)
+    hosts = os.path.join(place, "hosts")
+    with open(hosts, "w") as file:
+        file.write("".join(f"{host}\n" for host in ranks))
+    words = ["smpirun", "-np", str(len(ranks)), "-platform", os.path.join(place, f"{way}.xml"), "-hostfile", hosts,
+             "--cfg=smpi/simulate-computation:no", "--log=root.thresh:warning"] + options + [skeleton, os.path.join(place, what)]
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=place)
+    seconds = ran.stdout.split()
+    if ran.returncode != 0 or len(seconds) != 2:
+        sys.exit(f"INVALID: {' '.join(words)}: exit code {ran.returncode}: {ran.stdout}{ran.stderr.strip()[-2000:]}")
+    return {"case": number, "way": way, "seconds": float(seconds[0]), "ttft_s": float(seconds[1])}
 
 
 def report(directory, results):
