@@ -193,7 +193,7 @@ def prepare(build, directory, stage_counts):
                      "--max-num-seqs", str(sequences), "--requests", str(sequences), "--concurrency", str(sequences),
                      "--prompt", str(case["prompt"]), "--output", str(case["output"]), "--micro-batches", str(stages),
                      "--decode-groups", str(min(stages, sequences)), "--policy", "interleaved", "--wire-dtype", "f32",
-                     "--coordinator-us", str(TURN_S * 1e6), "--step-log", log, "--json"]
+                     "--coordinator-us", str(TURN_S * 1e6), "--wake-us", "0", "--front-us", "0", "--step-log", log, "--json"]
             ran = subprocess.run(words, capture_output=True, text=True)
             if ran.returncode != 0:
                 sys.exit(f"INVALID: {' '.join(words)}: {ran.stderr.strip()}")
