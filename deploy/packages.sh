@@ -13,7 +13,7 @@ cross_packages=(googletest g++-aarch64-linux-gnu qemu-user-static) # Arm kernels
 tidy_packages=(clang-tidy git)                                     # clang-tidy over the changed files
 hosts_packages=(iproute2)                                          # several hosts on this machine, in network namespaces
 install_packages=(groff-base)                                      # manual pages, looked at
-campaign_packages=(python3)                                        # long measurements
+campaign_packages=(python3 mmdebstrap)                             # long measurements
 fresh_packages=(mmdebstrap)                                        # a minimal Debian to try the two commands in
 
 # install_missing_packages <package>...: as root or with sudo; otherwise the one line that is to be run first, and exit code 1.

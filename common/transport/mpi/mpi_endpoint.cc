@@ -172,7 +172,7 @@ absl::Status MpiEndpoint::Begin(PendingSend send) {
                           static_cast<int>(send.channel), MPI_COMM_WORLD, &send.request),
                 absl::StrCat("sending on channel ", ChannelName(send.channel), " to rank ", send.destination)));
   sends_.push_back(std::move(send));
-  if (doorbells_ != nullptr) doorbells_->Ring(destination);
+  if (doorbells_ != nullptr) doorbells_->Ring(sends_.back().destination);
   return absl::OkStatus();
 }
 
