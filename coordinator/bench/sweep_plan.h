@@ -42,7 +42,7 @@ inline constexpr int64_t kRoundsOfClosedLoop = 4, kFewestRequests = 8, kRequests
 // Between all ranks of a point; one that delays nothing: none is emulated.
 EmulatedLink LinkOf(const SweepConfig& point);
 
-// A point in a few words, for people: "pp 2, t 1, interleaved/512, f32, closed x8, 128 -> 64, run 1".
+// A point in a few words, for people: "pp 2, t 1, throttled/512, f32, closed x8, 128 -> 64, run 1".
 std::string PointName(const SweepConfig& point);
 
 // The configuration of a point's job: the point without its load. Points whose jobs are equal can share a launch.

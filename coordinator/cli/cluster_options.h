@@ -33,7 +33,9 @@ struct ClusterOptions {
   int64_t max_num_seqs = 8;
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
-  Policy policy = Policy::kInterleaved;
+  // Which gives most tokens, first tokens soonest and the shortest long gaps: tests/bench/policy_bench.py, whose README
+  // has the table.
+  Policy policy = Policy::kThrottled;
   Chunking chunking = Chunking::kConstant;
   double slo_itl_s = 0;
   int64_t micro_batches = 0;

@@ -164,7 +164,7 @@ TEST(Sweep, SaysWhatItWouldMeasureWithoutStartingAnything) {
   words.push_back("--dry-run");
   const ProgramResult result = Coordinator(words);
   ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, HasSubstr("pp 2, t 1, interleaved/512, f32, closed x3, 16 -> 8, run 1: 12 requests, ~"));
+  EXPECT_THAT(result.out, HasSubstr("pp 2, t 1, throttled/512, f32, closed x3, 16 -> 8, run 1: 12 requests, ~"));
   EXPECT_THAT(result.out, HasSubstr("4 points in 2 launches, about "));
   // Of answers of 8 tokens, one of which is asked for each second or so, no more come out than go in.
   const ProgramResult slow = Coordinator(Sweep(dir.File("none"), {"--arrivals", "poisson:1", "--dry-run"}));

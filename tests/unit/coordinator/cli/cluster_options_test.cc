@@ -49,7 +49,7 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
   EXPECT_EQ(launch->job.block_tokens(), 32);
   EXPECT_EQ(launch->job.kv_type(), pb::KV_TYPE_F32);
   EXPECT_EQ(launch->job.wire_type(), pb::WIRE_TYPE_F32);
-  EXPECT_EQ(launch->job.policy(), pb::POLICY_INTERLEAVED);
+  EXPECT_EQ(launch->job.policy(), pb::POLICY_THROTTLED);
   EXPECT_EQ(launch->job.stage_timeout_s(), 7);
   EXPECT_EQ(launch->job.fingerprints_size(), 0);
 }
@@ -58,8 +58,9 @@ TEST(ClusterOptions, AWantedGapIsForThePolicyThatKeepsIt) {
   ClusterOptions options;
   options.model = "dummy://qwen3-0.6b/q8_0";
   options.slo_itl_s = 0.08;
+  options.policy = Policy::kInterleaved;
   EXPECT_THAT(UsageMessage(options), HasSubstr("--slo-itl is what --policy throttled keeps to"));
-  options.policy = Policy::kThrottled;
+  options.policy = ClusterOptions().policy;
   options.chunking = Chunking::kEqualTime;
   const absl::StatusOr<LaunchOptions> launch = MakeLaunchOptions(options, EightLayers(), Program());
   ASSERT_TRUE(launch.ok()) << launch.status();
