@@ -64,7 +64,8 @@ void GroupPlanner::Plan(int64_t decoding) {
   groups_ = *better;
 }
 
-// Of the numbers that were seen of late, the one that has the shortest round, when it is shorter enough.
+// Of the numbers that were seen of late and for such a load, the one that has the shortest round, when it is shorter
+// enough.
 std::optional<int32_t> GroupPlanner::Better(int64_t decoding, int32_t now) const {
   double best_us = costs_.RoundUs(decoding, now) * (1 - kGain);
   std::optional<int32_t> best;
@@ -72,6 +73,8 @@ std::optional<int32_t> GroupPlanner::Better(int64_t decoding, int32_t now) const
     const int32_t groups = tried->first;
     if (groups > std::min(2 * now, Most(decoding))) break;
     if (groups == now || costs_.results(groups) == 0 || results_ >= tried->second.next) continue;
+    // What is known of another load may be wrong for this one till the next look; a short trial costs less.
+    if (IsOtherLoad(decoding, tried->second.decoding)) continue;
     const double round_us = costs_.RoundUs(decoding, groups);
     if (round_us >= best_us) continue;
     best_us = round_us;

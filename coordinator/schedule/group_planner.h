@@ -6,11 +6,11 @@
 // the last stage back to the first; fewer groups read the weights less often, for every group reads all of them. What
 // follows from that is group_costs.h's; here is how it is found out. Pure and deterministic; not thread-safe.
 //
-// Only what has been seen of late is ever chosen, by the shortest round. Another number is tried when the least that
-// its round can take is shorter by kGain: with fewer groups if what is read could be read so much faster, with more if
-// all that a stage does were rows. So stages of equal speed with a host each are never taken through fewer groups than
-// stages, from where these could not gain; nor is a number tried that rows alone, whose cost shows as soon as their
-// number changes, make too slow.
+// Only what has been seen of late, and for such a load, is ever chosen, by the shortest round. Another number is tried
+// when the least that its round can take is shorter by kGain: with fewer groups if what is read could be read so much
+// faster, with more if all that a stage does were rows. So stages of equal speed with a host each are never taken
+// through fewer groups than stages, from where these could not gain; nor is a number tried that rows alone, whose cost
+// shows as soon as their number changes, make too slow.
 //
 // A trial takes kTrialRounds rounds and kTrialResults results, and ends after kTrialLeast of these when they leave no
 // chance that a round is shorter by kGain: most trials are of numbers that turn out far worse, and each of their rounds
