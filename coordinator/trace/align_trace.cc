@@ -101,6 +101,7 @@ std::optional<std::vector<ClockCurve>> CurvesOf(const TraceJob& job, bool shared
   const auto of_clock = EstimateClocks(clocks, hops);
   if (!of_clock.has_value()) return std::nullopt;
   std::vector<ClockCurve> curves;
+  curves.reserve(clock_of_stage.size());
   for (const int clock : clock_of_stage) curves.push_back((*of_clock)[static_cast<size_t>(clock)]);
   return curves;
 }
