@@ -68,7 +68,7 @@ TEST(ProbeExchange, MeasuresEveryHostLinkAndStep) {
   // The first stage of the host alone timed the layer, with its own threads and with all cores where these are more.
   const bool more_cores = hellos[1].allowed_cores() > report->stages(0).threads();
   for (const pb::ProbedStage& stage : report->stages()) {
-    EXPECT_EQ(stage.model().steps_size(), stage.stage() > 0 ? 0 : more_cores ? 8 : 4);
+    EXPECT_EQ(stage.model().steps_size(), stage.stage() > 0 ? 0 : more_cores ? 24 : 12);
     for (const pb::ProbeStepTime& step : stage.model().steps()) {
       EXPECT_GT(step.layer_us(), 0);
       EXPECT_EQ(step.head_us() > 0, step.rows() == step.sequences());
