@@ -43,7 +43,6 @@ StageLoop::StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment, 
                   ? std::make_unique<WeightStream>(EpochOf(assignment), [this] { ladder_.Wake(); })
                   : nullptr),
       computation_(assignment, endpoint->rank(), endpoint->size(), stream_.get()),
-      ladder_(endpoint->doorbell()),
       control_pool_(kMaxTelemetryFrameBytes, 0) {}
 
 absl::Status StageLoop::Run() {

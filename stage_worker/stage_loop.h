@@ -74,7 +74,7 @@ class StageLoop {
   FrameSend last_send_;  // guarded by send_mu_
   Queue<Incoming> incoming_;
   Queue<OutgoingFrame> outgoing_;  // ended by the computing thread
-  WaitLadder ladder_;              // waits on the communication thread, woken by the computing thread and by who sends
+  WaitLadder ladder_;              // waits on the communication thread, woken by the computing thread
 
   // Owned by the communication thread.
   FramePool control_pool_;

@@ -36,7 +36,6 @@ class EmulatedEndpoint : public Endpoint {
   bool SendsPending() const override;
   // The time for which frames were held back counts as that of their sending, which begins with it.
   EndpointCounters counters() const override;
-  std::atomic<uint32_t>* doorbell() override { return endpoint_->doorbell(); }
 
  private:
   struct Held {

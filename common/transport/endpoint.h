@@ -4,7 +4,6 @@
 // How one rank talks to the others: whole frames, no blocking call, one calling thread. Two bodies: loopback (threads
 // of one process, with fault hooks for tests) and mpi/.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -83,9 +82,6 @@ class Endpoint {
 
   virtual bool SendsPending() const = 0;  // some Send has not completed
   virtual EndpointCounters counters() const = 0;
-
-  // What the thread that polls should sleep on (Sleeper), for senders wake it there; nullptr: no sender does.
-  virtual std::atomic<uint32_t>* doorbell() { return nullptr; }
 };
 
 // "step", "result", ...: for messages.

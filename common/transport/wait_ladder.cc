@@ -36,11 +36,11 @@ static_assert(sizeof(SchedulingAttributes) == 48, "the kernel's struct sched_att
 // Returns when the word is not `expected`, at a wake-up, after `us`, or for no reason at all.
 void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, int64_t us) {
   const timespec timeout{.tv_sec = us / 1'000'000, .tv_nsec = us % 1'000'000 * 1000};
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, expected, &timeout, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr, 0);
 }
 
 void FutexWake(std::atomic<uint32_t>* word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -92,12 +92,12 @@ WaitPolicy::Pause WaitPolicy::Next(int64_t now_us) {
 
 bool Sleeper::Sleep(int64_t us) {
   uint32_t awake = kAwake;
-  if (word_->compare_exchange_strong(awake, kAsleep)) FutexWait(word_, kAsleep, us);
-  return word_->exchange(kAwake) == kWoken;
+  if (state_.compare_exchange_strong(awake, kAsleep)) FutexWait(&state_, kAsleep, us);
+  return state_.exchange(kAwake) == kWoken;
 }
 
-void Sleeper::Wake(std::atomic<uint32_t>* word) {
-  if (word->exchange(kWoken) == kAsleep) FutexWake(word);
+void Sleeper::Wake() {
+  if (state_.exchange(kWoken) == kAsleep) FutexWake(&state_);
 }
 
 void PauseThread(const WaitPolicy::Pause& pause, Sleeper* sleeper) {
@@ -118,7 +118,7 @@ void AskForTurns(Turns turns) {
   syscall(SYS_sched_setattr, 0, &attributes, 0);  // as above
 }
 
-WaitLadder::WaitLadder(std::atomic<uint32_t>* word) : policy_(MonotonicUs()), sleeper_(word) {
+WaitLadder::WaitLadder() : policy_(MonotonicUs()) {
   AllowShortSleeps();
   AskForTurns(Turns::kShort);
 }

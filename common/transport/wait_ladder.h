@@ -62,27 +62,19 @@ class WaitPolicy {
   int64_t expected_from_us_ = 0, expected_to_us_ = 0;  // the window; empty when nothing is expected
 };
 
-// A sleep that others can end. One thread sleeps; Wake() is for the others.
+// A sleep that another thread can end. One thread sleeps; Wake() is for the others.
 class Sleeper {
  public:
-  // `word`: what it sleeps on, which outlives it and begins as 0; it may lie in memory that processes share (see
-  // doorbells.h). nullptr: one of its own.
-  explicit Sleeper(std::atomic<uint32_t>* word = nullptr) : word_(word != nullptr ? word : &own_word_) {}
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
-
   // False when the time is over (or a little before: a signal may end it); true at once, or during the sleep, when
   // there was a Wake since the last Sleep.
   bool Sleep(int64_t us);
-  void Wake() { Wake(word_); }
-  static void Wake(std::atomic<uint32_t>* word);  // who sleeps on that word
+  void Wake();
 
  private:
   enum State : uint32_t { kAwake, kAsleep, kWoken };
-  // A condition variable would take its mutex again at each wake-up, which is one more system call in a process that
-  // does little else.
-  std::atomic<uint32_t> own_word_{kAwake};
-  std::atomic<uint32_t>* const word_;
+  // What the sleeper waits on in the kernel. A condition variable would take its mutex again at each wake-up, which is
+  // one more system call in a process that does little else.
+  std::atomic<uint32_t> state_{kAwake};
 };
 
 // Makes one pause on the calling thread; a sleep ends, or does not begin, at a Wake of the sleeper.
@@ -100,7 +92,7 @@ void AskForTurns(Turns turns);
 // One thread waits; Wake() is for the others.
 class WaitLadder {
  public:
-  explicit WaitLadder(std::atomic<uint32_t>* word = nullptr);  // of the Sleeper; allows short sleeps
+  WaitLadder();  // allows short sleeps
 
   void Progressed();  // as of WaitPolicy
   void Arrived();     // "

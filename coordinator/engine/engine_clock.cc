@@ -4,7 +4,7 @@
 
 namespace stagecoach {
 
-SystemClock::SystemClock(std::atomic<uint32_t>* doorbell) : sleeper_(doorbell) {
+SystemClock::SystemClock() {
   AllowShortSleeps();
   AskForTurns(Turns::kShort);
 }

@@ -3,7 +3,6 @@
 
 // The engine's time and its pauses, so that it can run in any.
 
-#include <atomic>
 #include <cstdint>
 
 #include "common/transport/wait_ladder.h"
@@ -20,7 +19,7 @@ class EngineClock {
 // Real time. For the thread that makes it.
 class SystemClock : public EngineClock {
  public:
-  explicit SystemClock(std::atomic<uint32_t>* doorbell = nullptr);  // that pauses end at, as of Sleeper
+  SystemClock();
   int64_t NowUs() override;
   void Pause(const WaitPolicy::Pause& pause) override;
 

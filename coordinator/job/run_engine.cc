@@ -192,13 +192,13 @@ class Job {
   const std::vector<pb::Hello> stages_;
   EngineChannel* const channel_;
   const PipelineWrapper& wrap_;
-  SystemClock clock_{endpoint_->doorbell()};
+  SystemClock clock_;
   WaitLadder loading_;  // until the stages are ready
   pb::ConfigureJob job_;
   std::shared_ptr<const ModelDescription> model_;
   JobPlan plan_;
   std::vector<std::unique_ptr<StepLog>> logs_;
-  StepTee steps_;                               // to all of them
+  StepTee steps_;  // to all of them
   std::unique_ptr<EmulatedEndpoint> emulated_;  // where the job asks for one
   std::unique_ptr<StagePipeline> stage_pipeline_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -3,14 +3,12 @@
 
 #include "common/transport/mpi/mpi_endpoint.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/private_dir.h"
 #include "common/transport/mpi/mpi_calls.h"
 #include "common/transport/wait_ladder.h"
 #include "gtest/gtest.h"
@@ -244,25 +242,6 @@ TEST_F(MpiEndpointTest, APollThatFindsNothingIsTwoTestsHoweverManyReceivesArePos
   }
   EXPECT_EQ(tests_of_requests, 2 * kPolls);
   EXPECT_EQ(other_calls, 0);
-}
-
-TEST_F(MpiEndpointTest, AFrameEndsTheSleepOfItsReceiverInAJobWithADirectoryOfItsOwn) {
-  EXPECT_EQ(endpoint_->doorbell(), nullptr) << "there is no directory yet";
-  endpoint_.reset();
-  const auto made = MakePrivateDirectory(testing::TempDir());
-  ASSERT_TRUE(made.ok()) << made.status();
-  const auto directories = world->AllGather(*made, absl::Seconds(60));
-  ASSERT_TRUE(directories.ok()) << directories.status();
-  setenv("OMPI_MCA_btl_vader_backing_directory", directories->front().c_str(), 1);
-  endpoint_ = world->MakeEndpoint();
-  unsetenv("OMPI_MCA_btl_vader_backing_directory");
-  ASSERT_NE(endpoint_->doorbell(), nullptr);
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), 100, 1).ok());
-  ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), 0, 100)).ok());
-  EXPECT_TRUE(Sleeper(endpoint_->doorbell()).Sleep(kDeadlineUs));
-  EXPECT_TRUE(Await(endpoint_.get()).ok());
-  ASSERT_TRUE(world->AllGather("rung", absl::Seconds(60)).ok());  // all have mapped the file
-  RemovePrivateDirectories({*made});
 }
 
 TEST_F(MpiEndpointTest, WrongRanksDepthsAndSecondOpensAreRefused) {

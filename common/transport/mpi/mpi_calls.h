@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
-#include "common/transport/doorbells.h"
 #include "common/transport/endpoint.h"
 
 namespace stagecoach {
@@ -32,9 +31,8 @@ class MpiThread {
 absl::Status MpiStatus(int code, absl::string_view what);
 std::string MpiText(int code);
 
-// `doorbells`: of the job's ranks, or nullptr. `live` is false again when the endpoint is gone.
-std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size,
-                                          std::unique_ptr<Doorbells> doorbells, std::shared_ptr<bool> live);
+// `live` is false again when the endpoint is gone.
+std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live);
 
 }  // namespace stagecoach
 

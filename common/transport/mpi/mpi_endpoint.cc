@@ -50,9 +50,8 @@ struct PendingSend {
 
 class MpiEndpoint : public Endpoint {
  public:
-  MpiEndpoint(const MpiThread& thread, int rank, int size, std::unique_ptr<Doorbells> doorbells,
-              std::shared_ptr<bool> live)
-      : thread_(thread), rank_(rank), size_(size), doorbells_(std::move(doorbells)), live_(std::move(live)) {}
+  MpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live)
+      : thread_(thread), rank_(rank), size_(size), live_(std::move(live)) {}
   ~MpiEndpoint() override;
 
   int rank() const override { return rank_; }
@@ -65,7 +64,6 @@ class MpiEndpoint : public Endpoint {
     return !sends_.empty() || !queued_.empty();
   }
   EndpointCounters counters() const override { return counters_; }
-  std::atomic<uint32_t>* doorbell() override { return doorbells_ != nullptr ? doorbells_->of(rank_) : nullptr; }
 
  private:
   absl::Status Post(Lane* lane, std::shared_ptr<ReceiveSlot> slot);
@@ -83,7 +81,6 @@ class MpiEndpoint : public Endpoint {
   const MpiThread thread_;
   const int rank_;
   const int size_;
-  const std::unique_ptr<Doorbells> doorbells_;  // nullptr: there are none
   const std::shared_ptr<bool> live_;
   std::vector<Lane> lanes_;
   std::deque<PendingSend> sends_;   // that MPI has
@@ -172,7 +169,6 @@ absl::Status MpiEndpoint::Begin(PendingSend send) {
                           static_cast<int>(send.channel), MPI_COMM_WORLD, &send.request),
                 absl::StrCat("sending on channel ", ChannelName(send.channel), " to rank ", send.destination)));
   sends_.push_back(std::move(send));
-  if (doorbells_ != nullptr) doorbells_->Ring(sends_.back().destination);
   return absl::OkStatus();
 }
 
@@ -294,9 +290,8 @@ MpiEndpoint::~MpiEndpoint() {
 
 }  // namespace
 
-std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size,
-                                          std::unique_ptr<Doorbells> doorbells, std::shared_ptr<bool> live) {
-  return std::make_unique<MpiEndpoint>(thread, rank, size, std::move(doorbells), std::move(live));
+std::unique_ptr<Endpoint> MakeMpiEndpoint(const MpiThread& thread, int rank, int size, std::shared_ptr<bool> live) {
+  return std::make_unique<MpiEndpoint>(thread, rank, size, std::move(live));
 }
 
 }  // namespace stagecoach

@@ -5,10 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/cpu_topology.h"
-#include "common/base/log.h"
 #include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
-#include "common/transport/doorbells.h"
 #include "common/transport/mpi/mpi_calls.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/transport/wait_ladder.h"
@@ -65,28 +63,12 @@ absl::StatusOr<bool> RunGather(Gather* gather, int64_t deadline_us) {
   return Await(&gather->request, deadline_us, "gathering");
 }
 
-// Of the job on this host, in memory; empty: a user's own launcher gave it none.
-std::string BackingDirectory() {
-  const char* directory = std::getenv("OMPI_MCA_btl_vader_backing_directory");
-  return directory != nullptr && IsPrivateDirectoryName(directory) ? directory : "";
-}
-
 // Open MPI makes the segments of its shared memory in a directory that must be there. A job that the coordinator
 // launched has one of its own, which each host's ranks make.
 absl::Status MakeBackingDirectory() {
-  const std::string directory = BackingDirectory();
-  return directory.empty() ? absl::OkStatus() : MakePrivateDirectoryAt(directory);
-}
-
-// nullptr where the job has no directory of its own, or the system does not let us: then nobody rings, and everybody
-// polls.
-std::unique_ptr<Doorbells> OpenDoorbells(int ranks) {
-  const std::string directory = BackingDirectory();
-  if (directory.empty()) return nullptr;
-  absl::StatusOr<std::unique_ptr<Doorbells>> doorbells = Doorbells::Open(directory, ranks);
-  if (doorbells.ok()) return *std::move(doorbells);
-  LogVerbose(absl::StrCat("no doorbells: ", doorbells.status().message()));
-  return nullptr;
+  const char* directory = std::getenv("OMPI_MCA_btl_vader_backing_directory");
+  if (directory == nullptr || !IsPrivateDirectoryName(directory)) return absl::OkStatus();
+  return MakePrivateDirectoryAt(directory);
 }
 
 }  // namespace
@@ -183,8 +165,7 @@ std::unique_ptr<Endpoint> MpiWorld::MakeEndpoint() {
   state_->thread.Check();
   CHECK(!*state_->endpoint_live);
   *state_->endpoint_live = true;
-  return MakeMpiEndpoint(state_->thread, state_->rank, state_->size, OpenDoorbells(state_->size),
-                         state_->endpoint_live);
+  return MakeMpiEndpoint(state_->thread, state_->rank, state_->size, state_->endpoint_live);
 }
 
 void MpiWorld::Abort(int exit_code) {
