@@ -33,8 +33,9 @@ struct ClusterOptions {
   int64_t max_num_seqs = 8;
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
-  // Which gives most tokens, first tokens soonest and the shortest long gaps: tests/bench/policy_bench.py, whose README
-  // has the table.
+  // Which in simulation gives most tokens, first tokens soonest and the shortest long gaps:
+  // tests/bench/policy_bench.py, whose README has the table and what it costs. No valid run of real programs has shown
+  // it yet.
   Policy policy = Policy::kThrottled;
   Chunking chunking = Chunking::kConstant;
   double slo_itl_s = 0;

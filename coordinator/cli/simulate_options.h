@@ -45,7 +45,8 @@ struct SimulateOptions {
   // Requests under way at any time; 0: no limit.
   int64_t Concurrency() const;
 
-  // Of two cores of an Intel Sapphire Rapids where nothing else of note ran (tests/bench/README.md).
+  // Amid the 11 to 43 us that were seen of the coordinator's turn on two cores of an Intel Sapphire Rapids. The other
+  // two are guesses: simulate_bench.py --calibrate takes the turn and the wake-up from a run of the host.
   static constexpr double kCoordinatorTurnUs = 25;
   static constexpr double kWakeUs = 50;
   static constexpr double kFrontUs = 50;
