@@ -21,7 +21,7 @@ for argument in "$@"; do
     -m | -m?* | --model | --model=*) has_model=1 ;;
     -p | -p?* | --prompt | --prompt=* | -f | -f?* | --file | --file=*) has_prompt=1 ;;
     -n | -n?* | --predict | --predict=*) has_length=1 ;;
-    --layer-split | --layer-split=* | --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=* | --host | --host=*) has_stages=1 ;;
+    --layer-split | --layer-split=* | --plan | --plan=* | --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=* | --host | --host=*) has_stages=1 ;;
   esac
 done
 # Text that is piped in is a prompt too.

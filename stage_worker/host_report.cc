@@ -96,6 +96,11 @@ std::vector<Process> Find(const std::vector<std::string>& names, const std::set<
   return found;
 }
 
+bool CanRead(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), R_OK) == 0;
+}
+
 }  // namespace
 
 std::vector<pb::LeftProcess> ClearHost(const std::vector<std::string>& names, absl::Duration most) {
@@ -126,12 +131,18 @@ std::vector<pb::LeftProcess> ClearHost(const std::vector<std::string>& names, ab
 
 absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments) {
   std::vector<std::string> names;
+  std::string model;
   for (size_t i = 0; i < arguments.size(); i += 2) {
-    if (arguments[i] != kClearFlag || i + 1 == arguments.size() || !IsPrivateName(arguments[i + 1])) {
+    const std::string value = i + 1 < arguments.size() ? arguments[i + 1] : "";
+    if (arguments[i] == kClearFlag && IsPrivateName(value)) {
+      names.push_back(value);
+    } else if (arguments[i] == kModelToReadFlag && absl::StartsWith(value, "/")) {
+      model = value;
+    } else {
       return absl::InvalidArgumentError(absl::StrCat("after ", kHostReportFlag, ": '", arguments[i], "', expected ",
-                                                     kClearFlag, " stagecoach.AbC123"));
+                                                     kClearFlag, " stagecoach.AbC123 or ", kModelToReadFlag,
+                                                     " with an absolute path"));
     }
-    names.push_back(arguments[i + 1]);
   }
   pb::HostReport report;
   if (!names.empty()) {
@@ -139,6 +150,7 @@ absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments
     report.mutable_left()->Assign(left.begin(), left.end());
   }
   *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets());
+  if (CanRead(model)) report.mutable_hello()->set_model_path(model);
   return EncodeHostReport(report);
 }
 

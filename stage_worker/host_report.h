@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_HOST_REPORT_H_
 #define STAGECOACH_STAGE_WORKER_HOST_REPORT_H_
 
-// `stage_worker --host-report [--clear NAME]...`: what a front asks of another host before it starts ranks there
-// (coordinator/launch/host_survey.h).
+// `stage_worker --host-report [--clear NAME]... [--model FILE]`: what a front asks of another host before it starts
+// ranks there (coordinator/launch/host_survey.h).
 
 #include <string>
 #include <vector>
@@ -14,7 +14,8 @@
 namespace stagecoach {
 
 // Clears this host of the launches of these names (stagecoach.AbC123), then says what it is and has, as one line of
-// text. `arguments`: those after --host-report. kInvalidArgument for anything else than --clear NAME.
+// text; and whether it can read the model. `arguments`: those after --host-report. kInvalidArgument for anything else
+// than --clear NAME and --model with an absolute path.
 absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments);
 
 // Ends (SIGKILL) every process of this user that has one of the names on its command line or in its environment: ranks

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_endpoint.h"
@@ -89,10 +91,13 @@ int Main(int argc, char** argv) {
       std::cerr << "stage_worker: --model needs one absolute path\n";
     } else if (argc > 1) {
       std::cerr << "stage_worker: unexpected argument '" << argv[1] << "'\n";
+    } else if (std::getenv("SLURM_PROCID") != nullptr) {
+      std::cerr << "stage_worker: this task of srun is not told which rank it is; start it by srun --mpi=pmix\n";
     }
     std::cerr << ManualText(StageWorkerManual());
     return kExitUsage;
   }
+  SetLogName(absl::StrCat("stage_worker (rank ", LaunchedRank(), " on ", HostName(), ")"));
   const std::string model = model_given ? argv[2] : "";
   absl::StatusOr<std::unique_ptr<MpiWorld>> world = MpiWorld::Init(&argc, &argv);
   if (!world.ok()) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -15,6 +16,7 @@
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
+#include "common/base/value_range.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/gguf/model_shapes.h"
 #include "common/quant/supported_types.h"
@@ -23,6 +25,7 @@ namespace stagecoach {
 namespace {
 
 constexpr absl::string_view kScheme = "dummy://";
+constexpr absl::string_view kLayersKey = ":layers=";
 constexpr absl::string_view kMixedType = "q4_k_m";
 constexpr size_t kBankBytes = size_t{2} << 20;  // stays in a cache, and holds thousands of different rows
 
@@ -52,10 +55,25 @@ constexpr FileType kFileTypes[] = {
     {TensorType::kTQ2_0, 37},  {TensorType::kQ1_0, 40},   {TensorType::kQ2_0, 41},
 };
 
-absl::StatusOr<const ModelShape*> FindShape(absl::string_view name) {
-  for (const ModelShape& shape : ModelShapes()) {
+// The number behind kLayersKey, digits alone.
+absl::StatusOr<int64_t> ParseLayers(absl::string_view text) {
+  constexpr IntegerRange kRange = {1, kMostDummyLayers};
+  int64_t layers = 0;
+  const bool digits = text.find_first_not_of("0123456789") == absl::string_view::npos;
+  if (digits && absl::SimpleAtoi(text, &layers) && Contains(kRange, layers)) return layers;
+  return absl::InvalidArgumentError(absl::StrCat("the number of layers is '", text, "', ", Expected(kRange)));
+}
+
+// `given`: a shape's name, and kLayersKey and a number behind it for other layers than it has.
+absl::StatusOr<ModelShape> FindShape(absl::string_view given) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(given, absl::MaxSplits(absl::ByString(kLayersKey), 1));
+  const absl::string_view name = parts[0];
+  for (ModelShape shape : ModelShapes()) {
     if (name != shape.name) continue;
-    if (shape.experts == 0) return &shape;
+    if (parts.size() > 1) {
+      ASSIGN_OR_RETURN(shape.layers, ParseLayers(parts[1]));
+    }
+    if (shape.experts == 0) return shape;
     return absl::UnimplementedError(absl::StrCat("mixture-of-experts models are not supported, and '", name, "' has ",
                                                  shape.experts, " experts; shapes are ", DummyModelShapes()));
   }
@@ -88,9 +106,9 @@ std::string DummyModelPath(absl::string_view shape, absl::string_view type) {
 std::string DummyModelShapes() {
   std::string names;
   for (const ModelShape& shape : ModelShapes()) {
-    if (shape.experts == 0) absl::StrAppend(&names, names.empty() ? "" : ", ", shape.name);
+    if (shape.experts == 0) absl::StrAppend(&names, shape.name, ", ");
   }
-  return names;
+  return absl::StrCat(names, "or any of them as NAME", kLayersKey, "N");
 }
 
 std::string DummyModelTypes() {
@@ -126,8 +144,9 @@ struct DummyModel::Bank {
 // Writes the header of a shape's file.
 class DummyModel::Builder {
  public:
-  Builder(const ModelShape& shape, WeightType type, DummyModel* model)
-      : shape_(shape), type_(type), model_(*model), header_(model->header_) {}
+  // `name`: of the shape, with its number of layers where that is not its own.
+  Builder(const ModelShape& shape, absl::string_view name, WeightType type, DummyModel* model)
+      : shape_(shape), name_(name), type_(type), model_(*model), header_(model->header_) {}
 
   void Build() {
     header_.version = 3;
@@ -151,7 +170,7 @@ class DummyModel::Builder {
 
   void AddMetadata() {
     Set("general.architecture", std::string(shape_.architecture));
-    Set("general.name", absl::StrCat(shape_.name, " (random weights)"));
+    Set("general.name", absl::StrCat(name_, " (random weights)"));
     for (const FileType& file_type : kFileTypes) {
       if (file_type.type != type_.type) continue;
       Set("general.file_type", uint64_t{type_.mixed ? kMixedFileType : file_type.number});
@@ -218,6 +237,7 @@ class DummyModel::Builder {
   }
 
   const ModelShape& shape_;
+  const absl::string_view name_;
   const WeightType type_;
   DummyModel& model_;
   GgufHeader& header_;
@@ -236,12 +256,12 @@ absl::StatusOr<std::unique_ptr<DummyModel>> DummyModel::Create(const std::string
     return absl::InvalidArgumentError(absl::StrCat("'", path, "': expected ", kScheme, "<shape>/<type>; shapes are ",
                                                    DummyModelShapes(), "; types are ", DummyModelTypes()));
   }
-  const absl::StatusOr<const ModelShape*> shape = FindShape(parts[0]);
+  const absl::StatusOr<ModelShape> shape = FindShape(parts[0]);
   const absl::StatusOr<WeightType> type = FindType(parts[1]);
   for (const absl::Status& status : {shape.status(), type.status()}) {
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat("'", path, "': ", status.message()));
   }
-  Builder(**shape, *type, model.get()).Build();
+  Builder(*shape, parts[0], *type, model.get()).Build();
   return model;
 }
 

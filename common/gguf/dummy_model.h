@@ -5,6 +5,9 @@
 // model file does. Its header says what a real file of that shape would, but has no tokenizer; its tensors are random
 // valid blocks that are made when they are read. So anyone can measure a machine, along the very path a file takes.
 //
+// A shape is one of ModelShapes, or one of them with another number of layers, "qwen3-0.6b:layers=512": a model for a
+// pipeline of more stages than any published one has layers.
+//
 // Types are those of SupportedTypes and Q4_K_M: Q4_K, and Q6_K where llama.cpp's mix of that name has it. Vectors are
 // F32. A matrix whose rows do not fill the blocks of the type is Q8_0.
 
@@ -25,13 +28,16 @@ namespace stagecoach {
 bool IsDummyModelPath(absl::string_view path);
 std::string DummyModelPath(absl::string_view shape, absl::string_view type);
 
-std::string DummyModelShapes();  // "tiny, qwen2.5-0.5b, ...": for messages
+inline constexpr int64_t kMostDummyLayers = 1024;  // as many as are read of a model (common/model/hyper_parameters.h)
+
+std::string DummyModelShapes();  // "tiny, qwen2.5-0.5b, ..., or any of them as NAME:layers=N": for messages
 std::string DummyModelTypes();   // "f32, f16, ..., q4_k_m"
 
 // One such model: immutable and thread-safe.
 class DummyModel {
  public:
-  // An unknown shape or type is kInvalidArgument, with the lists; a shape that cannot run is kUnimplemented.
+  // An unknown shape or type is kInvalidArgument, with the lists, and so is a number of layers that is none or not from
+  // 1 to kMostDummyLayers; a shape that cannot run is kUnimplemented.
   static absl::StatusOr<std::unique_ptr<DummyModel>> Create(const std::string& path);
   ~DummyModel();
 

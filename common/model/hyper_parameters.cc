@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/dummy_model.h"
 
 namespace stagecoach {
 namespace {
@@ -31,6 +32,7 @@ constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
 constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxExperts = int64_t{1} << 16;
+static_assert(kMostDummyLayers == kMaxLayers, "a model without weights may have as many layers as any");
 
 // Reads keys below the architecture's prefix, with their ranges.
 class KeyReader {

@@ -1,17 +1,20 @@
 #include "common/obs/step_log_reader.h"
 
-#include <fstream>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/line_file.h"
+#include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
+constexpr size_t kMostStepLineBytes = 16 << 20;  // micro-batches have thousands of slices at most
 constexpr IntegerRange kWholeNumber = {0, std::numeric_limits<int64_t>::max()};
 constexpr IntegerRange kSmallNumber = {0, std::numeric_limits<int32_t>::max()};
 
@@ -160,21 +163,25 @@ absl::StatusOr<StepRecord> ParseStepLogLine(absl::string_view line) {
 }
 
 absl::StatusOr<std::vector<StepRecord>> ReadStepLog(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in.is_open()) return absl::NotFoundError(absl::StrCat("cannot read '", file, "'"));
+  LineFile in(file, kMostStepLineBytes);
   std::vector<StepRecord> records;
-  std::string line;
-  for (int64_t number = 1; std::getline(in, line); ++number) {
-    if (absl::StripAsciiWhitespace(line).empty()) continue;
-    absl::StatusOr<StepRecord> record = ParseStepLogLine(line);
-    if (!record.ok() && in.eof()) break;  // it has no newline
+  while (true) {
+    const absl::StatusOr<std::optional<absl::string_view>> line = in.Next();
+    if (absl::IsInvalidArgument(line.status())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", file, "': ", line.status().message(), " and none of a step log"));
+    }
+    RETURN_IF_ERROR(line.status());
+    if (!line->has_value()) return records;
+    if (absl::StripAsciiWhitespace(**line).empty()) continue;
+    absl::StatusOr<StepRecord> record = ParseStepLogLine(**line);
+    if (!record.ok() && !in.whole()) return records;
     if (!record.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("'", file, "', line ", number, ": ", record.status().message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", file, "', line ", in.number(), ": ", record.status().message()));
     }
     records.push_back(*std::move(record));
   }
-  if (in.bad()) return absl::NotFoundError(absl::StrCat("cannot read '", file, "'"));
-  return records;
 }
 
 }  // namespace stagecoach

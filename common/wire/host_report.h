@@ -14,6 +14,7 @@ namespace stagecoach {
 
 inline constexpr char kHostReportFlag[] = "--host-report";
 inline constexpr char kClearFlag[] = "--clear";
+inline constexpr char kModelToReadFlag[] = "--model";  // Hello.model_path is this one when the file can be read there
 // stage_worker --host-guard NAME COMMAND...: see stage_worker/host_guard.h.
 inline constexpr char kHostGuardFlag[] = "--host-guard";
 
@@ -22,6 +23,9 @@ std::string EncodeHostReport(const pb::HostReport& report);
 
 // The report in whatever was printed. kNotFound when there is none, kInvalidArgument for one that cannot be read.
 absl::StatusOr<pb::HostReport> FindHostReport(absl::string_view text);
+
+// Whether a whole line of one has been printed: nothing that is printed later changes what is found.
+bool HoldsHostReport(absl::string_view text);
 
 }  // namespace stagecoach
 

@@ -1,12 +1,8 @@
 #include "coordinator/bench/arrivals.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <numbers>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
+#include "common/base/line_file.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "nlohmann/json.hpp"
@@ -29,6 +26,7 @@ constexpr NumberRange kMedianRange = {1, static_cast<double>(kMostRequestTokens)
 constexpr NumberRange kSigmaRange = {0, 10};
 constexpr NumberRange kRateRange = {0, kMostArrivalRate, true};
 constexpr NumberRange kArrivalRange = {0, kMostArrivalS};
+constexpr size_t kMostTraceLineBytes = 64 << 10;
 constexpr absl::string_view kLengthForms = "expected N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA[:LONGEST]";
 constexpr absl::string_view kArrivalForms = "expected closed, poisson:RATE or trace:FILE";
 
@@ -74,8 +72,9 @@ absl::StatusOr<int64_t> TokensField(const nlohmann::json& line, const char* name
   if (value != std::floor(value)) {
     return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected whole tokens, found ", value));
   }
-  if (absl::Status status = CheckNumber(value, {1, static_cast<double>(kMostRequestTokens)}); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "': ", status.message()));
+  if (!(value >= 1 && value <= static_cast<double>(kMostRequestTokens))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name, "': ", value, " is out of range, ", Expected(kTokensRange)));
   }
   return static_cast<int64_t>(value);
 }
@@ -92,6 +91,40 @@ absl::StatusOr<ArrivingRequest> ParseTraceLine(absl::string_view text) {
   ASSIGN_OR_RETURN(request.output_tokens, TokensField(line, "output_tokens"));
   return request;
 }
+
+// The requests of a trace, a line at a time.
+class TraceLines {
+ public:
+  explicit TraceLines(absl::string_view file) : file_(file) {}
+
+  absl::Status Add(int64_t number, absl::string_view line) {
+    if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
+    const absl::StatusOr<ArrivingRequest> request = ParseTraceLine(line);
+    if (!request.ok()) return Wrong(number, request.status().message());
+    if (!requests_.empty() && request->arrival_s < requests_.back().arrival_s) {
+      return Wrong(number, absl::StrCat("'arrival_s': ", request->arrival_s, " comes after ",
+                                        requests_.back().arrival_s, ", expected times in order"));
+    }
+    if (requests_.size() == static_cast<size_t>(kMostRequests)) {
+      return Wrong(number, absl::StrCat("more than ", kMostRequests, " requests"));
+    }
+    requests_.push_back(*request);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<ArrivingRequest>> Finish() {
+    if (requests_.empty()) return absl::InvalidArgumentError(absl::StrCat("'", file_, "' holds no requests"));
+    return std::move(requests_);
+  }
+
+ private:
+  absl::Status Wrong(int64_t number, absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat("'", file_, "', line ", number, ": ", what));
+  }
+
+  const absl::string_view file_;
+  std::vector<ArrivingRequest> requests_;
+};
 
 }  // namespace
 
@@ -193,37 +226,25 @@ std::vector<ArrivingRequest> MakeRequests(const RequestLoad& load) {
 }
 
 absl::StatusOr<std::vector<ArrivingRequest>> ParseArrivalTrace(absl::string_view text, absl::string_view file) {
-  std::vector<ArrivingRequest> requests;
+  TraceLines lines(file);
   int64_t number = 0;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    ++number;
-    if (absl::StripAsciiWhitespace(line).empty()) continue;
-    absl::StatusOr<ArrivingRequest> request = ParseTraceLine(line);
-    absl::Status status = request.status();
-    if (status.ok() && !requests.empty() && request->arrival_s < requests.back().arrival_s) {
-      status = absl::InvalidArgumentError(absl::StrCat("'arrival_s': ", request->arrival_s, " comes after ",
-                                                       requests.back().arrival_s, ", expected times in order"));
-    }
-    if (status.ok() && requests.size() == static_cast<size_t>(kMostRequests)) {
-      status = absl::InvalidArgumentError(absl::StrCat("more than ", kMostRequests, " requests"));
-    }
-    if (!status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("'", file, "', line ", number, ": ", status.message()));
-    }
-    requests.push_back(*request);
-  }
-  if (requests.empty()) return absl::InvalidArgumentError(absl::StrCat("'", file, "' holds no requests"));
-  return requests;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) RETURN_IF_ERROR(lines.Add(++number, line));
+  return lines.Finish();
 }
 
 absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  if (!in.is_open() || in.bad() || text.bad()) {
-    return absl::NotFoundError(absl::StrCat("cannot read '", file, "': ", std::strerror(errno)));
+  LineFile in(file, kMostTraceLineBytes);
+  TraceLines lines(file);
+  while (true) {
+    const absl::StatusOr<std::optional<absl::string_view>> line = in.Next();
+    if (absl::IsInvalidArgument(line.status())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", file, "': ", line.status().message(), ", expected a JSON object of a request"));
+    }
+    RETURN_IF_ERROR(line.status());
+    if (!line->has_value()) return lines.Finish();
+    RETURN_IF_ERROR(lines.Add(in.number(), **line));
   }
-  return ParseArrivalTrace(text.str(), file);
 }
 
 RequestFeed::RequestFeed(std::vector<ArrivingRequest> requests, int64_t concurrency)

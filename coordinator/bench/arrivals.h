@@ -79,7 +79,7 @@ std::vector<ArrivingRequest> MakeRequests(const RequestLoad& load);
 
 // A trace is one JSON object a line, empty lines aside:
 //   {"arrival_s": 0.25, "prompt_tokens": 512, "output_tokens": 64}
-// in order of arrival. Other fields are not looked at. kInvalidArgument names `file` and the line.
+// in order of arrival, of 64 KiB at most. Other fields are not looked at. kInvalidArgument names `file` and the line.
 absl::StatusOr<std::vector<ArrivingRequest>> ParseArrivalTrace(absl::string_view text, absl::string_view file);
 // kNotFound, or another error with the file's name, when it cannot be read.
 absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file);

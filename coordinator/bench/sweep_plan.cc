@@ -112,6 +112,21 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
   return points;
 }
 
+absl::Status CheckPointCount(const SweepLists& lists) {
+  auto points = static_cast<double>(lists.repetitions);
+  for (const size_t values :
+       {lists.links.size(), lists.policies.size(), lists.chunkings.size(), lists.wire_types.size(),
+        lists.kv_types.size(), lists.block_tokens.size(), lists.max_num_batched_tokens.size(),
+        lists.prefill_chunks.size(), std::max<size_t>(lists.max_num_seqs.size(), 1), lists.micro_batches.size(),
+        lists.decode_groups.size(), lists.threads.size(), lists.stages.size(), lists.arrivals.size(),
+        lists.concurrency.size(), lists.prompts.size(), lists.outputs.size()}) {
+    points *= static_cast<double>(values);
+  }
+  if (points <= kMostPoints) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the lists make ", points, " points, expected at most ", kMostPoints,
+                                                 "; shorten them, or split them over several sweeps"));
+}
+
 EmulatedLink LinkOf(const SweepConfig& point) {
   return {.latency_s = point.link_latency_s, .bytes_per_s = point.link_bytes_per_s};
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/job/emulated_link.h"
 #include "coordinator/bench/arrivals.h"
@@ -37,6 +38,9 @@ struct SweepLists {
 // a closed loop has kRoundsOfClosedLoop requests for each one under way (at least kFewestRequests), Poisson arrivals
 // kRequestsOfPoisson, and a trace all of its own.
 std::vector<SweepConfig> PointsOf(const SweepLists& lists);
+// kInvalidArgument: the lists make more points than anybody will measure, and PointsOf would try to hold them all.
+absl::Status CheckPointCount(const SweepLists& lists);
+inline constexpr double kMostPoints = 100'000;
 inline constexpr int64_t kRoundsOfClosedLoop = 4, kFewestRequests = 8, kRequestsOfPoisson = 64;
 
 // Between all ranks of a point; one that delays nothing: none is emulated.

@@ -121,7 +121,7 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddIntegerList(app, "-b,--n-parallel", &lists_.sequences, JobLimits::kMaxNumSeqs.range,
                  "sequences that decode at once (1)");
   AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, JobLimits::kStages.range,
-                 "pipeline stages (the host file's slots, else 1)");
+                 "pipeline stages (the slots of the hosts, else 1)");
   AddIntegerList(app, "--layer-split", &cluster_options_.layer_split, {1, kMaxLayers},
                  "layers of each stage, such as 10,9,9 (otherwise split by cost)");
   AddIntegerList(app, "-t,--threads", &lists_.threads, JobLimits::kThreads.range,

@@ -11,6 +11,7 @@
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
@@ -18,6 +19,7 @@
 #include "common/wire/job_proto.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/cli/plan_places.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/host_file.h"
 #include "coordinator/plan/saved_plan.h"
@@ -49,7 +51,7 @@ void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help)
       ->group(group);
   AddStages(app, o);
   AddIntegerList(app, "--layer-split", &o->layer_split, {1, kMaxLayers},
-                 "layers of each stage, such as 10,9,9 (otherwise split evenly by cost)")
+                 "layers of each stage, such as 10,9,9 (otherwise split by cost)")
       ->group(group);
   AddText(app, "--plan", &o->plan, "FILE",
           "follow a saved plan (coordinator plan -o FILE): hosts, layers, threads, micro-batches and chunk")
@@ -61,8 +63,8 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   const char* group = kClusterGroup;
   AddText(
       app, "--hostfile", &o->hostfile, "FILE",
-      "hosts and their slots in Open MPI's form; stages take slots in order; 'spare' on a line keeps that host for the "
-      "place of one that is lost, 'model=PATH' says where it has the model")
+      "hosts and their slots, a line each: node1 slots=2 (1 unless given); stages take slots in order; 'spare' on a "
+      "line keeps that host for the place of one that is lost, 'model=PATH' says where it has the model")
       ->group(group);
   AddText(app, "--host", &o->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
   AddChoice(app, "--launcher", &o->launcher, kLauncherKinds,
@@ -75,7 +77,7 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
           "what mpirun logs in to other hosts by (otherwise Open MPI's setting, else ssh)")
       ->group(group);
   AddNumber(app, "--host-timeout", &o->host_timeout_s, {0.1, 3600},
-            "seconds another host has to answer before a launch; a relaunch leaves out one that takes longer",
+            "seconds another host has to answer before a launch; one that takes longer is left out",
             absl::StrCat(o->host_timeout_s))
       ->group(group);
   AddText(app, "--stage-worker", &o->stage_worker, "PATH",
@@ -215,11 +217,11 @@ absl::StatusOr<std::string> WritableFile(const char* option, const std::string& 
 
 absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    return WithExitCode(absl::NotFoundError(absl::StrCat(option, ": there is no file '", path, "'")),
-                        ExitCode::kLaunch);
-  }
-  return Absolute(path);
+  if (std::filesystem::is_regular_file(path, error)) return Absolute(path);
+  const bool there = std::filesystem::exists(path, error);
+  return WithExitCode(absl::NotFoundError(there ? absl::StrCat(option, ": '", path, "' is no regular file")
+                                                : absl::StrCat(option, ": there is no file '", path, "'")),
+                      ExitCode::kLaunch);
 }
 
 void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
@@ -256,12 +258,14 @@ void AddLinkOption(CLI::App* app, EmulatedLink* link) {
          "--emulate-link",
          [link](const std::string& text) {
            absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
-           if (!parsed.ok()) throw CLI::ValidationError("--emulate-link", std::string(parsed.status().message()));
+           if (!parsed.ok()) {
+             const absl::string_view why = absl::StripPrefix(parsed.status().message(), "`emulated_link`: ");
+             throw CLI::ValidationError("--emulate-link", std::string(why));
+           }
            *link = *parsed;
          },
          "delay every hop as over such a link, latency=2ms,bandwidth=1Gbit: steps and results between all ranks, on "
-         "top "
-         "of the real hop; outputs say so")
+         "top of the real hop; outputs say so")
       ->type_name("LINK")
       ->group(kClusterGroup);
 }
@@ -298,6 +302,17 @@ void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
 
 void AddSchedulingOptions(CLI::App* app, ClusterOptions* options) { AddScheduling(app, options); }
 void AddHostOptions(CLI::App* app, ClusterOptions* options) { AddPlaces(app, options); }
+
+void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, std::string* cluster, std::string* profile,
+                            const std::string& group) {
+  AddText(app, "--hostfile", &options->hostfile, "FILE",
+          "hosts and their slots, a line each: node1 slots=2 (1 unless given); their speed is assumed")
+      ->group(group);
+  AddText(app, "--host", &options->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
+  AddText(app, "--cluster", cluster, "FILE", ClusterFileHelp())->group(group);
+  AddText(app, "--profile", profile, "FILE", "hosts and links as `coordinator probe -o FILE` measured them")
+      ->group(group);
+}
 
 void AddPlaceOptions(CLI::App* app, ClusterOptions* options) {
   AddStages(app, options);

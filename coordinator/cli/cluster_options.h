@@ -97,6 +97,10 @@ void AddLinkOption(CLI::App* app, EmulatedLink* link);
 // Those of AddPlaceOptions without --pp and -t.
 void AddHostOptions(CLI::App* app, ClusterOptions* options);
 
+// The hosts of verbs that start nothing: --hostfile, --host, --cluster and --profile.
+void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, std::string* cluster, std::string* profile,
+                            const std::string& group);
+
 // The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
 // absolute. The job's fingerprints stay empty. A saved plan (--plan) sets what it fixes: hosts, stages, layers of each,
 // threads, micro-batches in flight and chunk; whether it fits the hosts, the engine finds out.

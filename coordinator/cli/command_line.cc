@@ -15,6 +15,17 @@ namespace {
 
 constexpr char kHelpVerb[] = "help";
 
+// " report" in `coordinator sweep report ...`; empty where the verb has no such command.
+std::string BelowVerb(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 3) return "";
+  for (const CLI::App* verb : app.get_subcommands([&](const CLI::App* a) { return a->get_name() == argv[1]; })) {
+    for (const CLI::App* below : verb->get_subcommands([](const CLI::App*) { return true; })) {
+      if (below->get_name() == argv[2]) return absl::StrCat(" ", argv[2]);
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Verb>> AllVerbs() {
@@ -48,7 +59,7 @@ CommandLine::CommandLine() : verbs_(AllVerbs()), app_(std::make_unique<CLI::App>
   app_->get_formatter()->label("Subcommands", "Verbs");
   app_->footer(absl::StrCat(
       "`coordinator <verb> --help` shows a verb's options with their defaults, and an example.\nExit codes: ",
-      absl::StrJoin(kExitCodes, ", ",
+      absl::StrJoin(kExitCodes, "; ",
                     [](std::string* out, const ExitCodeMeaning& entry) {
                       absl::StrAppend(out, static_cast<int>(entry.code), " ", entry.meaning);
                     }),
@@ -74,8 +85,9 @@ Verb* CommandLine::Parse(int argc, const char* const* argv) {
     return Refuse(absl::StrCat("'", first, "' is no verb; the verbs are ", VerbNames()), "coordinator help");
   }
   Verb* verb = Find(first);
-  const std::string help_command =
-      verb == nullptr ? "coordinator help" : absl::StrCat("coordinator ", first, " --help");
+  const std::string help_command = verb == nullptr
+                                       ? "coordinator help"
+                                       : absl::StrCat("coordinator ", first, BelowVerb(*app_, argc, argv), " --help");
   try {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -104,10 +116,11 @@ Verb* CommandLine::Help(const std::vector<std::string>& topics) {
   if (Find(topics[0]) == nullptr) {
     return Refuse(absl::StrCat("'", topics[0], "' is no verb; the verbs are ", VerbNames()), "coordinator help");
   }
-  // The help of a verb is printed under the whole command's name, as `coordinator <verb> --help` does.
-  const std::string verb = topics[0];
-  const char* argv[] = {"coordinator", verb.c_str(), "--help"};
-  return Parse(3, argv);
+  // The help of a verb, or of a command below it, is printed under its whole name, as `coordinator <verb> --help` does.
+  std::vector<const char*> argv = {"coordinator"};
+  for (const std::string& topic : topics) argv.push_back(topic.c_str());
+  argv.push_back("--help");
+  return Parse(static_cast<int>(argv.size()), argv.data());
 }
 
 Verb* CommandLine::Refuse(const std::string& message, const std::string& help_command) {

@@ -1,11 +1,11 @@
 // doctor: would a job run here, and if not, why.
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +23,7 @@
 #include "coordinator/cli/verbosity.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/probe_run.h"
+#include "coordinator/front/progress_line.h"
 #include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/program_output.h"
@@ -37,18 +38,18 @@ using Model = std::shared_ptr<const ModelDescription>;
 constexpr absl::Duration kProgramAnswers = absl::Seconds(20);
 
 Finding FromStatus(std::string subject, const absl::Status& status, ExitCode code = ExitCode::kLaunch) {
-  return Finding::Error(std::move(subject), WithFlags(status.message()), "", code);
+  return ErrorOfMessage(std::move(subject), WithFlags(status.message()), code);
 }
 
 class DoctorVerb : public Verb {
  public:
   const char* name() const override { return "doctor"; }
-  const char* summary() const override { return "tell whether a job would run here, and if not, why"; }
+  const char* summary() const override { return "tell whether a job would run here (exit code 0), and if not, why"; }
   const char* example() const override { return "coordinator doctor -m model.gguf --hostfile hosts"; }
   bool NeedsCluster() const override { return !options_.cluster.dry_run; }
 
   void AddOptions(CLI::App* app) override {
-    AddProbeOptions(app, &options_);
+    AddProbeOptions(app, &options_, "the hosts alone are looked at");
     AddFlag(app, "--json", &json_, "print the findings as JSON");
     AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   }
@@ -104,12 +105,21 @@ class DoctorVerb : public Verb {
     FindLauncherVersion(launch, *plan);
     std::vector<HostQuestion> questions;
     std::vector<std::string> spare;
+    std::set<std::string> asked;
     for (const LaunchHost& host : plan->hosts) {
-      if (host.here) continue;
-      questions.push_back(AskHost(*plan->backend, plan->programs, host.name(), /*clear=*/{}));
+      if (host.here || !asked.insert(host.name()).second) continue;
+      // The others are asked for it by the job.
+      const std::string model = host.slots.spare ? ModelOnHost(launch.job, host.slots) : "";
+      questions.push_back(AskHost(*plan->backend, plan->programs, host.name(), /*clear=*/{}, model));
       if (host.slots.spare) spare.push_back(host.name());
     }
-    const Findings hosts = FindingsOfSurvey(AskAndWait(std::move(questions), launch.host_timeout), own, spare);
+    ProgressLine progress(verbosity_.ShowProgress());
+    if (!questions.empty()) {
+      progress.Draw(absl::StrCat("asking the hosts, for at most ", absl::FormatDuration(launch.host_timeout)));
+    }
+    const std::vector<HostAnswer> answers = AskAndWait(std::move(questions), launch.host_timeout);
+    progress.Clear();
+    const Findings hosts = FindingsOfSurvey(answers, own, spare);
     findings_.insert(findings_.end(), hosts.begin(), hosts.end());
   }
 
@@ -153,6 +163,8 @@ class DoctorVerb : public Verb {
   // What the ranks find, as a job that measures; and whether the planner would find room for the model.
   absl::Status FindByJob(LaunchOptions launch, const RunContext& context) {
     const pb::ConfigureJob job = launch.job;
+    const bool streamed = job.weights() == pb::WEIGHT_SOURCE_STREAM;
+    if (streamed) launch.job.clear_model_path();  // the stages need no file
     absl::StatusOr<pb::ProbeReport> report =
         RunProbeJob(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress());
     if (absl::IsCancelled(report.status())) return report.status();
@@ -161,9 +173,10 @@ class DoctorVerb : public Verb {
       return absl::OkStatus();
     }
     const std::vector<FileFingerprint> fingerprints =
-        model_ != nullptr ? model_->file->fingerprints() : std::vector<FileFingerprint>();
+        model_ != nullptr && !streamed ? model_->file->fingerprints() : std::vector<FileFingerprint>();
     const Findings found = FindingsOfReport(*report, fingerprints);
     findings_.insert(findings_.end(), found.begin(), found.end());
+    if (model_ != nullptr && streamed) findings_.push_back(Finding::Ok("model", "is streamed: no other host needs it"));
     if (model_ != nullptr) FindRoom(job, *report);
     return absl::OkStatus();
   }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/front/json.h"
@@ -122,7 +124,7 @@ void FindLinks(const pb::ProbeReport& report, Findings* out) {
     const std::string subject =
         absl::StrCat(StageOf(report, link.from_stage()), " -> ", StageOf(report, link.to_stage()));
     if (!link.error().empty()) {
-      out->push_back(Finding::Error(subject, link.error(), ""));
+      out->push_back(ErrorOfMessage(subject, link.error()));
       continue;
     }
     const std::string found =
@@ -146,13 +148,14 @@ void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>
   int same = 0;
   for (const pb::ProbedStage& stage : report.stages()) {
     const std::string name = StageOf(report, stage.stage());
+    const std::vector<FileFingerprint> found = FromProto(stage.model().fingerprints());
     if (stage.model_code() != 0) {
       out->push_back(Finding::Error(name, stage.model_error(), "put the file at the same path on every host",
                                     ExitCode::kInputFile));
-    } else if (FromProto(stage.model().fingerprints()) != model) {
+    } else if (!std::equal(found.begin(), found.end(), model.begin(), model.end(), SameContent)) {  // as a stage does
       out->push_back(Finding::Error(
-          name, "its model file is another one than here (size, modification time and header are compared)",
-          "copy the file with its time, such as by rsync -t", ExitCode::kInputFile));
+          name, "its model file is another one than here (size, header and samples of the data are compared)",
+          "put the same file there", ExitCode::kInputFile));
     } else {
       ++same;
     }
@@ -160,24 +163,41 @@ void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>
   if (same == report.stages_size()) out->push_back(Finding::Ok("model", "every stage sees the same file"));
 }
 
+// Why a job cannot use a host; empty where it can.
+std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& answer, const pb::Hello& own) {
+  if (!answer.report.has_value()) {
+    return Finding::Error(
+        subject, answer.trouble.empty() ? "gave no answer in time" : answer.trouble,
+        absl::StrCat("check the name, that `ssh ", answer.host,
+                     " true` works without a password, and that stage_worker is at the same path there"));
+  }
+  if (const std::string other = OtherVersion(answer.report->hello(), own); !other.empty()) {
+    return Finding::Error(subject, other, "install one version on every host");
+  }
+  if (answer.LacksModel()) {
+    return Finding::Error(subject, absl::StrCat("cannot read the model file '", answer.model, "'"),
+                          "put it there, say where it is by model=PATH in the host file, or give --weights stream",
+                          ExitCode::kInputFile);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code) {
+  const size_t end = std::min(message.rfind("; "), message.size());
+  return Finding::Error(std::move(subject), std::string(message.substr(0, end)),
+                        std::string(absl::StripPrefix(message.substr(end), "; ")), code);
+}
 
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
                           const std::vector<std::string>& spare) {
   Findings findings;
   for (const HostAnswer& answer : answers) {
     const std::string subject = absl::StrCat("host ", answer.host);
-    if (!answer.report.has_value()) {
-      Finding finding = Finding::Error(
-          subject, answer.trouble.empty() ? "gave no answer in time" : answer.trouble,
-          absl::StrCat("check the name, that `ssh ", answer.host,
-                       " true` works without a password, and that stage_worker is at the same path there"));
-      if (std::find(spare.begin(), spare.end(), answer.host) != spare.end()) finding.level = Finding::Level::kWarning;
-      findings.push_back(std::move(finding));
-      continue;
-    }
-    if (const std::string other = OtherVersion(answer.report->hello(), own); !other.empty()) {
-      findings.push_back(Finding::Error(subject, other, "install one version on every host"));
+    if (std::optional<Finding> why_not = WhyNotUsed(subject, answer, own); why_not.has_value()) {
+      if (std::find(spare.begin(), spare.end(), answer.host) != spare.end()) why_not->level = Finding::Level::kWarning;
+      findings.push_back(*std::move(why_not));
       continue;
     }
     findings.push_back(

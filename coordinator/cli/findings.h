@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/base/file_fingerprint.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/host_survey.h"
@@ -34,13 +35,16 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
+// An error whose message ends with what to do: "... is cut; copy it again". That part, after the last "; ", is its fix.
+Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code = ExitCode::kLaunch);
+
 // Of the answers of other hosts (host_survey.h). `own`: this program's Hello. `spare`: the hosts whose absence a job
 // survives.
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
                           const std::vector<std::string>& spare);
 
 // Of the report of a probe: each host, each link, each clock, each stage's model. `model`: what the file is here; empty
-// without a model.
+// when the stages need none, without a model or with one that is streamed to them.
 Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model);
 
 // kOk when none is an error; kInputFile when all errors are of the model; else kLaunch.

@@ -17,6 +17,7 @@ constexpr FieldFlag kFlags[] = {
     {"cpu_bind", "--cpu-bind"},
     {"decode_groups", "--decode-groups"},
     {"dry_run", "--dry-run"},
+    {"duration", "--duration"},
     {"emulated_link", "--emulate-link"},
     {"hostfile", "--hostfile"},
     {"hosts", "--host"},

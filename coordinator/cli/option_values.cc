@@ -193,7 +193,13 @@ CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const s
 
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description) {
-  return AddParsed(app, names, description, type_name, *out, [out](const std::string& text) {
+  // Of a variable that is not set in a script, say; what is left out is left out as a whole.
+  const bool names_something =
+      type_name == "FILE" || type_name == "DIR" || type_name == "PATH" || type_name == "PROGRAM" || type_name == "LIST";
+  return AddParsed(app, names, description, type_name, *out, [=](const std::string& text) {
+    if (text.empty() && names_something) {
+      return absl::InvalidArgumentError(absl::StrCat("is empty, expected ", type_name));
+    }
     *out = text;
     return absl::OkStatus();
   });

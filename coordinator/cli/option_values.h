@@ -77,6 +77,7 @@ CLI::Option* AddOptionalChoice(CLI::App* app, const std::string& names, std::opt
       app, names, none, choices,
       [out, &table](size_t i) { *out = i == 0 ? std::nullopt : std::optional<Enum>(table[i - 1].value); }, description);
 }
+// An empty value is refused where `type_name` names something that is to be found: FILE, DIR, PATH, PROGRAM or LIST.
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description);
 // Must be given.

@@ -1,16 +1,16 @@
 // plan: how a model would run on a cluster, and how fast, without running it. Reads the model's header alone.
 
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/whole_file.h"
 #include "common/gguf/dummy_model.h"
+#include "common/job/job_choices.h"
 #include "common/job/job_limits.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/job_flags.h"
@@ -21,6 +21,7 @@
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
+#include "coordinator/plan/assumed_facts.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -40,6 +41,7 @@ class PlanVerb : public Verb {
 
  private:
   absl::Status ChooseModel();
+  std::vector<std::string> JobWords() const;
   absl::Status Print(const PlanReport& report) const;
 
   ClusterOptions options_;
@@ -48,6 +50,7 @@ class PlanVerb : public Verb {
   std::string output_;
   std::optional<int64_t> chunk_;
   PlanLoad load_;
+  double coordinator_us_ = kAssumedTurnUs, wake_us_ = kAssumedWakeUs;
   bool json_ = false;
 };
 
@@ -57,10 +60,7 @@ void PlanVerb::AddOptions(CLI::App* app) {
   AddText(app, "--shape", &shape_, "NAME", absl::StrCat("with dummy: ", DummyModelShapes()));
   AddText(app, "--type", &type_, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()));
   AddQ2LayoutOption(app, &options_.q2_layout);
-  AddText(app, "--hostfile", &options_.hostfile, "FILE", "hosts and their slots in Open MPI's form");
-  AddText(app, "--host", &options_.hosts, "LIST", "the same as a list, such as node1:2,node2:2");
-  AddText(app, "--cluster", &sources_.cluster, "FILE", "hosts and links in your own words, as JSON");
-  AddText(app, "--profile", &sources_.profile, "FILE", "the same as it was measured");
+  AddPlannedPlaceOptions(app, &options_, &sources_.cluster, &sources_.profile, "Options");
   AddInteger(app, "--pp,--pipeline-parallel-size", &options_.stages, JobLimits::kStages.range, "pipeline stages",
              "the slots of the hosts, else 1");
   AddIntegerList(app, "--layer-split", &options_.layer_split, {1, kMaxLayers},
@@ -88,8 +88,15 @@ void PlanVerb::AddOptions(CLI::App* app) {
   AddChoice(app, "--kv-type", &options_.kv_type, kKvTypes, "type of the stored keys and values");
   AddChoice(app, "--wire-dtype", &options_.wire_type, kWireTypes, "type of hidden states between stages");
   AddOptionalChoice(app, "--isa", &options_.isa, kInstructionSets, "auto", "instruction set of the kernels");
-  AddFlag(app, "--json", &json_, "one JSON object");
-  AddText(app, "-o,--output", &output_, "FILE", "also write that object, a plan for --plan, to a file");
+  AddNumber(app, "--coordinator-us", &coordinator_us_, {0, 1e7},
+            "microseconds that the coordinator takes for a micro-batch, from a result to the next one's sending",
+            absl::StrCat(coordinator_us_));
+  AddNumber(app, "--wake-us", &wake_us_, {0, 1e7},
+            "microseconds from a frame's arrival, at a stage or the coordinator, until whoever waits for it has it",
+            absl::StrCat(wake_us_));
+  AddFlag(app, "--json", &json_, "one JSON object in the place of the text");
+  AddText(app, "-o,--output", &output_, "FILE",
+          "also write that object to a file, which `coordinator generate --plan FILE` and the like follow");
 }
 
 absl::Status PlanVerb::ChooseModel() {
@@ -109,13 +116,35 @@ absl::Status PlanVerb::ChooseModel() {
   return absl::OkStatus();
 }
 
+// Of a job of one stage, which sends no hidden states and has its host's cores.
+std::vector<std::string> PlanVerb::JobWords() const {
+  const ClusterOptions defaults;
+  std::vector<std::string> words;
+  const auto add = [&words](const char* flag, const std::string& value) {
+    words.push_back(flag);
+    words.push_back(value);
+  };
+  if (options_.q2_layout != defaults.q2_layout) add("--q2-layout", options_.q2_layout);
+  // The bench of a model without a tokenizer takes its context from the tests.
+  if (options_.context != defaults.context && !IsDummyModelPath(options_.model))
+    add("-c", absl::StrCat(options_.context));
+  if (options_.max_num_batched_tokens != defaults.max_num_batched_tokens) {
+    add("--max-num-batched-tokens", absl::StrCat(options_.max_num_batched_tokens));
+  }
+  if (chunk_.has_value()) add("--prefill-chunk", absl::StrCat(*chunk_));
+  if (options_.block_tokens != defaults.block_tokens) add("--block-size", absl::StrCat(options_.block_tokens));
+  if (options_.kv_cache_bytes > 0) add("--kv-cache-memory", absl::StrCat(options_.kv_cache_bytes));
+  if (options_.kv_type != defaults.kv_type) add("--kv-type", KvTypeName(options_.kv_type));
+  if (options_.isa.has_value()) add("--isa", InstructionSetName(*options_.isa));
+  return words;
+}
+
 absl::Status PlanVerb::Print(const PlanReport& report) const {
   const std::string json = PrettyJson(PlanJson(report));
   if (!output_.empty()) {
-    std::ofstream out(output_, std::ios::binary | std::ios::trunc);
-    out << json;
-    out.close();
-    if (!out) return InputFileError(absl::StrCat("--output: cannot write '", output_, "'"));
+    if (absl::Status status = WriteWholeFile(output_, json); !status.ok()) {
+      return InputFileError(absl::StrCat("--output: ", status.message()));
+    }
   }
   return WriteStdout(json_ ? json : PlanText(report));
 }
@@ -136,6 +165,8 @@ absl::Status PlanVerb::Run(const RunContext& context) {
   question.job = launch.job;
   question.job.set_prefill_chunk(static_cast<int32_t>(chunk_.value_or(0)));
   question.load = load_;
+  question.coordinator_us = coordinator_us_;
+  question.wake_us = wake_us_;
   absl::StatusOr<ClusterPlan> plan = PlanCluster(question);
   if (!plan.ok()) {
     const absl::Status status(plan.status().code(), WithFlags(plan.status().message()));
@@ -144,6 +175,7 @@ absl::Status PlanVerb::Run(const RunContext& context) {
   const PlanAdvice advice = AdviceFor(question, *plan);
   PlanReport report = {.question = &question, .places = &places, .plan = &*plan, .advice = &advice};
   report.has_tokenizer = has_tokenizer;
+  report.job_words = JobWords();
   report.model_words = has_tokenizer
                            ? std::vector<std::string>{"-m", launch.job.model_path()}
                            : std::vector<std::string>{"--load-format", "dummy", "--shape", shape_, "--type", type_};

@@ -1,5 +1,6 @@
 #include "coordinator/cli/plan_places.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
 #include "common/job/cpu_isas.h"
+#include "common/job/job_limits.h"
 #include "common/wire/bit_class.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/front/exit_codes.h"
@@ -22,18 +24,35 @@ constexpr double kBytesOfGib = 1073741824.0;
 
 // As many of the slots as there are to be stages, in order.
 absl::StatusOr<std::vector<int>> FillSlots(const HostProfile& profile, int64_t stages, const std::string& source) {
-  std::vector<int> slots;
-  for (size_t host = 0; host < profile.hosts.size(); ++host) {
-    slots.insert(slots.end(), static_cast<size_t>(profile.hosts[host].slots), static_cast<int>(host));
-  }
-  const int64_t wanted = stages > 0 ? stages : static_cast<int64_t>(slots.size());
-  if (wanted > static_cast<int64_t>(slots.size())) {
-    return UsageError(absl::StrCat("--pp: ", wanted, " stages, but the hosts of '", source, "' have ", slots.size(),
+  int64_t all = 0;
+  for (const HostFacts& host : profile.hosts) all += host.slots;
+  const int64_t wanted = stages > 0 ? stages : all;
+  if (wanted > all) {
+    return UsageError(absl::StrCat("--pp: ", wanted, " stages, but the hosts of '", source, "' have ", all,
                                    " slots; lower --pp or give them more"));
   }
   if (wanted == 0) return UsageError(absl::StrCat("the hosts of '", source, "' have no slots for stages"));
-  slots.resize(static_cast<size_t>(wanted));
+  if (wanted > JobLimits::kStages.range.max) {
+    return UsageError(absl::StrCat("the hosts of '", source, "' have ", wanted, " slots, but a job has at most ",
+                                   JobLimits::kStages.range.max, " stages; give --pp"));
+  }
+  std::vector<int> slots;
+  for (int host = 0; static_cast<int64_t>(slots.size()) < wanted; ++host) {
+    const int64_t left = wanted - static_cast<int64_t>(slots.size());
+    const int64_t here = std::min<int64_t>(profile.hosts[static_cast<size_t>(host)].slots, left);
+    slots.insert(slots.end(), static_cast<size_t>(here), host);
+  }
   return slots;
+}
+
+// Those of the way from the coordinator through all stages and back.
+bool AllLinksKnown(const PlanPlaces& places) {
+  int from = places.profile.coordinator;
+  for (const int to : places.stage_hosts) {
+    if (!LinkBetween(places.profile, from, to).has_value()) return false;
+    from = to;
+  }
+  return LinkBetween(places.profile, from, places.profile.coordinator).has_value();
 }
 
 absl::StatusOr<PlanPlaces> DescribedPlaces(const ClusterOptions& options, const std::string& file) {
@@ -43,14 +62,10 @@ absl::StatusOr<PlanPlaces> DescribedPlaces(const ClusterOptions& options, const 
   places.profile = *std::move(profile);
   const int64_t split = static_cast<int64_t>(options.layer_split.size());
   ASSIGN_OR_RETURN(places.stage_hosts, FillSlots(places.profile, options.stages > 0 ? options.stages : split, file));
-  if (!places.profile.default_link.has_value()) {
-    for (size_t s = 1; s < places.stage_hosts.size(); ++s) {
-      if (LinkBetween(places.profile, places.stage_hosts[s - 1], places.stage_hosts[s]).has_value()) continue;
-      places.profile.default_link = AssumedLink();
-      places.assumptions.push_back(absl::StrFormat("links that '%s' does not name: %g Gbit/s, %g us", file,
-                                                   kAssumedLinkGbitS, kAssumedLinkLatencyUs));
-      break;
-    }
+  if (!AllLinksKnown(places)) {
+    places.profile.default_link = AssumedLink();
+    places.assumptions.push_back(absl::StrFormat("links that '%s' does not name: %g Gbit/s, %g us", file,
+                                                 kAssumedLinkGbitS, kAssumedLinkLatencyUs));
   }
   return places;
 }
@@ -96,6 +111,12 @@ absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
 }
 
 }  // namespace
+
+std::string ClusterFileHelp() {
+  return absl::StrCat(
+      "hosts and links in your own words, as JSON like ", kClusterFileExample,
+      "; of a host also slots, available_gib, bf16_gops, f32_gops, isas (deploy/hostfiles/cluster.json is one)");
+}
 
 absl::StatusOr<PlanPlaces> FindPlaces(const ClusterOptions& options, const PlaceSources& sources,
                                       const LaunchOptions& launch) {

@@ -25,6 +25,9 @@ struct PlanPlaces {
   bool CoresKnown(int host) const { return std::find(unseen.begin(), unseen.end(), host) == unseen.end(); }
 };
 
+// What --cluster takes, for help texts.
+std::string ClusterFileHelp();
+
 // Files that describe hosts and links (--cluster, --profile); empty: none.
 struct PlaceSources {
   std::string cluster, profile;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/bench/bench_work.h"
 #include "coordinator/cli/text_table.h"
+#include "coordinator/plan/extrapolation.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -52,21 +53,26 @@ std::string FiguresText(const PlanReport& report) {
   std::string text =
       absl::StrFormat("prefill   %s%.4g tokens/s in chunks of %d; the first token of a prompt alone after %s%.3f s\n",
                       m, plan.prefill.tokens_per_s, plan.prefill.chunk, m, plan.prefill.ttft_s);
-  absl::StrAppendFormat(&text,
-                        "decode    %s%.4g tokens/s in %d group%s of %s; %s%.2f ms between two tokens of a sequence\n",
-                        m, decode.tokens_per_s, decode.groups, decode.groups == 1 ? "" : "s",
-                        absl::StrFormat("%.4g", decode.rows), m, decode.itl_s * 1e3);
+  absl::StrAppendFormat(
+      &text, "decode    %s%.4g tokens/s in %d group%s of %.4g%s; %s%.2f ms between two tokens of a sequence\n", m,
+      decode.tokens_per_s, decode.groups, decode.groups == 1 ? "" : "s", decode.rows,
+      decode.in_flight < decode.groups ? absl::StrCat(", ", decode.in_flight, " at once") : "", m, decode.itl_s * 1e3);
   absl::StrAppendFormat(&text, "all       %s%.4g output tokens/s, prompts included\n", m, plan.output_tokens_per_s);
   absl::StrAppendFormat(&text,
-                        "bubble    %s%s in decode: too few sequences %s, imbalance %s, hops %s; %s%s for a prompt "
-                        "alone (fill and drain)\n",
+                        "bubble    %s%s in decode: too few sequences %s, imbalance %s, hops %s, coordinator %s; %s%s "
+                        "for a prompt alone (fill and drain)\n",
                         m, PercentText(decode.bubble), PercentText(decode.bubble_few),
-                        PercentText(decode.bubble_imbalance), PercentText(decode.bubble_hop), m,
-                        PercentText(plan.prefill.bubble));
+                        PercentText(decode.bubble_imbalance), PercentText(decode.bubble_hop),
+                        PercentText(decode.bubble_coordinator), m, PercentText(plan.prefill.bubble));
   absl::StrAppendFormat(&text, "limit     %s%s\n", m, LimitText(report));
   absl::StrAppendFormat(&text, "use       --micro-batches %d --prefill-chunk %d\n", plan.job.micro_batches,
                         plan.prefill.chunk);
   return text;
+}
+
+void AppendList(const char* title, const std::vector<std::string>& lines, std::string* text) {
+  if (!lines.empty()) text->append(title);
+  for (const std::string& line : lines) absl::StrAppend(text, "  ", line, "\n");
 }
 
 Json PlanStagesJson(const PlanReport& report) {
@@ -104,12 +110,14 @@ Json PredictionsJson(const ClusterPlan& plan) {
            {{"tokens_per_s", plan.decode.tokens_per_s},
             {"itl_s", plan.decode.itl_s},
             {"groups", plan.decode.groups},
+            {"groups_in_flight", plan.decode.in_flight},
             {"rows", plan.decode.rows},
             {"bubble", plan.decode.bubble},
             {"bubble_causes",
              {{"too_few_sequences", plan.decode.bubble_few},
               {"imbalance", plan.decode.bubble_imbalance},
-              {"hops", plan.decode.bubble_hop}}},
+              {"hops", plan.decode.bubble_hop},
+              {"coordinator", plan.decode.bubble_coordinator}}},
             {"bottleneck", bottleneck(plan.decode.bottleneck, plan.decode.link_is_bottleneck)}}},
           {"output_tokens_per_s", plan.output_tokens_per_s},
           {"measured_steps", plan.measured}};
@@ -151,8 +159,12 @@ std::string PlanText(const PlanReport& report) {
   if (!plan.measured) {
     absl::StrAppend(&text, "\nStep times are computed from the hosts' rates: no profile has measured this model.\n");
   }
-  if (!report.places->assumptions.empty()) text += "\n~ rests on assumptions:\n";
-  for (const std::string& assumption : report.places->assumptions) absl::StrAppend(&text, "  ", assumption, "\n");
+  absl::StrAppendFormat(&text,
+                        "\nReckoned with: %g us of the coordinator for a micro-batch (--coordinator-us), %g us until "
+                        "whoever waits for a frame has it (--wake-us).\n",
+                        report.question->coordinator_us, report.question->wake_us);
+  AppendList("\nbeyond what was measured or described:\n", ExtrapolationsOf(*report.question, plan), &text);
+  AppendList("\n~ rests on assumptions:\n", report.places->assumptions, &text);
   return text;
 }
 
@@ -168,6 +180,7 @@ Json PlanJson(const PlanReport& report) {
                   {"context", report.plan->job.context}};
   json["stages"] = PlanStagesJson(report);
   json["predictions"] = PredictionsJson(*report.plan);
+  json["reckoned_with"] = {{"coordinator_us", report.question->coordinator_us}, {"wake_us", report.question->wake_us}};
   json["sentences"] = PlanSentences(report);
   json["independent_jobs"] = nullptr;
   if (const std::optional<IndependentJobs>& jobs = report.advice->independent; jobs.has_value()) {
@@ -177,6 +190,7 @@ Json PlanJson(const PlanReport& report) {
                                 {"lines", IndependentLines(report)}};
   }
   json["assumptions"] = report.places->assumptions;
+  json["extrapolations"] = ExtrapolationsOf(*report.question, *report.plan);
   json["plan"] = SavedPlanJson(SavedPlanOf(report));
   return json;
 }

@@ -21,6 +21,7 @@ struct PlanReport {
   const PlanAdvice* advice = nullptr;
   // Words of a command line that say which model: "-m FILE", or those of a model without weights.
   std::vector<std::string> model_words;
+  std::vector<std::string> job_words;  // likewise, what a job of one stage was asked to be other than by default
   bool has_tokenizer = true;
 
   const HostFacts& HostOf(int stage) const {

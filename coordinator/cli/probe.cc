@@ -1,15 +1,12 @@
 // probe: what the hosts of a cluster and the links between them can do, as a profile that the planner reads.
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/whole_file.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/probe_options.h"
 #include "coordinator/cli/probe_profile.h"
@@ -26,8 +23,8 @@ namespace {
 
 using Model = std::shared_ptr<const ModelDescription>;
 
-absl::Status CannotWrite(const std::string& path) {
-  return InputFileError(absl::StrCat("--output: cannot write '", path, "': ", std::strerror(errno)));
+absl::Status OfOutput(const absl::Status& status) {
+  return status.ok() ? status : InputFileError(absl::StrCat("--output: ", status.message()));
 }
 
 class ProbeVerb : public Verb {
@@ -40,8 +37,9 @@ class ProbeVerb : public Verb {
   bool NeedsCluster() const override { return !options_.cluster.dry_run; }
 
   void AddOptions(CLI::App* app) override {
-    AddProbeOptions(app, &options_);
-    AddText(app, "-o,--output", &output_, "FILE", "write the profile to this file");
+    AddProbeOptions(app, &options_, "no layer is timed, and plans are computed from the hosts' rates");
+    AddText(app, "-o,--output", &output_, "FILE",
+            "write the profile to this file, for --profile of plan, sweep and simulate");
     AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   }
 
@@ -54,8 +52,8 @@ class ProbeVerb : public Verb {
       if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
       return WriteStdout(*line + "\n");
     }
-    // Found out before seconds are spent, and without losing what an earlier probe wrote.
-    if (!output_.empty() && !std::ofstream(output_, std::ios::app)) return CannotWrite(output_);
+    // Found out before seconds are spent.
+    if (!output_.empty()) RETURN_IF_ERROR(OfOutput(CheckWholeFile(output_)));
     ASSIGN_OR_RETURN(const HostProfile profile,
                      MeasureProfile(std::move(launch), context.engine_descriptor, model, verbosity_.ShowProgress()));
     RETURN_IF_ERROR(WriteStdout(ProbeTables(profile)));
@@ -64,7 +62,7 @@ class ProbeVerb : public Verb {
 
  private:
   absl::Status Write(const HostProfile& profile) const {
-    if (!WriteProfile(profile, output_).ok()) return CannotWrite(output_);
+    RETURN_IF_ERROR(OfOutput(WriteWholeFile(output_, HostProfileJson(profile))));
     return WriteStdout(absl::StrCat("\nwrote ", output_, "\n"));
   }
 

@@ -17,8 +17,9 @@ constexpr char kModelGroup[] = "Model and cluster";
 
 }  // namespace
 
-void AddProbeOptions(CLI::App* app, ProbeOptions* options) {
-  AddText(app, "-m,--model", &options->cluster.model, "FILE", "the model, a GGUF file (any shard of a split one)")
+void AddProbeOptions(CLI::App* app, ProbeOptions* options, const std::string& without) {
+  AddText(app, "-m,--model", &options->cluster.model, "FILE",
+          absl::StrCat("the model, a GGUF file (any shard of a split one); without one ", without))
       ->group(kModelGroup);
   AddChoice(app, "--load-format", &options->load_format, {"gguf", "dummy"},
             "dummy: random weights of --shape and --type in place of -m")

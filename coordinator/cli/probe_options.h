@@ -23,8 +23,9 @@ struct ProbeOptions {
   std::string type;
 };
 
-// -m or --load-format dummy with --shape and --type, and the options of places.
-void AddProbeOptions(CLI::App* app, ProbeOptions* options);
+// -m or --load-format dummy with --shape and --type, and the options of places. `without`: what the verb does when no
+// model is given.
+void AddProbeOptions(CLI::App* app, ProbeOptions* options, const std::string& without);
 
 // Sets options->cluster.model and opens the model; nullptr without one. Failures carry their exit code.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenProbeModel(ProbeOptions* options);

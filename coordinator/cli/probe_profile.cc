@@ -1,17 +1,17 @@
 #include "coordinator/cli/probe_profile.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/model/footprint.h"
+#include "common/wire/bit_class.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/probe_run.h"
@@ -41,7 +41,10 @@ absl::Status CheckReport(const pb::ProbeReport& report, const ModelDescription* 
   for (const pb::ProbedStage& stage : report.stages()) {
     const std::string name = absl::StrCat("stage ", stage.stage(), " on ", report.hellos(stage.stage() + 1).host());
     if (stage.model_code() != 0) return InputFileError(absl::StrCat(name, ": ", stage.model_error()));
-    if (model != nullptr && FromProto(stage.model().fingerprints()) != model->file->fingerprints()) {
+    if (model == nullptr) continue;
+    const std::vector<FileFingerprint> found = FromProto(stage.model().fingerprints());
+    const std::vector<FileFingerprint>& here = model->file->fingerprints();
+    if (!std::equal(found.begin(), found.end(), here.begin(), here.end(), SameContent)) {  // as a stage compares them
       return InputFileError(absl::StrCat(name, ": '", model->file->path(),
                                          "' is another file than here; put the same file at this path on every host"));
     }
@@ -58,16 +61,10 @@ absl::StatusOr<HostProfile> MeasureProfile(LaunchOptions options, int engine_des
   if (model != nullptr) {
     ASSIGN_OR_RETURN(probed, DescribeProbedModel(*model, options.job));
   }
+  const WantedIsa isa = WantedIsaOf(options.job);
   ASSIGN_OR_RETURN(const pb::ProbeReport report, RunProbeJob(std::move(options), engine_descriptor, show_progress));
   RETURN_IF_ERROR(CheckReport(report, model.get()));
-  return ProfileOf(report, absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()), probed);
-}
-
-absl::Status WriteProfile(const HostProfile& profile, const std::string& path) {
-  std::ofstream out(path, std::ios::trunc);
-  out << HostProfileJson(profile) << std::flush;
-  if (out) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("cannot write '", path, "': ", std::strerror(errno)));
+  return ProfileOf(report, absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()), probed, isa);
 }
 
 }  // namespace stagecoach

@@ -4,9 +4,7 @@
 // A job that measures hosts and links, from its launch to the profile that the planner reads.
 
 #include <memory>
-#include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/model/model_description.h"
 #include "coordinator/launch/launch_options.h"
@@ -19,9 +17,6 @@ namespace stagecoach {
 // came; a host whose model file is another one or which cannot be reached is named.
 absl::StatusOr<HostProfile> MeasureProfile(LaunchOptions options, int engine_descriptor,
                                            const std::shared_ptr<const ModelDescription>& model, bool show_progress);
-
-// Takes the place of what the file held. kDataLoss: it cannot be written; errno says why.
-absl::Status WriteProfile(const HostProfile& profile, const std::string& path);
 
 }  // namespace stagecoach
 

@@ -15,9 +15,10 @@ std::string HostTable(const HostProfile& profile) {
   TextTable table(
       {"host", "instruction set", "stages", "cores", "threads", "NUMA nodes", "GiB free", "of", "huge pages"});
   for (const HostFacts& host : profile.hosts) {
-    table.Add({host.name, host.isas.empty() ? "-" : host.isas.front(), absl::StrCat(host.slots),
-               absl::StrCat(host.cores), absl::StrCat(host.hardware_threads), absl::StrCat(host.numa_nodes),
-               Gib(host.available_bytes), Gib(host.memory_bytes), OrDash(host.huge_pages)});
+    const std::string& isa = !host.isa.empty() || host.isas.empty() ? host.isa : host.isas.front();
+    table.Add({host.name, OrDash(isa), absl::StrCat(host.slots), absl::StrCat(host.cores),
+               absl::StrCat(host.hardware_threads), absl::StrCat(host.numa_nodes), Gib(host.available_bytes),
+               Gib(host.memory_bytes), OrDash(host.huge_pages)});
   }
   return table.Text();
 }

@@ -84,6 +84,8 @@ absl::StatusOr<ClusterQuestion> SimulateVerb::Question(const LaunchOptions& laun
   question.profile = places.profile;
   question.stage_hosts = places.stage_hosts;
   question.job = launch.job;
+  question.coordinator_us = options_.coordinator_us;
+  question.wake_us = options_.wake_us;
   double prompt = 0, output = 0;
   for (const ArrivingRequest& request : options_.requests) {
     prompt += static_cast<double>(request.prompt_tokens);
@@ -94,15 +96,9 @@ absl::StatusOr<ClusterQuestion> SimulateVerb::Question(const LaunchOptions& laun
                    std::max<int64_t>(1, std::llround(output / count))};
   if (question.job.micro_batches() == 0) {  // the planner would look for the best number
     const auto stages = static_cast<int32_t>(question.stage_hosts.size());
-    question.job.set_micro_batches(question.job.decode_groups() > 0 ? question.job.decode_groups() : stages);
+    question.job.set_micro_batches(std::max(question.job.decode_groups(), stages));
   }
-  if (options_.split_by_cost || question.job.layer_split_size() > 0) return question;
-  ASSIGN_OR_RETURN(
-      const JobPlan as_run,
-      PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{}));
-  for (const pb::StageAssignment& stage : as_run.stages) {
-    question.job.add_layer_split(stage.last_layer() - stage.first_layer());
-  }
+  if (!options_.split_by_cost) RETURN_IF_ERROR(SplitAsRun(&question));
   return question;
 }
 
@@ -114,7 +110,8 @@ absl::StatusOr<JobPlan> JobAsRun(const ClusterQuestion& question, const ClusterP
   for (const pb::StageAssignment& stage : plan.job.stages) {
     job.add_layer_split(stage.last_layer() - stage.first_layer());
   }
-  return PlanJob(job, HellosOf(question.profile, question.stage_hosts), *question.model, JobEpoch{});
+  return PlanJob(job, HellosOf(question.profile, question.stage_hosts, question.job.isa()), *question.model,
+                 JobEpoch{});
 }
 
 absl::StatusOr<SimOptions> SimulateVerb::WorldOf(const ClusterQuestion& question, const ClusterPlan& plan) const {
@@ -125,6 +122,7 @@ absl::StatusOr<SimOptions> SimulateVerb::WorldOf(const ClusterQuestion& question
   }
   options.cluster.turn_s = options_.coordinator_us * 1e-6;
   options.cluster.wake_s = options_.wake_us * 1e-6;
+  options.cluster.stage_delay_s = question.job.stage_delay_us() * 1e-6;
   options.hand_over_s = options_.front_us * 1e-6;
   ASSIGN_OR_RETURN(options.scheduler, SchedulerOptionsOf(question.job, plan.job));
   options.decode_groups = question.job.decode_groups();
@@ -147,7 +145,7 @@ absl::StatusOr<SimOptions> SimulateVerb::WorldOf(const ClusterQuestion& question
 
 // As a job's ranks would introduce themselves, the coordinator first.
 std::vector<pb::Hello> RanksOf(const ClusterQuestion& question) {
-  std::vector<pb::Hello> ranks = HellosOf(question.profile, question.stage_hosts);
+  std::vector<pb::Hello> ranks = HellosOf(question.profile, question.stage_hosts, question.job.isa());
   pb::Hello coordinator;
   coordinator.set_host(question.profile.hosts[static_cast<size_t>(question.profile.coordinator)].name);
   ranks.insert(ranks.begin(), std::move(coordinator));

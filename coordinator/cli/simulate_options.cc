@@ -33,11 +33,7 @@ void AddSimulatedHosts(CLI::App* app, SimulateOptions* o) {
   AddText(app, "--shape", &o->probe.shape, "NAME", absl::StrCat("with dummy: ", DummyModelShapes()))->group(group);
   AddText(app, "--type", &o->probe.type, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()))->group(group);
   AddQ2LayoutOption(app, &cluster->q2_layout);
-  AddText(app, "--cluster", &o->sources.cluster, "FILE", "hosts and links in your own words, as JSON")->group(group);
-  AddText(app, "--profile", &o->sources.profile, "FILE", "the same as `coordinator probe` measured it")->group(group);
-  AddText(app, "--hostfile", &cluster->hostfile, "FILE", "hosts and slots in Open MPI's form; their speed is assumed")
-      ->group(group);
-  AddText(app, "--host", &cluster->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
+  AddPlannedPlaceOptions(app, cluster, &o->sources.cluster, &o->sources.profile, group);
   AddInteger(app, "--pp,--pipeline-parallel-size", &cluster->stages, JobLimits::kStages.range, "pipeline stages",
              "the slots of the hosts, else 1")
       ->group(group);
@@ -59,12 +55,12 @@ void AddSimulatedHosts(CLI::App* app, SimulateOptions* o) {
 
 void AddSimulatedLoad(CLI::App* app, SimulateOptions* o) {
   const char* group = kSimLoadGroup;
-  o->load.requests = 64;
-  AddInteger(app, "--requests", &o->load.requests, {1, kMostRequests}, "requests (a trace has its own)", "64")
+  AddInteger(app, "--requests", &o->request_count, {1, kMostRequests}, "requests; of a trace its first ones",
+             absl::StrCat(SimulateOptions::kDefaultRequests, "; all of a trace"))
       ->group(group);
   AddText(app, "--arrivals", &o->arrivals, "WHEN",
-          "closed: all are there at once; poisson:RATE a second; trace:FILE, a JSON line with arrival_s, prompt_tokens "
-          "and output_tokens for each")
+          "closed: a new request when one ends; poisson:RATE: so many a second on average; trace:FILE: as a file of "
+          "{\"arrival_s\", \"prompt_tokens\", \"output_tokens\"} lines says")
       ->group(group)
       ->default_str("closed");
   AddInteger(app, "--concurrency", &o->concurrency, {0, kMostRequests},
@@ -147,6 +143,7 @@ absl::Status ReadSimulatedLoad(SimulateOptions* o) {
     return UsageError(absl::StrCat(flag, ": ", status.message()));
   };
   o->load.seed = o->seed.value_or(0);
+  o->load.requests = o->request_count.value_or(SimulateOptions::kDefaultRequests);
   absl::StatusOr<Arrivals> arrivals = ParseArrivals(o->arrivals);
   if (!arrivals.ok()) return wrong("--arrivals", arrivals.status());
   o->load.arrivals = *std::move(arrivals);
@@ -177,6 +174,9 @@ absl::Status ReadSimulatedLoad(SimulateOptions* o) {
                         ExitCode::kInputFile);
   }
   o->requests = *std::move(trace);
+  if (o->request_count.has_value() && *o->request_count < static_cast<int64_t>(o->requests.size())) {
+    o->requests.resize(static_cast<size_t>(*o->request_count));
+  }
   return absl::OkStatus();
 }
 

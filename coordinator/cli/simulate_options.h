@@ -12,6 +12,7 @@
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/cli/plan_places.h"
 #include "coordinator/cli/probe_options.h"
+#include "coordinator/plan/assumed_facts.h"
 #include "coordinator/sim/simulation.h"
 
 namespace CLI {
@@ -27,13 +28,14 @@ struct SimulateOptions {
 
   // As given, and after ReadSimulatedLoad in full.
   std::string arrivals = "closed", prompt = "128", output = "64";
+  std::optional<int64_t> request_count;
   RequestLoad load;
   std::vector<ArrivingRequest> requests;
   std::optional<int64_t> concurrency;
   double slo_ttft_s = 0;
   std::optional<uint64_t> seed;
 
-  double coordinator_us = kCoordinatorTurnUs, wake_us = kWakeUs, front_us = kFrontUs;
+  double coordinator_us = kAssumedTurnUs, wake_us = kAssumedWakeUs, front_us = kFrontUs;
   std::vector<std::string> fail_at;
   SimFailures failures;
 
@@ -45,11 +47,8 @@ struct SimulateOptions {
   // Requests under way at any time; 0: no limit.
   int64_t Concurrency() const;
 
-  // Amid the 11 to 43 us that were seen of the coordinator's turn on two cores of an Intel Sapphire Rapids. The other
-  // two are guesses: simulate_bench.py --calibrate takes the turn and the wake-up from a run of the host.
-  static constexpr double kCoordinatorTurnUs = 25;
-  static constexpr double kWakeUs = 50;
-  static constexpr double kFrontUs = 50;
+  static constexpr int64_t kDefaultRequests = 64;
+  static constexpr double kFrontUs = 50;  // a guess
 };
 
 void AddSimulateOptions(CLI::App* app, SimulateOptions* options);

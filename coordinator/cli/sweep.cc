@@ -1,11 +1,8 @@
 // sweep: measures a matrix of configurations, each point by launching it, into a file that a second run goes on with.
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -21,6 +19,7 @@
 #include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/whole_file.h"
 #include "common/model/model_description.h"
 #include "common/wire/handshake.h"
 #include "coordinator/bench/bench_work.h"
@@ -42,6 +41,7 @@
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/signals.h"
 #include "coordinator/launch/launch_plan.h"
+#include "coordinator/plan/host_profile.h"
 
 namespace stagecoach {
 namespace {
@@ -49,6 +49,12 @@ namespace {
 constexpr char kProfileFileName[] = "profile.json";  // of the sweep's own probe, in its directory
 // What a launch takes beside its loading, and a point beside its load; for estimates alone.
 constexpr double kLaunchSeconds = 2, kPointSeconds = 2, kLoadBytesPerSecond = 1e9;
+
+// Why a point has no requests: its options, which are named as fields, or the file of a trace.
+absl::Status OfRequests(const absl::Status& status) {
+  if (absl::StartsWith(status.message(), "`")) return UsageError(WithFlags(status.message()));
+  return InputFileError(absl::StrCat("--arrivals: ", status.message()));
+}
 
 class SweepVerb : public Verb {
  public:
@@ -105,6 +111,11 @@ absl::Status SweepVerb::Prepare(const RunContext& context) {
   absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(*std::move(file));
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
   model_ = *std::move(model);
+  // What predictions are to rest on; without one that can be read nothing would stand beside the measurements.
+  for (const std::string& facts : {options_.sources.profile, options_.sources.cluster}) {
+    if (facts.empty()) continue;
+    if (absl::Status read = ReadHostProfile(facts).status(); !read.ok()) return InputFileError(read.message());
+  }
   points_ = PointsOf(options_.lists);
   all_ = static_cast<int64_t>(points_.size());
   for (const SweepConfig& point : points_) {
@@ -121,7 +132,7 @@ absl::StatusOr<LaunchOptions> SweepVerb::LaunchOf(const std::vector<SweepConfig>
   int64_t longest = 1;
   for (const SweepConfig& point : points) {
     const absl::StatusOr<std::vector<ArrivingRequest>> requests = RequestsOf(point);
-    if (!requests.ok()) return UsageError(WithFlags(requests.status().message()));
+    if (!requests.ok()) return OfRequests(requests.status());
     longest = std::max(longest, ContextOf(*requests));
     if (longest > model_->hyper.context) {
       return UsageError(absl::StrCat("--prompt, --output: ", PointName(point), ": a request has ", longest,
@@ -266,10 +277,7 @@ absl::Status SweepVerb::ProbeHosts(const RunContext& context) {
 }
 
 absl::Status SweepVerb::WriteOwnProfile(const std::string& path, const RunContext& context) const {
-  // Found out before seconds are spent, and without losing what an earlier probe wrote.
-  if (!std::ofstream(path, std::ios::app)) {
-    return absl::DataLossError(absl::StrCat("cannot write '", path, "': ", std::strerror(errno)));
-  }
+  RETURN_IF_ERROR(CheckWholeFile(path));  // found out before seconds are spent
   // Hosts to which the weights are streamed have no file to take a layer from.
   ClusterOptions probe = ProbeOptionsOf(options_);
   const bool has_model = probe.weights == WeightSource::kFile;
@@ -279,7 +287,7 @@ absl::Status SweepVerb::WriteOwnProfile(const std::string& path, const RunContex
   LogInfo("probing the hosts, which the predictions rest on (--no-probe leaves it out)");
   ASSIGN_OR_RETURN(const HostProfile profile, MeasureProfile(std::move(launch), context.engine_descriptor,
                                                              has_model ? model_ : nullptr, verbosity_.ShowProgress()));
-  return WriteProfile(profile, path);
+  return WriteWholeFile(path, HostProfileJson(profile));
 }
 
 absl::Status SweepVerb::Run(const RunContext& context) {

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
@@ -45,7 +46,7 @@ void AddModel(CLI::App* app, SweepOptions* o) {
   AddText(app, "--type", &o->type, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()));
   AddQ2LayoutOption(app, &o->cluster.q2_layout);
   AddText(app, "-o,--directory", &o->directory, "DIR",
-          "where points.jsonl is kept, a line a point; one that has points goes on where it ended");
+          "for the points, a line each in points.jsonl, and their report; the same command again goes on from there");
 }
 
 void AddMatrix(CLI::App* app, SweepOptions* o) {
@@ -211,7 +212,10 @@ absl::StatusOr<std::vector<EmulatedLink>> ResolveLinks(const std::vector<std::st
       continue;
     }
     const absl::StatusOr<EmulatedLink> link = ParseEmulatedLink(text);
-    if (!link.ok()) return UsageError(absl::StrCat("--emulate-link: ", link.status().message()));
+    if (!link.ok()) {
+      return UsageError(
+          absl::StrCat("--emulate-link: ", absl::StripPrefix(link.status().message(), "`emulated_link`: ")));
+    }
     links.push_back(*link);
   }
   if (links.empty()) links = {EmulatedLink()};
@@ -267,6 +271,7 @@ absl::Status ResolveSweepLists(SweepOptions* o) {
   ASSIGN_OR_RETURN(lists.prompts, Values("--prompt", o->prompts, "128", LengthsForm));
   ASSIGN_OR_RETURN(lists.outputs, Values("--output", o->outputs, "64", LengthsForm));
   ASSIGN_OR_RETURN(lists.links, ResolveLinks(o->links));
+  if (absl::Status status = CheckPointCount(lists); !status.ok()) return UsageError(status.message());
   SweepConfig& base = lists.base;
   const ClusterOptions& cluster = o->cluster;
   base.model = IsDummyModelPath(cluster.model) ? cluster.model : AbsolutePath(cluster.model);

@@ -76,7 +76,7 @@ SweepPrediction PredictionOf(const ClusterPlan& plan) {
   p.bubble = plan.decode.bubble;
   p.bubble_few = plan.decode.bubble_few;
   p.bubble_imbalance = plan.decode.bubble_imbalance;
-  p.bubble_hop = plan.decode.bubble_hop;
+  p.bubble_hop = plan.decode.bubble_hop + plan.decode.bubble_coordinator;
   p.prefill_bubble = plan.prefill.bubble;
   p.bottleneck_stage = plan.decode.bottleneck;
   p.bottleneck_is_link = plan.decode.link_is_bottleneck;
@@ -105,10 +105,12 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
   question.stage_hosts = places.stage_hosts;
   question.job = launch.job;
   question.load = MeanLoad(requests);
+  RETURN_IF_ERROR(SplitAsRun(&question));
   const int64_t in_flight =
       point.micro_batches > 0 ? point.micro_batches : static_cast<int64_t>(places.stage_hosts.size());
+  // Without a number of their own there are as many in flight as decode rows have groups.
   question.job.set_micro_batches(
-      static_cast<int32_t>(point.decode_groups > 0 ? std::min(point.decode_groups, in_flight) : in_flight));
+      static_cast<int32_t>(point.micro_batches > 0 ? in_flight : std::max(in_flight, point.decode_groups)));
   if (point.concurrency > 0) {
     question.job.set_max_num_seqs(static_cast<int32_t>(std::min(point.concurrency, point.max_num_seqs)));
   }

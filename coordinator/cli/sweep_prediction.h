@@ -24,9 +24,10 @@ void AddEmulatedLink(const EmulatedLink& emulated, HostProfile* profile);
 SweepPrediction PredictionOf(const ClusterPlan& plan);
 
 // What the planner expects of a point: `options` and `launch` are those of its job, `requests` those of its load, whose
-// mean lengths it reckons with. An open loop is taken for a closed one of max_num_seqs, which gives the most that the
-// pipeline can carry, and no more comes out than arrives. Where a profile has fewer slots than the point has stages,
-// its hosts are taken to have more. Errors are those of FindPlaces and PlanCluster: there is no prediction then.
+// mean lengths it reckons with; layers are split as in the job. An open loop is taken for a closed one of max_num_seqs,
+// which gives the most that the pipeline can carry, and no more comes out than arrives. Where a profile has fewer slots
+// than the point has stages, its hosts are taken to have more. Errors are those of FindPlaces and PlanCluster: there is
+// no prediction then.
 absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std::vector<ArrivingRequest>& requests,
                                              ClusterOptions options, const PlaceSources& sources,
                                              const LaunchOptions& launch,

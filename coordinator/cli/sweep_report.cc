@@ -1,5 +1,6 @@
 #include "coordinator/cli/sweep_report.h"
 
+#include <string>
 #include <utility>
 
 #include "CLI/App.hpp"
@@ -25,6 +26,7 @@ void AddSweepReport(CLI::App* sweep, std::string* directory) {
                    absl::StrCat("where a sweep or simulate left its ", kSweepFileName,
                                 "; the report is written beside it, and takes the place of an earlier one"))
       ->type_name("DIR")
+      ->check([](const std::string& given) { return given.empty() ? "the directory's name is empty" : std::string(); })
       ->required();
 }
 

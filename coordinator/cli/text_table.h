@@ -10,7 +10,9 @@ namespace stagecoach {
 // A small table: a header, rows, columns as wide as their widest cell, the first `left` flush left, the others right.
 class TextTable {
  public:
-  explicit TextTable(std::vector<std::string> header, size_t left = 2) : left_(left) { rows_.push_back(std::move(header)); }
+  explicit TextTable(std::vector<std::string> header, size_t left = 2) : left_(left) {
+    rows_.push_back(std::move(header));
+  }
   void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }  // as many cells as the header
 
   std::string Text() const;  // a line each

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
@@ -115,23 +116,29 @@ class TraceVerb : public Verb {
   const char* example() const override { return "coordinator trace summary out.json"; }
 
   void AddOptions(CLI::App* app) override {
-    AddWords(
-        app, "action", &words_, "ACTION FILE",
-        "summary FILE: every stage's time, and why it was not always computing; finish FILE: complete the trace of "
-        "a run that was killed");
-    AddFlag(app, "--json", &json_, "one JSON object");
+    summary_ =
+        AddAction(app, "summary", "account for every microsecond of every stage, and name the cause of the bubble",
+                  "what --trace wrote, also of a run that was killed");
+    AddFlag(summary_, "--json", &json_, "one JSON object");
+    finish_ = AddAction(app, "finish", "complete the trace of a run that was killed, so that ui.perfetto.dev shows it",
+                        "what --trace left; it is replaced");
   }
 
   absl::Status Run(const RunContext&) override {
-    if (words_.size() != 2 || (words_[0] != "summary" && words_[0] != "finish")) {
-      return UsageError("give an action and a file: trace summary FILE, or trace finish FILE");
-    }
-    if (words_[0] == "summary") return Summarize(words_[1]);
-    if (json_) return UsageError("--json is for trace summary");
-    return AsInput(FinishTrace(words_[1]));
+    if (summary_->parsed()) return Summarize(file_);
+    if (finish_->parsed()) return AsInput(FinishTrace(file_));
+    return UsageError("give an action and a file: trace summary FILE, or trace finish FILE");
   }
 
  private:
+  CLI::App* AddAction(CLI::App* app, const std::string& name, const std::string& what, const std::string& file) {
+    CLI::App* action = app->add_subcommand(name, what);
+    action->group("Commands");
+    action->footer(absl::StrCat(kExamplePrefix, "coordinator trace ", name, " out.json"));
+    action->add_option("file", file_, file)->type_name("FILE")->required();
+    return action;
+  }
+
   static absl::Status AsInput(absl::Status status) {
     return status.ok() ? status : WithExitCode(std::move(status), ExitCode::kInputFile);
   }
@@ -156,7 +163,9 @@ class TraceVerb : public Verb {
     return WriteStdout(json_ ? PrettyJson({{"jobs", std::move(list)}}) : text);
   }
 
-  std::vector<std::string> words_;
+  CLI::App* summary_ = nullptr;
+  CLI::App* finish_ = nullptr;
+  std::string file_;
   bool json_ = false;
 };
 

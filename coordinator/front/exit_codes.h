@@ -24,9 +24,9 @@ struct ExitCodeMeaning {
 inline constexpr ExitCodeMeaning kExitCodes[] = {
     {ExitCode::kOk, "ok"},
     {ExitCode::kUsage, "usage"},
-    {ExitCode::kInputFile, "model or input file"},
-    {ExitCode::kLaunch, "launch"},
-    {ExitCode::kLostStages, "lost stages"},
+    {ExitCode::kInputFile, "model, input or output file"},
+    {ExitCode::kLaunch, "the job did not come up"},
+    {ExitCode::kLostStages, "lost stages, or a request that cannot be computed"},
     {ExitCode::kInterrupted, "interrupted or drained"},
 };
 

@@ -16,7 +16,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/wire/bit_class.h"
 
 namespace stagecoach {
 namespace {
@@ -27,9 +26,6 @@ constexpr absl::Duration kMostPerWait = absl::Seconds(1);
 constexpr absl::Duration kLastWords = absl::Seconds(2);
 constexpr absl::Duration kWordsAfterALoss = absl::Milliseconds(500);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
-// mpirun starts the ranks of a host within milliseconds of each other; a rank that is missing after this long has
-// ended.
-constexpr absl::Duration kAllRanksStarted = absl::Seconds(3);
 constexpr char kHasEnded[] = " has ended";
 
 // The ranks of this host that have entered MPI_Init, by the shared-memory segments that Open MPI makes there:
@@ -65,7 +61,7 @@ absl::Status LaunchedSession::Start() { return Begin(); }
 
 absl::Status LaunchedSession::Begin() {
   if (plan_.AllHere()) return StartRanks(PlaceStages(plan_.hosts, plan_.stages, /*left_out=*/{}));
-  hosts_.Ask(/*again=*/launches_ > 0, WantedIsaOf(job()));
+  hosts_.Ask(/*again=*/launches_ > 0, job());
   return absl::OkStatus();
 }
 
@@ -94,6 +90,7 @@ absl::Status LaunchedSession::StartRanks(const Placement& placement) {
   hosts_.Launched(placement, launcher_->name());
   placement_ = placement;
   starting_ = absl::ZeroDuration();
+  missing_ranks_ = MissingRanks();
   end_seen_ = false;
   ++launches_;
   return absl::OkStatus();
@@ -148,14 +145,15 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const 
     }
   }
   if (!heard()) {
-    starting_ += std::min(waited, kMostPerWait);
-    const bool late = starting_ >= startup_timeout_;
-    // A rank that ends in order before MPI_Init leaves the others waiting in it for ever; mpirun does not mind.
-    if (!late && (starting_ < kAllRanksStarted || !absl::StrContains(DescribeRanks(), kHasEnded)))
-      return absl::OkStatus();
-    const absl::Duration after = std::min(starting_, startup_timeout_);
-    return Lose(absl::StrCat("the job did not come up within ",
-                             absl::FormatDuration(absl::Trunc(after, absl::Milliseconds(100))), DescribeRanks()));
+    waited = std::min(waited, kMostPerWait);
+    starting_ += waited;
+    const std::string ranks = DescribeRanks();
+    if (starting_ >= startup_timeout_) {
+      return Lose(absl::StrCat("the job did not come up within ", absl::FormatDuration(startup_timeout_), ranks,
+                               DescribeOtherHosts()));
+    }
+    if (!missing_ranks_.Waited(waited, absl::StrContains(ranks, kHasEnded))) return absl::OkStatus();
+    return Lose(absl::StrCat("the job cannot come up any more", ranks, DescribeOtherHosts()));
   }
   if (silence() < silence_timeout_) return absl::OkStatus();
   return Lose(absl::StrCat(NameOf(0), " was silent for ",
@@ -257,6 +255,13 @@ std::string LaunchedSession::DescribeRanks() const {
     if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(NameOf(rank), kHasEnded));
   }
   return remarks.empty() ? "" : absl::StrCat("; on this host: ", absl::StrJoin(remarks, ", "));
+}
+
+// Every host has answered a login before the launch, so that the likeliest reason is a firewall.
+std::string LaunchedSession::DescribeOtherHosts() const {
+  if (placement_.AllHere()) return "";
+  return absl::StrCat("; of its stages ", placement_.Describe(),
+                      "; check that these hosts let each other's TCP connections in, on all ports");
 }
 
 void LaunchedSession::AwaitJobEnd() {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/front/missing_ranks.h"
 #include "coordinator/front/relaunch_policy.h"
 #include "coordinator/front/session_core.h"
 #include "coordinator/launch/host_pool.h"
@@ -42,6 +43,7 @@ class LaunchedSession : public SessionCore {
   std::string NameOf(int rank) const;
   void AwaitLastWords(absl::Duration most);
   std::string DescribeRanks() const;
+  std::string DescribeOtherHosts() const;  // for a job that does not come up
 
   const LaunchPlan plan_;
   const absl::Duration startup_timeout_;
@@ -54,6 +56,7 @@ class LaunchedSession : public SessionCore {
   Placement placement_;                 // of the present job, or the one before
   std::unique_ptr<Launcher> launcher_;  // of the present job; none between a loss and the next launch
   absl::Duration starting_;             // time since the launch
+  MissingRanks missing_ranks_;          // of the present job, while it starts
   bool end_seen_ = false;               // the launcher has ended, and its engine was given a last chance to be heard
   int launches_ = 0;                    // of ranks
   int relaunches_ = 0;

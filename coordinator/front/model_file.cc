@@ -4,8 +4,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -15,6 +13,9 @@
 
 namespace stagecoach {
 namespace {
+
+constexpr size_t kMostTextBytes = size_t{1} << 30;  // a device would fill the memory
+constexpr size_t kPartBytes = 1 << 20;
 
 // Says which file it was, unless the message does.
 absl::Status Named(const absl::Status& status, const std::string& path) {
@@ -68,12 +69,16 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) return InputFileError(absl::StrCat("'", path, "' is a directory"));
   errno = 0;
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();  // of nothing it would be a failure
-  if (!in.is_open() || in.bad() || text.fail()) {
+  std::string text, part(kPartBytes, '\0');
+  while (in && text.size() <= kMostTextBytes) {
+    in.read(part.data(), static_cast<std::streamsize>(part.size()));
+    text.append(part, 0, static_cast<size_t>(in.gcount()));
+  }
+  if (!in.is_open() || in.bad()) {
     return InputFileError(absl::StrCat("cannot read '", path, "': ", std::strerror(errno == 0 ? EIO : errno)));
   }
-  return text.str();
+  if (text.size() <= kMostTextBytes) return text;
+  return InputFileError(absl::StrCat("'", path, "' has more than ", kMostTextBytes >> 20, " MiB; cut the text"));
 }
 
 }  // namespace stagecoach

@@ -61,6 +61,7 @@ absl::Status CheckUnchanged(const pb::ConfigureJob& job, const GgufFile& file) {
 std::vector<int> HostsOf(const std::vector<pb::Hello>& stages) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
+  hosts.reserve(stages.size());
   for (const pb::Hello& stage : stages) {
     hosts.push_back(numbers.try_emplace(stage.host(), static_cast<int>(numbers.size())).first->second);
   }
@@ -198,7 +199,7 @@ class Job {
   std::shared_ptr<const ModelDescription> model_;
   JobPlan plan_;
   std::vector<std::unique_ptr<StepLog>> logs_;
-  StepTee steps_;  // to all of them
+  StepTee steps_;                               // to all of them
   std::unique_ptr<EmulatedEndpoint> emulated_;  // where the job asks for one
   std::unique_ptr<StagePipeline> stage_pipeline_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 
 namespace stagecoach {
 namespace {
@@ -16,10 +17,19 @@ constexpr absl::Duration kAskAgain = absl::Seconds(1);
 constexpr absl::Duration kOthersAnswer = absl::Seconds(3);
 constexpr absl::Duration kLastClearing = absl::Seconds(5);
 
+std::string WhyNotItsIsas(const pb::Hello& hello, const WantedIsa& wanted) {
+  return BestIsa(hello, wanted).has_value() ? "" : absl::StrCat("it ", WhyNoIsa(hello, wanted));
+}
+
 }  // namespace
 
-void HostPool::Ask(bool again, const WantedIsa& wanted) {
-  wanted_ = wanted;
+HostPool::HostPool(const LaunchPlan* plan, absl::Duration patience, const std::vector<InstructionSet>& own)
+    : plan_(*plan), patience_(patience) {
+  for (const InstructionSet isa : own) own_.add_isas(ToProto(isa));
+}
+
+void HostPool::Ask(bool again, const pb::ConfigureJob& job) {
+  wanted_ = WantedIsaOf(job);
   asked_again_ = again;
   asked_ = absl::ZeroDuration();
   news_.clear();
@@ -27,7 +37,8 @@ void HostPool::Ask(bool again, const WantedIsa& wanted) {
   std::set<std::string> asked;
   for (const LaunchHost& host : plan_.hosts) {
     if (host.here || !asked.insert(host.name()).second) continue;
-    questions.push_back(AskHost(*plan_.backend, plan_.programs, host.name(), uncleared_[host.name()]));
+    const std::string model = again || host.slots.spare ? ModelOnHost(job, host.slots) : "";
+    questions.push_back(AskHost(*plan_.backend, plan_.programs, host.name(), uncleared_[host.name()], model));
   }
   survey_ = std::make_unique<HostSurvey>(std::move(questions), again ? kAskAgain : absl::ZeroDuration());
 }
@@ -62,27 +73,32 @@ std::string HostPool::WhyNot(const HostAnswer& answer) const {
                           absl::StrAppend(out, left.name(), " (process ", left.pid(), ", state ", left.state(), ")");
                         }));
   }
-  return BestIsa(hello, wanted_).has_value() ? "" : absl::StrCat("it ", WhyNoIsa(hello, wanted_));
+  if (answer.LacksModel()) return absl::StrCat("it cannot read the model file '", answer.model, "'");
+  return WhyNotItsIsas(hello, wanted_);
 }
 
 void HostPool::Conclude() {
   for (const HostAnswer& answer : survey_->answers()) {
-    const std::string why = WhyNot(answer);
     if (answer.report.has_value() && answer.report->left_size() == 0) uncleared_.erase(answer.host);
-    if (answer.report.has_value() && why.empty()) {
-      const bool dot = BestIsa(answer.report->hello(), {.isa = std::nullopt, .bf16_dot = true}).has_value();
-      spare_lacks_bf16_dot_ = spare_lacks_bf16_dot_ || !dot;
-    }
-    const bool was_left_out = left_out_.contains(answer.host);
-    if (why.empty() && was_left_out) news_.push_back(absl::StrCat("host ", answer.host, " is back and used again"));
-    if (!why.empty() && !was_left_out) news_.push_back(absl::StrCat("host ", answer.host, " is left out: ", why));
-    if (why.empty()) {
-      left_out_.erase(answer.host);
-    } else {
-      left_out_[answer.host] = why;
-    }
+    Judge(answer.host, WhyNot(answer), answer.report.has_value() ? answer.report->hello() : pb::Hello());
+  }
+  for (const LaunchHost& host : plan_.hosts) {
+    if (host.here) Judge(host.name(), WhyNotItsIsas(own_, wanted_), own_);
   }
   survey_.reset();
+}
+
+void HostPool::Judge(const std::string& host, const std::string& why_not, const pb::Hello& hello) {
+  const bool was_left_out = left_out_.contains(host);
+  if (!why_not.empty()) {
+    if (!was_left_out) news_.push_back(absl::StrCat("host ", host, " is left out: ", why_not));
+    left_out_[host] = why_not;
+    return;
+  }
+  if (was_left_out) news_.push_back(absl::StrCat("host ", host, " is back and used again"));
+  left_out_.erase(host);
+  const bool dot = BestIsa(hello, {.isa = std::nullopt, .bf16_dot = true}).has_value();
+  spare_lacks_bf16_dot_ = spare_lacks_bf16_dot_ || !dot;
 }
 
 Placement HostPool::Place() const {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/job/cpu_isas.h"
 #include "common/wire/bit_class.h"
 #include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_plan.h"
@@ -28,14 +29,16 @@ namespace stagecoach {
 // Not thread-safe.
 class HostPool {
  public:
-  // `plan` outlives it. `patience`: for a host's answer.
-  HostPool(const LaunchPlan* plan, absl::Duration patience) : plan_(*plan), patience_(patience) {}
+  // `plan` outlives it. `patience`: for a host's answer. `own`: the instruction sets of this host, which is not asked.
+  HostPool(const LaunchPlan* plan, absl::Duration patience,
+           const std::vector<InstructionSet>& own = CpuInstructionSets());
   ~HostPool() { Clear(); }
   HostPool(const HostPool&) = delete;
 
   // Starts asking. `again`: hosts that fail to answer are asked again and again while patience lasts. Hosts without an
-  // instruction set that suits `wanted` are left out.
-  void Ask(bool again, const WantedIsa& wanted);
+  // instruction set that suits the job are left out; so are spare hosts that cannot read its model, and again any host:
+  // of one that was rebooted, a file system may come later. (At first its stage says it, with its reason.)
+  void Ask(bool again, const pb::ConfigureJob& job);
   bool asking() const { return survey_ != nullptr; }
   void AddWaits(std::vector<pollfd>* waits) const { survey_->AddWaits(waits); }
   absl::Duration longest_wait() const { return survey_->longest_wait(); }
@@ -63,9 +66,12 @@ class HostPool {
  private:
   void Conclude();
   std::string WhyNot(const HostAnswer& answer) const;
+  // `hello`: of a host that can be used.
+  void Judge(const std::string& host, const std::string& why_not, const pb::Hello& hello);
 
   const LaunchPlan& plan_;
   const absl::Duration patience_;
+  pb::Hello own_;  // constant; its instruction sets alone
   WantedIsa wanted_;
   bool asked_again_ = false;
   std::unique_ptr<HostSurvey> survey_;  // while asking

@@ -1,7 +1,6 @@
 #include "coordinator/launch/host_survey.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
@@ -43,23 +43,36 @@ std::string TroubleOf(const HostQuestion& question, int status, absl::string_vie
 }  // namespace
 
 HostQuestion AskHost(const LauncherBackend& backend, const JobPrograms& programs, const std::string& host,
-                     const std::vector<std::string>& clear) {
+                     const std::vector<std::string>& clear, const std::string& model) {
   std::vector<std::string> command = {programs.stage_worker, kHostReportFlag};
   for (const std::string& name : clear) command.insert(command.end(), {kClearFlag, name});
-  return {host, backend.RemoteCommand(host, command)};
+  if (!model.empty()) command.insert(command.end(), {kModelToReadFlag, model});
+  return {host, backend.RemoteCommand(host, command), model};
+}
+
+std::string ModelOnHost(const pb::ConfigureJob& job, const HostSlots& host) {
+  // A path that is not absolute is no file's: a dummy model's.
+  const bool is_file = job.weights() != pb::WEIGHT_SOURCE_STREAM && absl::StartsWith(job.model_path(), "/");
+  if (!is_file) return "";
+  return host.model.empty() ? job.model_path() : host.model;
 }
 
 HostSurvey::HostSurvey(std::vector<HostQuestion> questions, absl::Duration again)
     : questions_(std::move(questions)), again_(again), asking_(questions_.size()) {
-  for (const HostQuestion& question : questions_) answers_.push_back({.host = question.host});
+  for (const HostQuestion& question : questions_) {
+    answers_.push_back({.host = question.host, .model = question.model});
+  }
   Advance();
 }
 
 HostSurvey::~HostSurvey() {
+  // Those that have brought a report are about to end.
+  const int64_t end_by_us = MonotonicUs() + absl::ToInt64Microseconds(kEndsAfterItsOutput);
   for (size_t i = 0; i < asking_.size(); ++i) {
     if (asking_[i].process < 0) continue;
-    kill(-asking_[i].process, SIGKILL);
-    End(i);
+    if (!answers_[i].report.has_value()) KillProgram(asking_[i].process);
+    close(asking_[i].output);
+    AwaitProgramEnd(asking_[i].process, absl::Microseconds(end_by_us - MonotonicUs()));
   }
 }
 
@@ -97,7 +110,16 @@ void HostSurvey::Advance() {
       }
       End(i);
     }
+    // A remote shell may keep its output open for long after that, such as for the connections to come.
+    if (asking.output >= 0 && HoldsHostReport(asking.text)) TakeReport(i);
   }
+}
+
+bool HostSurvey::TakeReport(size_t i) {
+  if (answers_[i].report.has_value()) return true;
+  absl::StatusOr<pb::HostReport> report = FindHostReport(asking_[i].text);
+  if (report.ok()) answers_[i].report = *std::move(report);
+  return report.ok();
 }
 
 void HostSurvey::Start(size_t i) {
@@ -120,11 +142,7 @@ void HostSurvey::End(size_t i) {
   close(asking.output);
   asking.output = -1;
   const int status = AwaitProgramEnd(std::exchange(asking.process, -1), kEndsAfterItsOutput);
-  absl::StatusOr<pb::HostReport> report = FindHostReport(asking.text);
-  if (report.ok()) {
-    answers_[i].report = *std::move(report);
-    return;
-  }
+  if (TakeReport(i)) return;
   answers_[i].trouble = TroubleOf(questions_[i], status, asking.text);
   if (asks_again()) asking.next_us = MonotonicUs() + absl::ToInt64Microseconds(again_);
 }

@@ -3,7 +3,7 @@
 
 // Asks other hosts, all at once, before ranks are started there: can they be reached, what can they do, and has what an
 // earlier job left on them gone? Each is asked by one process (the remote shell of the launcher) that runs
-//   stage_worker --host-report [--clear NAME]...
+//   stage_worker --host-report [--clear NAME]... [--model FILE]
 // there, which ends every process of the launches of these names, removes their directories, and answers with one line
 // (common/wire/host_report.h).
 
@@ -17,24 +17,33 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coordinator/launch/host_file.h"
 #include "coordinator/launch/launcher_backend.h"
 #include "proto/control.pb.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
 
 struct HostQuestion {
   std::string host;
   std::vector<std::string> command;  // argv, on this host
+  std::string model;                 // that the host is to read; empty: none
 };
 
 // `clear`: names of earlier launches that took part on that host (LaunchPlaces::name).
 HostQuestion AskHost(const LauncherBackend& backend, const JobPrograms& programs, const std::string& host,
-                     const std::vector<std::string>& clear);
+                     const std::vector<std::string>& clear, const std::string& model = "");
+
+// The file that a host must have to take part in this job; empty: none, such as of a model that is streamed.
+std::string ModelOnHost(const pb::ConfigureJob& job, const HostSlots& host);
 
 struct HostAnswer {
   std::string host;
   std::optional<pb::HostReport> report;
   std::string trouble;  // why there is none (yet): the last words of the remote shell; empty before it has ended once
+  std::string model;    // as in the question
+  // The host has answered, and not that it can read the model.
+  bool LacksModel() const { return report.has_value() && report->hello().model_path() != model; }
 };
 
 // Not thread-safe. It waits for nothing: whoever owns it has the deadline.
@@ -65,6 +74,7 @@ class HostSurvey {
   };
   void Start(size_t i);
   void End(size_t i);
+  bool TakeReport(size_t i);  // whether there is one
 
   const std::vector<HostQuestion> questions_;
   const absl::Duration again_;

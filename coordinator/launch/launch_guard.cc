@@ -35,7 +35,7 @@ void ArrangeDescriptors(const GuardedLaunch& launch) {
   dup2(output, STDERR_FILENO);
   dup2(life, kLifeDescriptor);
   fcntl(kLifeDescriptor, F_SETFD, FD_CLOEXEC);
-  close_range(kLifeDescriptor + 1, ~0u, 0);
+  closefrom(kLifeDescriptor + 1);  // unlike close_range, also on kernels before 5.9: the front's end of `life` is here
 }
 
 void ResetSignals() {

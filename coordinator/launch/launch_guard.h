@@ -13,7 +13,7 @@ struct GuardedLaunch {
   std::vector<char*> arguments;    // of the launcher, ending with nullptr
   std::vector<char*> environment;  // likewise
   std::vector<std::string> directories;
-  std::vector<std::vector<char*>> clearing;  // what clears the other hosts if the front dies, each ending with nullptr
+  std::vector<std::vector<char*>> clearing;  // what clears the hosts if the front dies, each ending with nullptr
   int output = -1;                           // becomes stdout and stderr of the launcher
   int life = -1;                             // the guard's end of a socket; the front says a byte there unless it dies
 };

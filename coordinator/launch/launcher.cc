@@ -18,6 +18,7 @@
 #include "common/base/log.h"
 #include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
+#include "common/wire/host_report.h"
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_environment.h"
@@ -31,6 +32,7 @@ namespace {
 constexpr char kSharedMemory[] = "/dev/shm";
 constexpr size_t kMaxParentBytes = 60;  // a socket's path has at most 107
 constexpr int64_t kGuardEndsWithinUs = 3000000;
+constexpr absl::Duration kThisHostCleared = absl::Seconds(5);
 
 absl::Status SystemError(absl::string_view what) {
   return absl::InternalError(absl::StrCat("cannot ", what, ": ", std::strerror(errno)));
@@ -79,6 +81,7 @@ absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Start(const LaunchPlan& plan
 
 Launcher::~Launcher() {
   Kill();
+  if (!clear_here_.empty()) AskAndWait({{"localhost", clear_here_}}, kThisHostCleared);
   RemovePrivateDirectories(directories_);
   CloseAndForget(&listener_);
   CloseAndForget(&output_);
@@ -115,6 +118,10 @@ absl::Status Launcher::Spawn(const LaunchPlan& plan, const LaunchPlaces& places)
   std::vector<HostQuestion> clearing;
   for (const PlacedStages& placed : placement_.hosts) {
     if (!placed.here) clearing.push_back(AskHost(*plan.backend, plan.programs, placed.host, {name_}));
+  }
+  if (!plan.backend->RanksAreOfItsSession()) {
+    clear_here_ = {plan.programs.stage_worker, kHostReportFlag, kClearFlag, name_};
+    clearing.push_back({"localhost", clear_here_});
   }
   GuardedLaunch launch;
   for (HostQuestion& question : clearing) launch.clearing.push_back(WordPointers(question.command));

@@ -9,7 +9,7 @@
 // a socket that the front holds open. When the front closes it, or dies in whatever way, the guard kills every
 // process of the session on this host and removes the directories. If somebody kills the guard, the front does the same
 // in its place. Other hosts are cleared of what the job left there by the front (host_pool.h), or, when that died, by
-// the guard.
+// the guard; so is this host of ranks that are not of the session.
 
 #include <sys/types.h>
 
@@ -72,6 +72,7 @@ class Launcher {
 
   const Placement placement_;
   std::string name_;
+  std::vector<std::string> clear_here_;  // argv that ends what is not of the session; empty: everything is
   std::vector<std::string> directories_;
   int listener_ = -1;
   int output_ = -1;        // read end of the launcher's stdout and stderr

@@ -47,6 +47,10 @@ class LauncherBackend {
   // What the launcher reads beside its arguments, into the private directory. Errors are the system's.
   virtual absl::Status WriteFiles(const Placement& placement, const LaunchPlaces& places) const = 0;
 
+  // Whether the ranks on this host are processes of the launcher's session, so that they end with it. Others have to be
+  // found by the launch's name.
+  virtual bool RanksAreOfItsSession() const = 0;
+
   // argv that runs a command on another host and passes on what it prints and how it ends.
   virtual std::vector<std::string> RemoteCommand(const std::string& host,
                                                  const std::vector<std::string>& command) const = 0;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/wire/host_report.h"
+#include "coordinator/launch/program_output.h"
 #include "coordinator/launch/shell_words.h"
 #include "coordinator/launch/slurm.h"
 
@@ -36,10 +37,19 @@ bool IsFromOpenMpi(absl::string_view line) {
 }
 
 // What runs on another host in the place of orted: orted, and after its end a cleaning of that host, which the front
-// may not reach any more. Open MPI splits it at blanks, whatever the quotes.
+// may not reach any more. Open MPI splits it at blanks, whatever the quotes, and then it goes through a shell.
 std::string LaunchAgent(const JobPrograms& programs, const LaunchPlaces& places) {
-  if (absl::StrContains(programs.stage_worker, " ")) return "";
+  if (JoinShellWords({programs.stage_worker}) != programs.stage_worker) return "";
   return absl::StrCat(programs.stage_worker, " ", kHostGuardFlag, " ", places.name(), " orted");
+}
+
+// Of "ssh -x : rsh": the first whose program there is.
+std::string FirstThatIsThere(const std::string& agents) {
+  for (const absl::string_view agent : absl::StrSplit(agents, ':')) {
+    const std::vector<std::string> words = absl::StrSplit(agent, ' ', absl::SkipEmpty());
+    if (!words.empty() && FindProgram(words.front()).ok()) return std::string(agent);
+  }
+  return agents;
 }
 
 class OpenMpi : public LauncherBackend {
@@ -47,6 +57,7 @@ class OpenMpi : public LauncherBackend {
   explicit OpenMpi(OpenMpiOptions options) : options_(std::move(options)) {}
 
   const char* name() const override { return "mpirun"; }
+  bool RanksAreOfItsSession() const override { return true; }
 
   std::vector<std::string> Arguments(const JobPrograms& programs, const Placement& placement,
                                      const LaunchPlaces& places) const override {
@@ -81,10 +92,11 @@ class OpenMpi : public LauncherBackend {
 
   std::vector<std::string> RemoteCommand(const std::string& host,
                                          const std::vector<std::string>& command) const override {
-    const std::string agent = Setting("plm_rsh_agent", options_.srun.empty() ? "ssh" : "");
+    const std::string agent = Agent();
     if (agent.empty()) return SrunCommand(options_.srun, host, command);
     std::vector<std::string> line = absl::StrSplit(agent, ' ', absl::SkipEmpty());
-    for (const absl::string_view word : absl::StrSplit(Setting("plm_rsh_args", ""), ' ', absl::SkipEmpty())) {
+    const std::string arguments = Setting("plm_rsh_args");
+    for (const absl::string_view word : absl::StrSplit(arguments, ' ', absl::SkipEmpty())) {
       line.push_back(std::string(word));
     }
     // The agent's own shell on that host splits the command.
@@ -134,12 +146,21 @@ class OpenMpi : public LauncherBackend {
       return absl::StartsWith(word, "-") && absl::StripPrefix(absl::StripPrefix(word, "-"), "-") == option;
     });
   }
-  // Of what mpirun itself will go by.
-  std::string Setting(const std::string& name, const std::string& otherwise) const {
+  // What the user set it to, on the command line or else by a variable; empty: nothing.
+  std::string Setting(const std::string& name) const {
     if (const std::string* value = Mca(name); value != nullptr) return *value;
-    if (name == "plm_rsh_agent" && !options_.rsh_agent.empty()) return options_.rsh_agent;
     const char* value = std::getenv(absl::StrCat("OMPI_MCA_", name).c_str());
-    return value != nullptr && value[0] != '\0' ? value : otherwise;
+    return value != nullptr ? value : "";
+  }
+
+  // The remote shell that mpirun will take; empty: srun.
+  std::string Agent() const {
+    if (!options_.rsh_agent.empty() && Mca("plm_rsh_agent") == nullptr) return options_.rsh_agent;
+    for (const char* name : {"plm_rsh_agent", "orte_rsh_agent", "pls_rsh_agent"}) {  // one setting
+      const std::string agent = Setting(name);
+      if (!agent.empty()) return FirstThatIsThere(agent);
+    }
+    return options_.srun.empty() ? "ssh" : "";
   }
 
   const OpenMpiOptions options_;

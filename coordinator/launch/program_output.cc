@@ -86,7 +86,7 @@ absl::StatusOr<StartedProgram> StartProgram(const std::vector<std::string>& argu
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
-    setpgid(0, 0);
+    setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(kCannotStart);
     for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
@@ -97,18 +97,20 @@ absl::StatusOr<StartedProgram> StartProgram(const std::vector<std::string>& argu
     dup2(null, STDIN_FILENO);
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
-    close_range(STDERR_FILENO + 1, ~0u, 0);
+    closefrom(STDERR_FILENO + 1);
     execve(program.c_str(), argv.data(), variables.data());
     _exit(kCannotStart);
   }
   const int error = errno;
   close(ends[1]);
-  if (child > 0) {
-    setpgid(child, child);  // whichever of the two comes first
-    return StartedProgram{child, ends[0]};
-  }
+  if (child > 0) return StartedProgram{child, ends[0]};
   close(ends[0]);
   return absl::ResourceExhaustedError(absl::StrCat("cannot start '", program, "': ", std::strerror(error)));
+}
+
+void KillProgram(pid_t process) {
+  kill(-process, SIGKILL);
+  kill(process, SIGKILL);  // that has not come to lead a group yet
 }
 
 int AwaitProgramEnd(pid_t process, absl::Duration most) {
@@ -119,7 +121,7 @@ int AwaitProgramEnd(pid_t process, absl::Duration most) {
     if (ended == process || (ended < 0 && errno != EINTR)) return status;
     absl::SleepFor(absl::Milliseconds(2));
   }
-  kill(-process, SIGKILL);
+  KillProgram(process);
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
   return status;

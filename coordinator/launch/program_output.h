@@ -15,17 +15,21 @@ namespace stagecoach {
 std::vector<char*> WordPointers(std::vector<std::string>& words);
 
 struct StartedProgram {
-  pid_t process = -1;  // to be waited for; also its process group
+  pid_t process = -1;  // to be waited for; also its session and process group
   int output = -1;     // read end of its standard output and error, merged
 };
 
-// Starts a program (a path, or a name that is sought in PATH) without input, in a process group of its own, which is
-// killed when the calling thread ends. kNotFound when there is no such program, kResourceExhausted when no process can
-// be made.
+// Starts a program (a path, or a name that is sought in PATH) without input, in a session of its own, and killed when
+// the calling thread ends. Without a terminal a login that wants a password, or an unknown host confirmed, fails and
+// says so, where it would wait for ever. kNotFound when there is no such program, kResourceExhausted when no process
+// can be made.
 absl::StatusOr<StartedProgram> StartProgram(const std::vector<std::string>& arguments,
                                             std::vector<std::string> environment);
 
-// Waits for its end and gives how it ended (for WIFEXITED and so on); kills its group when it takes longer.
+// Kills it and what it started.
+void KillProgram(pid_t process);
+
+// Waits for its end and gives how it ended (for WIFEXITED and so on); kills it when it takes longer.
 int AwaitProgramEnd(pid_t process, absl::Duration most);
 
 struct ProgramOutput {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/host_info.h"
 #include "common/base/status_macros.h"
 #include "coordinator/launch/local_host.h"
 #include "coordinator/launch/open_mpi.h"
@@ -30,10 +31,15 @@ const char* Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// This node's name among Slurm's. Rank 0 must come to lie here.
-std::string OwnNode() {
-  const char* name = Variable("SLURMD_NODENAME");
-  return name[0] != '\0' ? name : "localhost";
+// This node's name among Slurm's: rank 0 must come to lie here. Where Slurm does not tell (in the shell of salloc on a
+// node of the allocation), it is the host's own up to the first dot, as where nobody chose others.
+std::string OwnNode(const Placement& placement) {
+  if (const char* name = Variable("SLURMD_NODENAME"); name[0] != '\0') return name;
+  for (const PlacedStages& placed : placement.hosts) {
+    if (placed.here && placed.host != "localhost") return placed.host;
+  }
+  const std::string host = HostName();
+  return host.substr(0, host.find('.'));
 }
 
 // Words of srun for how a task ended that are a program's own doing.
@@ -50,14 +56,16 @@ class Slurm : public LauncherBackend {
   explicit Slurm(SlurmOptions options) : options_(std::move(options)) {}
 
   const char* name() const override { return "srun"; }
+  bool RanksAreOfItsSession() const override { return false; }  // they are Slurm's, and outlive an srun that is killed
 
   std::vector<std::string> Arguments(const JobPrograms& programs, const Placement& placement,
                                      const LaunchPlaces& places) const override {
     std::vector<std::string> line = {options_.srun, "--mpi=pmix", absl::StrCat("--ntasks=", placement.stages() + 1)};
     // Each task lies where the host file of WriteFiles says; the step shares what the allocation has, with other steps
-    // and among its tasks, and our own plan binds threads to CPUs.
+    // and among its tasks, and our own plan binds threads to CPUs. The tasks get our environment also in a job that was
+    // submitted without one (SLURM_EXPORT_ENV): their settings are in it, and the name by which they are found.
     line.insert(line.end(), {"--distribution=arbitrary", "--overlap", "--overcommit", "--cpu-bind=none",
-                             "--kill-on-bad-exit=1", "--unbuffered"});
+                             "--kill-on-bad-exit=1", "--unbuffered", "--export=ALL"});
     line.insert(line.end(), options_.arguments.begin(), options_.arguments.end());
     // The role comes from the program: one shell that starts the right one in each task, which works in any allocation.
     std::vector<std::string> rank_zero = {programs.coordinator, "engine",    "--connect",
@@ -91,9 +99,10 @@ class Slurm : public LauncherBackend {
 
   absl::Status WriteFiles(const Placement& placement, const LaunchPlaces& places) const override {
     std::ofstream file(HostFile(places));
-    file << OwnNode() << "\n";
+    const std::string own = OwnNode(placement);
+    file << own << "\n";
     for (const PlacedStages& placed : placement.hosts) {
-      for (int i = 0; i < placed.stages; ++i) file << (placed.here ? OwnNode() : placed.host) << "\n";
+      for (int i = 0; i < placed.stages; ++i) file << (placed.here ? own : placed.host) << "\n";
     }
     file.close();
     if (file.good()) return absl::OkStatus();
@@ -159,6 +168,8 @@ absl::StatusOr<std::vector<int>> ParseTasksPerNode(absl::string_view text) {
 
 absl::StatusOr<std::vector<HostSlots>> HostsOfAllocation() {
   const std::string nodes = Variable("SLURM_JOB_NODELIST");
+  // No question for scontrol, which a container may lack.
+  if (!nodes.empty() && nodes == Variable("SLURMD_NODENAME")) return std::vector<HostSlots>{{.name = nodes}};
   const absl::StatusOr<ProgramOutput> names = RunForOutput({"scontrol", "show", "hostnames", nodes}, kSlurmAnswers);
   if (!names.ok() || names->exit_code != 0) {
     return absl::FailedPreconditionError(
@@ -195,6 +206,12 @@ bool SlurmWords::Take(const std::string& line) {
   if (std::sscanf(line.c_str(), "srun: error: %255[^:]: task %d: %n", host, &rank, &read) == 2 && read > 0) {
     const std::string how = line.substr(static_cast<size_t>(read));
     Found({rank, absl::StrCat("on ", host, " ended: ", how), IsCrash(how)});
+  }
+  // Of tasks that ended alike, "srun: error: node[2-3]: tasks 1,3-4: Killed"
+  read = 0;
+  if (std::sscanf(line.c_str(), "srun: error: %255[^:]: tasks %d%*[0-9,-]: %n", host, &rank, &read) == 2 && read > 0) {
+    const std::string how = line.substr(static_cast<size_t>(read));
+    Found({rank, absl::StrCat("on ", host, " ended, as others did: ", how), IsCrash(how)});
   }
   return false;
 }

@@ -17,6 +17,10 @@ namespace stagecoach {
 inline constexpr double kAssumedReadGbpsOfCore = 10, kAssumedReadGbpsOfHost = 80;  // the lesser of cores' and host's
 inline constexpr double kAssumedLinkGbitS = 10, kAssumedLinkLatencyUs = 50;        // between two hosts
 
+// Of the coordinator for a micro-batch: amid the 11 to 43 us that were seen on two cores of a Sapphire Rapids. From a
+// frame's arrival until whoever waits for it has it: a guess. simulate_bench.py --calibrate takes both from a run.
+inline constexpr double kAssumedTurnUs = 25, kAssumedWakeUs = 50;
+
 // Of a core with the kernels of an instruction set, in 10^9 operations a second; bf16 is 0 without its dot. What
 // AVX-512 VNNI has is a round number; the others stand to it as they did in kernel_bench on a Sapphire Rapids (busy
 // machine, processor time, two runs, GOP/s with AVX2, AVX-512, VNNI and VNNI with the BF16 dot): prefill of Q8_0 51,

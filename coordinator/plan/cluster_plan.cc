@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,7 +21,14 @@ namespace stagecoach {
 namespace {
 
 constexpr int64_t kLargestChunk = 512;  // of those that are tried: larger ones gain nothing and delay decoding more
-constexpr double kGroupsMargin = 1e-3;
+constexpr double kInFlightMargin = 1e-3;
+
+// The fields that costs are reckoned with, before PlanJob looks at the others.
+absl::Status CheckLoadFields(const pb::ConfigureJob& job) {
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, job.max_num_seqs()));
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumBatchedTokens, job.max_num_batched_tokens()));
+  return CheckJobFieldOrDefault(JobLimits::kPrefillChunk, job.prefill_chunk());
+}
 
 absl::Status Validate(const ClusterQuestion& question) {
   const auto hosts = static_cast<int>(question.profile.hosts.size());
@@ -45,16 +53,14 @@ absl::Status Validate(const ClusterQuestion& question) {
   return absl::OkStatus();
 }
 
-// The layer that the profile's steps are of, when they are of this model.
-const PartWork* MeasuredLayer(const HostProfile& profile, const ModelDescription& model, const ModelParts& parts) {
-  if (!profile.model.has_value()) return nullptr;
-  uint64_t bytes = 0;
-  for (const FileFingerprint& shard : model.file->fingerprints()) bytes += shard.size_bytes;
-  const ProbedModel& probed = *profile.model;
-  const bool same = probed.file_bytes == bytes &&
-                    probed.header_hash == model.file->fingerprints().front().header_hash && probed.layer >= 0 &&
-                    probed.layer < model.hyper.layer_count();
-  return same ? &parts.layers[static_cast<size_t>(probed.layer)] : nullptr;
+// The layer that the profile's steps are of, with the K and V that they read, when they are of this model.
+std::optional<PartWork> MeasuredLayer(const HostProfile& profile, const ModelDescription& model, KvType kv_type,
+                                      bool bf16_dot) {
+  if (!ProfileIsOf(profile, model)) return std::nullopt;
+  const absl::StatusOr<KvType> probed = ParseKvType(profile.model->kv_type);
+  const absl::StatusOr<ModelParts> parts = PartsOf(model, probed.value_or(kv_type), bf16_dot);
+  if (!parts.ok()) return std::nullopt;
+  return parts->layers[static_cast<size_t>(profile.model->layer)];
 }
 
 // What the stages cost on their hosts, whatever layers they have.
@@ -65,7 +71,8 @@ absl::StatusOr<std::shared_ptr<PlannedPipeline>> CostsOn(const ClusterQuestion& 
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(question.job.kv_type()));
   ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(question.job)));
   ASSIGN_OR_RETURN(costs->parts, PartsOf(*question.model, kv_type, isas.bf16_dot));
-  const PartWork* measured = MeasuredLayer(question.profile, *question.model, costs->parts);
+  costs->measured_layer = MeasuredLayer(question.profile, *question.model, kv_type, isas.bf16_dot);
+  const PartWork* measured = costs->measured_layer.has_value() ? &*costs->measured_layer : nullptr;
   for (size_t s = 0; s < question.stage_hosts.size(); ++s) {
     costs->costs.emplace_back(&question.profile.hosts[question.stage_hosts[s]], cpus[s].threads, &costs->parts,
                               measured);
@@ -90,6 +97,8 @@ absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const 
   pipeline.row_bytes = static_cast<double>(question.model->hyper.hidden) * static_cast<double>(WireTypeBytes(wire));
   ASSIGN_OR_RETURN(const StageLink first, link(profile.coordinator, question.stage_hosts.front()));
   pipeline.to_first_s = first.latency_s;
+  pipeline.turn_s = question.coordinator_us * 1e-6;
+  pipeline.wake_s = question.wake_us * 1e-6;
   const size_t stages = question.stage_hosts.size();
   for (size_t s = 0; s < stages; ++s) {
     const int host = question.stage_hosts[s];
@@ -102,18 +111,22 @@ absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const 
   return pipeline;
 }
 
+// Tokens of a request that a decode step gives each: the prompt's last row gives the first.
+double DecodedTokens(const PlanLoad& load) { return static_cast<double>(load.output_tokens - 1); }
+
 // What each stage would take for one request of each sequence if it had everything: the partitioner picks from it.
 // Every stage is taken to be busy, with as many groups as stages.
 PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineModel& pipeline,
                               const PlannedPipeline& costs) {
   const int stages = pipeline.size();
   const auto sequences = static_cast<double>(question.job.max_num_seqs());
-  const double groups = std::min<double>(sequences, stages);
+  const double groups = std::max(std::min<double>(sequences, stages),
+                                 sequences / static_cast<double>(question.job.max_num_batched_tokens()));
   const StepLoad decode = StepLoad::Decode(sequences / groups, question.load.decode_context());
   const int64_t chunk =
       std::min<int64_t>(question.job.prefill_chunk() > 0 ? question.job.prefill_chunk() : kLargestChunk,
                         question.job.max_num_batched_tokens());
-  const double steps = groups * static_cast<double>(question.load.output_tokens);
+  const double steps = groups * DecodedTokens(question.load);
   PartitionInput input;
   input.stages = stages;
   input.layer_cost.assign(costs.parts.layers.size(), 0);
@@ -143,33 +156,48 @@ double LoadTokensPerS(const ClusterQuestion& question, double sequences, const D
                       const PrefillPrediction& prefill) {
   const auto prompt = static_cast<double>(question.load.prompt_tokens);
   const auto output = static_cast<double>(question.load.output_tokens);
-  return sequences * output / (sequences * prompt / prefill.tokens_per_s + output * decode.itl_s);
+  return sequences * output / (sequences * prompt / prefill.tokens_per_s + DecodedTokens(question.load) * decode.itl_s);
 }
 
-void Predict(const ClusterQuestion& question, const PipelineModel& pipeline, ClusterPlan* plan) {
+// In so many groups, or in more where micro-batches take no more rows.
+DecodePrediction DecodeIn(const ClusterQuestion& question, const PipelineModel& pipeline, int64_t sequences,
+                          int64_t groups) {
+  const int64_t most_rows = question.job.max_num_batched_tokens();
+  groups = std::min(groups, sequences);
+  return PredictDecode(pipeline, sequences, question.load.decode_context(),
+                       static_cast<int>(std::max(groups, (sequences + most_rows - 1) / most_rows)),
+                       static_cast<int>(groups));
+}
+
+// `asked`: micro-batches in flight; 0: the best number.
+void Predict(const ClusterQuestion& question, const PipelineModel& pipeline, int asked, ClusterPlan* plan) {
   const auto sequences = static_cast<double>(plan->sequences);
   const int64_t given = question.job.prefill_chunk(), most_rows = question.job.max_num_batched_tokens();
   const int64_t largest = std::min(given > 0 ? given : kLargestChunk, most_rows);
   const int64_t prompt = question.load.prompt_tokens;
   int64_t chunk = largest;
   if (given == 0) chunk = PredictBestPrefill(pipeline, prompt, largest).chunk;
-  const double context = question.load.decode_context();
   std::vector<ClusterPlan> choices;
-  const int asked = question.job.micro_batches();
-  const int first = asked > 0 ? asked : 1, last = asked > 0 ? asked : 2 * pipeline.size();
-  double most = 0;
-  for (int in_flight = first; in_flight <= last; ++in_flight) {
+  const auto most = static_cast<int>(std::min<int64_t>(2 * pipeline.size(), JobLimits::kMicroBatches.range.max));
+  const int64_t groups = question.job.decode_groups();  // 0: the best of those in flight, as the engine finds it
+  DecodePrediction decode = DecodeIn(question, pipeline, plan->sequences, std::max<int64_t>(groups, 1));
+  double fastest = 0;
+  for (int in_flight = 1; in_flight <= (asked > 0 ? asked : most); ++in_flight) {
+    if (groups == 0 && 1 < in_flight && in_flight <= plan->sequences) {
+      DecodePrediction more = DecodeIn(question, pipeline, plan->sequences, in_flight);
+      if (more.itl_s < decode.itl_s) decode = std::move(more);
+    }
+    if (in_flight < asked) continue;
     ClusterPlan choice;
-    choice.decode = PredictDecode(pipeline, plan->sequences, context,
-                                  static_cast<int>(std::min<int64_t>(in_flight, plan->sequences)));
+    choice.decode = decode;
     choice.prefill = PredictPrefill(pipeline, prompt, chunk, in_flight);
     choice.job.micro_batches = in_flight;
     choice.output_tokens_per_s = LoadTokensPerS(question, sequences, choice.decode, choice.prefill);
-    most = std::max(most, choice.output_tokens_per_s);
+    fastest = std::max(fastest, choice.output_tokens_per_s);
     choices.push_back(std::move(choice));
   }
   const auto best = std::find_if(choices.begin(), choices.end(), [&](const ClusterPlan& choice) {
-    return choice.output_tokens_per_s >= most * (1 - kGroupsMargin);
+    return choice.output_tokens_per_s >= fastest * (1 - kInFlightMargin);
   });
   plan->decode = best->decode;
   plan->prefill = best->prefill;
@@ -180,8 +208,9 @@ void Predict(const ClusterQuestion& question, const PipelineModel& pipeline, Clu
 // What each stage has to do of the whole load, relative to the one that has most.
 std::vector<double> Shares(const ClusterQuestion& question, const ClusterPlan& plan) {
   std::vector<double> shares;
+  shares.reserve(plan.stages());
   for (int s = 0; s < plan.stages(); ++s) {
-    shares.push_back(plan.decode.stage_s[s] * plan.decode.groups * static_cast<double>(question.load.output_tokens) +
+    shares.push_back(plan.decode.stage_s[s] * plan.decode.groups * DecodedTokens(question.load) +
                      plan.prefill.stage_s[s] * static_cast<double>(plan.sequences));
   }
   const double most = *std::max_element(shares.begin(), shares.end());
@@ -190,15 +219,72 @@ std::vector<double> Shares(const ClusterQuestion& question, const ClusterPlan& p
 }
 
 // How many of the sequences the pools hold at once, to their last token.
-int64_t SequencesHeld(const ClusterQuestion& question, const JobPlan& job) {
+absl::StatusOr<int64_t> SequencesHeld(const ClusterQuestion& question, const JobPlan& job) {
   const int64_t block = question.job.block_tokens();
   const int64_t blocks = (question.load.prompt_tokens + question.load.output_tokens + block - 1) / block;
-  return std::clamp<int64_t>(job.group_blocks.front() / blocks, 1, question.job.max_num_seqs());
+  const int64_t held = job.group_blocks.front() / blocks;
+  if (held > 0) return std::min<int64_t>(held, question.job.max_num_seqs());
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the KV cache has room for ", job.group_blocks.front() * block, " tokens (",
+                   job.group_blocks.front(), " blocks of ", block, "), but a request has ", question.load.prompt_tokens,
+                   " prompt and ", question.load.output_tokens,
+                   " output tokens; plan for shorter ones, give more `kv_cache_bytes`, or use hosts with more memory"));
+}
+
+// `micro_batches`: in flight; 0: those of the defaults for what is sized, and the best number for what is predicted.
+absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_t micro_batches) {
+  const std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts, question.job.isa());
+  const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), false);
+  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
+  ASSIGN_OR_RETURN(costs->model, PipelineOn(question, *costs));
+  PipelineModel& pipeline = costs->model;
+  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
+  pb::ConfigureJob job = question.job;
+  job.set_micro_batches(micro_batches);
+  if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
+  ClusterPlan plan;
+  ASSIGN_OR_RETURN(plan.job, PlanJob(job, hellos, *question.model, JobEpoch{}, &split_by));
+  plan.measured = true;
+  for (int s = 0; s < plan.stages(); ++s) {
+    const pb::StageAssignment& stage = plan.job.stages[s];
+    pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
+    plan.measured = plan.measured && costs->costs[static_cast<size_t>(s)].measured();
+    ASSIGN_OR_RETURN(const StageMemory memory,
+                     StageMemoryOf(*question.model, stage, static_cast<uint64_t>(stage.group_blocks(0))));
+    plan.memory.push_back(memory);
+  }
+  ASSIGN_OR_RETURN(plan.sequences, SequencesHeld(question, plan.job));
+  Predict(question, pipeline, micro_batches, &plan);
+  plan.stage_share = Shares(question, plan);
+  plan.pipeline = costs;
+  return plan;
+}
+
+// That the stages of a host may use together: a launcher may have given each its own.
+int CoresOfHost(const std::string& host, const std::vector<pb::Hello>& hellos) {
+  const std::vector<StageCpus> cpus = PlanCpus(hellos, /*threads=*/0, /*bind=*/false);
+  int of_one = 1, of_all = 0;
+  for (size_t s = 0; s < hellos.size(); ++s) {
+    if (hellos[s].host() != host) continue;
+    of_one = std::max(of_one, hellos[s].allowed_cores());
+    of_all += cpus[s].contended ? 0 : cpus[s].threads;
+  }
+  return std::max(of_one, of_all);
 }
 
 }  // namespace
 
-std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts) {
+bool ProfileIsOf(const HostProfile& profile, const ModelDescription& model) {
+  if (!profile.model.has_value()) return false;
+  uint64_t bytes = 0;
+  for (const FileFingerprint& shard : model.file->fingerprints()) bytes += shard.size_bytes;
+  const ProbedModel& probed = *profile.model;
+  return probed.file_bytes == bytes && probed.header_hash == model.file->fingerprints().front().header_hash &&
+         probed.layer >= 0 && probed.layer < model.hyper.layer_count();
+}
+
+std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts,
+                                pb::InstructionSet wanted) {
   std::vector<pb::Hello> hellos;
   for (size_t s = 0; s < stage_hosts.size(); ++s) {
     const HostFacts& host = profile.hosts[static_cast<size_t>(stage_hosts[s])];
@@ -213,6 +299,7 @@ std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<in
         std::any_of(host.speeds.begin(), host.speeds.end(), [](const HostSpeed& speed) { return speed.bf16_gops > 0; });
     hello.add_isas(pb::INSTRUCTION_SET_AVX2);
     if (bf16_dot) hello.add_isas(pb::INSTRUCTION_SET_AVX512_BF16);
+    if (wanted != pb::INSTRUCTION_SET_UNSPECIFIED) hello.add_isas(wanted);
     if (!host.isas.empty()) hello.clear_isas();
     for (auto name = host.isas.rbegin(); name != host.isas.rend(); ++name) {
       if (const auto isa = ParseInstructionSet(*name); isa.ok()) hello.add_isas(ToProto(*isa));
@@ -224,6 +311,7 @@ std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<in
 absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                           std::shared_ptr<const ModelDescription> model, const JobEpoch& epoch) {
   if (job.layer_split_size() > 0) return PlanJob(job, hellos, *model, epoch);
+  RETURN_IF_ERROR(CheckLoadFields(job));
   ClusterQuestion question = {.model = std::move(model), .job = job};
   HostProfile& profile = question.profile;
   profile.default_link = AssumedLink();  // that to and from the coordinator carries no hidden states: any will do
@@ -233,7 +321,7 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
     auto host = std::find_if(profile.hosts.begin(), profile.hosts.end(),
                              [&](const HostFacts& facts) { return facts.name == hello.host(); });
     if (host == profile.hosts.end()) {
-      host = profile.hosts.insert(host, AssumedHost(hello.host(), std::max(1, hello.allowed_cores()),
+      host = profile.hosts.insert(host, AssumedHost(hello.host(), CoresOfHost(hello.host(), hellos),
                                                     hello.available_memory_bytes(), isas.isas[s]));
     }
     question.stage_hosts.push_back(static_cast<int>(host - profile.hosts.begin()));
@@ -249,35 +337,30 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
   return PlanJob(job, hellos, *question.model, epoch, &split_by);
 }
 
+absl::Status SplitAsRun(ClusterQuestion* question) {
+  if (question->job.layer_split_size() > 0) return absl::OkStatus();
+  RETURN_IF_ERROR(Validate(*question));
+  ASSIGN_OR_RETURN(
+      const JobPlan as_run,
+      PlanJobUnmeasured(question->job, HellosOf(question->profile, question->stage_hosts, question->job.isa()),
+                        question->model, JobEpoch{}));
+  for (const pb::StageAssignment& stage : as_run.stages) {
+    question->job.add_layer_split(stage.last_layer() - stage.first_layer());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {
   RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, static_cast<int64_t>(question.stage_hosts.size())));
-  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, question.job.max_num_seqs()));
-  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumBatchedTokens, question.job.max_num_batched_tokens()));
+  RETURN_IF_ERROR(CheckLoadFields(question.job));
   RETURN_IF_ERROR(CheckBlockTokens(question.job.block_tokens()));
   RETURN_IF_ERROR(Validate(question));
-  const std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts);
-  const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), false);
-  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
-  ASSIGN_OR_RETURN(costs->model, PipelineOn(question, *costs));
-  PipelineModel& pipeline = costs->model;
-  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
-  pb::ConfigureJob job = question.job;
-  if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
-  ClusterPlan plan;
-  ASSIGN_OR_RETURN(plan.job, PlanJob(job, hellos, *question.model, JobEpoch{}, &split_by));
-  plan.measured = true;
-  for (int s = 0; s < plan.stages(); ++s) {
-    const pb::StageAssignment& stage = plan.job.stages[s];
-    pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
-    plan.measured = plan.measured && costs->costs[static_cast<size_t>(s)].measured();
-    ASSIGN_OR_RETURN(const StageMemory memory,
-                     StageMemoryOf(*question.model, stage, static_cast<uint64_t>(stage.group_blocks(0))));
-    plan.memory.push_back(memory);
-  }
-  plan.sequences = SequencesHeld(question, plan.job);
-  Predict(question, pipeline, &plan);
-  plan.stage_share = Shares(question, plan);
-  plan.pipeline = costs;
+  const int32_t asked = question.job.micro_batches();
+  ASSIGN_OR_RETURN(ClusterPlan plan, PlanInFlight(question, asked));
+  if (asked > 0 || plan.job.micro_batches == plan.job.most_groups) return plan;
+  // Frames in flight take memory: what is said of that is of the number that is recommended.
+  absl::StatusOr<ClusterPlan> as_recommended = PlanInFlight(question, plan.job.micro_batches);
+  if (as_recommended.ok()) return as_recommended;
   return plan;
 }
 

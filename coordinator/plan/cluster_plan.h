@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/model/model_description.h"
+#include "coordinator/plan/assumed_facts.h"
 #include "coordinator/plan/host_profile.h"
 #include "coordinator/plan/job_plan.h"
 #include "coordinator/plan/prediction.h"
@@ -36,13 +38,15 @@ struct ClusterQuestion {
   // As for the engine, but that a `prefill_chunk` or `micro_batches` of 0 asks for the best ones.
   pb::ConfigureJob job;
   PlanLoad load;
+  double coordinator_us = kAssumedTurnUs, wake_us = kAssumedWakeUs;  // PipelineModel::turn_s and wake_s
 };
 
 // What the predictions rest on: the pipeline with its layers given out, and what its steps cost.
 struct PlannedPipeline {
   ModelParts parts;
-  std::deque<StageCosts> costs;  // [stages]
-  PipelineModel model;           // of these costs
+  std::optional<PartWork> measured_layer;  // that the profile's steps are of
+  std::deque<StageCosts> costs;            // [stages]
+  PipelineModel model;                     // of these costs
 };
 
 struct ClusterPlan {
@@ -60,17 +64,27 @@ struct ClusterPlan {
 };
 
 // kInvalidArgument: a host without speeds or a link that is not known; what PlanJob and ValidateQuestion say.
-// kResourceExhausted: it does not fit.
+// kResourceExhausted: it does not fit, or its KV cache does not hold one request.
 absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question);
 
 // The job of hosts that introduced themselves and of which nothing was measured: its layers are split as PlanCluster
 // would split them for the same hosts with assumed speeds (assumed_facts.h), by their cores and the instruction sets
-// that the job takes, and requests of the default load, as far as they fit the context. `hellos` as for PlanJob, whose errors these are.
+// that the job takes, and requests of the default load, as far as they fit the context. `hellos` as for PlanJob, whose
+// errors these are.
 absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                           std::shared_ptr<const ModelDescription> model, const JobEpoch& epoch);
 
-// The stages as they would introduce themselves.
-std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts);
+// Gives the question's job, unless it has a split already, the layers of a run without a plan: PlanJobUnmeasured's. So
+// what is predicted is what will run, though the profile may know of a better split.
+absl::Status SplitAsRun(ClusterQuestion* question);
+
+// Whether the profile's step times are of this very model.
+bool ProfileIsOf(const HostProfile& profile, const ModelDescription& model);
+
+// The stages as they would introduce themselves. A host whose instruction sets are not known has the one that is
+// wanted.
+std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts,
+                                pb::InstructionSet wanted = pb::INSTRUCTION_SET_UNSPECIFIED);
 
 }  // namespace stagecoach
 

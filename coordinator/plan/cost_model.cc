@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "common/base/check.h"
+#include "coordinator/plan/assumed_facts.h"
 
 namespace stagecoach {
 namespace {
@@ -66,6 +67,13 @@ std::optional<double> Slope(const std::vector<StepTime>& steps, bool decode, dou
   return slope.has_value() && *slope > 0 ? slope : std::nullopt;
 }
 
+// What so many threads read of what was measured with more, or as many.
+double ReadGbps(const HostSpeed& of_host, double threads) {
+  const double measured = static_cast<double>(of_host.stages) * of_host.threads;
+  if (threads >= measured) return of_host.read_gbps;
+  return std::min(of_host.read_gbps, threads * std::max(kAssumedReadGbpsOfCore, of_host.read_gbps / measured));
+}
+
 double KvTokens(const StepLoad& load) { return load.kv_tokens; }
 // Positions beyond the first row's that reads their K and V.
 double SharedPositions(const StepLoad& load) { return std::max(0.0, load.positions - load.kv_tokens); }
@@ -94,7 +102,7 @@ std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, doubl
   const double measured_threads = static_cast<double>(of_host->stages) * of_host->threads;
   const double useful = std::min<double>(threads, std::max(1.0, host.cores / active));
   StageSpeed speed;
-  speed.read_bytes = of_host->read_gbps * kGiga / active;
+  speed.read_bytes = ReadGbps(*of_host, threads * active) * kGiga / active;
   speed.int8_ops = of_host->int8_gops * kGiga / measured_threads * useful;
   speed.f32_ops = of_host->f32_gops * kGiga / measured_threads * useful;
   // Without a dot instruction for bfloat16 its matrices are multiplied as floats.
@@ -124,7 +132,9 @@ std::optional<StageCosts::Measured> StageCosts::Fit(const HostFacts& host, int t
   const std::vector<StepTime> steps = StepsOfThreads(host, threads);
   if (steps.empty()) return std::nullopt;
   Measured fit;
-  fit.speed = *SpeedOfStage(host, steps.front().threads, 1);
+  fit.threads = steps.front().threads;
+  fit.speed = *SpeedOfStage(host, fit.threads, 1);
+  for (const StepTime& step : steps) fit.context = std::max(fit.context, step.context);
   const double kv_read_s = Over(layer.kv_token_bytes, fit.speed.read_bytes);
   const double position_s = Over(layer.attention_ops, fit.speed.f32_ops);
   fit.kv_token_s = Slope(steps, /*decode=*/true, KvTokens).value_or(std::max(kv_read_s, position_s));

@@ -24,8 +24,8 @@
 //       their rows are of one sequence or of many
 //
 // Each of the three goes with its own part of the roofline to what was not measured: other rows than any, another
-// layer, other threads, other stages beside it. A layer that was measured to be faster than the memory gives its
-// weights lies in a cache, and no stage beside it slows its reading down.
+// layer, other threads, other types of K and V, other stages beside it. A layer that was measured to be faster than the
+// memory gives its weights lies in a cache, and no stage beside it slows its reading down.
 
 #include <cstdint>
 #include <optional>
@@ -62,7 +62,9 @@ struct StageSpeed {
 
 // The share of one of `active` stages (>= 1; the mean, so it need not be whole) that compute at the same moment, with
 // `threads` threads each: of the read bandwidth 1 / active of what the host gives so many stages; of the arithmetic
-// what so many threads do, but no more than their share of the cores. nullopt for a host without speeds.
+// what so many threads do, but no more than their share of the cores. Fewer threads than those that read so fast read
+// as much less as they are fewer, or what is assumed of a core (assumed_facts.h) where that is more. nullopt for a host
+// without speeds.
 std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, double active);
 
 double LayerSeconds(const PartWork& layer, const StepLoad& load, const StageSpeed& speed);
@@ -78,6 +80,9 @@ class StageCosts {
   double Layer(int64_t layer, const StepLoad& load, double active) const;
   double Head(const StepLoad& load, double active) const;
   bool measured() const { return measured_.has_value(); }
+  // Of the steps that were measured, where they were: their threads, and their longest context.
+  int measured_threads() const { return measured_.has_value() ? measured_->threads : 0; }
+  int64_t measured_context() const { return measured_.has_value() ? measured_->context : 0; }
   const ModelParts& parts() const { return *parts_; }
 
  private:
@@ -86,6 +91,8 @@ class StageCosts {
   };
   // The measured steps of one number of threads, of a stage that has its host for itself.
   struct Measured {
+    int threads = 1;
+    int64_t context = 0;          // the longest
     StageSpeed speed;             // as the roofline has it
     std::vector<Point> matrices;  // by rising rows; never empty
     std::vector<Point> head;      // likewise; empty: not measured

@@ -55,6 +55,7 @@ struct HostFacts {
   uint64_t available_bytes = 0;   // that can be taken without swapping, limits respected
   std::string huge_pages;         // "always", "madvise", "never"; empty: not known
   std::vector<std::string> isas;  // instruction sets that its kernels can use, best first; empty: not known
+  std::string isa;                // that speeds and steps were measured with; empty: not known
   std::vector<HostSpeed> speeds;  // by ascending stages, then threads; never empty where slots > 0
   std::vector<StepTime> steps;    // of the profile's model; empty: not measured
   friend bool operator==(const HostFacts&, const HostFacts&) = default;
@@ -133,6 +134,11 @@ std::optional<LinkFacts> LinkBetween(const HostProfile& profile, int from, int t
 // above `threads`; where there is none so small, the smallest. nullptr where the host has no speeds.
 const HostSpeed* SpeedOf(const HostFacts& host, int stages, int threads);
 
+// A cluster file as short as it can be, for help texts.
+inline constexpr char kClusterFileExample[] =
+    R"({"hosts": [{"name": "n1", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}], )"
+    R"("link": {"latency_us": 30, "bandwidth_gbit_s": 10}})";
+
 // Reads the document; `file` is for the messages. A profile that was saved has all fields. One written by hand (a
 // cluster file) may be as short as
 //
@@ -143,7 +149,7 @@ const HostSpeed* SpeedOf(const HostFacts& host, int stages, int threads);
 // Top: version (1), measured_at, coordinator (a host's name; the first host), hosts (required, at least one), stages,
 // links, link (the default one), uplinks, model.
 // A host: name, cores, memory_gib (required); slots (1), hardware_threads (cores), numa_nodes (1), available_gib
-// (memory_gib), huge_pages, isas, steps; and its speed: either `speeds`, a list of {stages, threads, read_gb_s,
+// (memory_gib), huge_pages, isas, isa, steps; and its speed: either `speeds`, a list of {stages, threads, read_gb_s,
 // int8_gops, bf16_gops, f32_gops}, or these last four at the host itself, for one stage with all cores. There read_gb_s
 // and int8_gops are required, bf16_gops is 0 and f32_gops a quarter of int8_gops unless given.
 // A link: from, to (names of hosts), latency_us, bandwidth_gbit_s (required; the default link has no names);

@@ -31,7 +31,7 @@ constexpr double kGib = 1073741824.0;
 constexpr IntegerRange kCountRange = {1, 1 << 20};
 constexpr IntegerRange kIndexRange = {0, 1 << 20};
 constexpr NumberRange kMemoryGibRange = {0, 1 << 22, /*open_min=*/true};
-constexpr NumberRange kRateRange = {0, 1e9, /*open_min=*/true};
+constexpr NumberRange kRateRange = {1e-6, 1e9};  // by which times stay finite
 constexpr NumberRange kRateOrZeroRange = {0, 1e9};
 constexpr NumberRange kTimeRange = {0, 1e12};
 constexpr NumberRange kOffsetRange = {-1e18, 1e18};
@@ -90,7 +90,7 @@ class Fields {
     return range.max;
   }
 
-  std::string Text(const char* name, std::optional<std::string> fallback) {
+  std::string Text(const char* name, const std::optional<std::string>& fallback) {
     const Json* value = Find(name, fallback.has_value());
     if (value == nullptr) return fallback.value_or("");
     if (value->is_string() && value->get_ref<const std::string&>().size() <= kMaxNameBytes * 16) {
@@ -195,7 +195,7 @@ class Reader {
     host.memory_bytes = static_cast<uint64_t>(std::llround(memory_gib * kGib));
     host.available_bytes = static_cast<uint64_t>(std::llround(available_gib * kGib));
     host.huge_pages = fields->Text("huge_pages", "");
-    if (host.huge_pages != "" && host.huge_pages != "always" && host.huge_pages != "madvise" &&
+    if (!host.huge_pages.empty() && host.huge_pages != "always" && host.huge_pages != "madvise" &&
         host.huge_pages != "never") {
       fields->Fail("huge_pages", "always, madvise, never or an empty text", host.huge_pages);
     }
@@ -205,6 +205,10 @@ class Reader {
         fields->Fail("isas", "names of instruction sets", known.message());
       }
       host.isas.push_back(name);
+    }
+    host.isa = fields->Text("isa", "");
+    if (absl::Status known = ParseInstructionSet(host.isa).status(); !host.isa.empty() && !known.ok()) {
+      fields->Fail("isa", "the name of an instruction set or an empty text", known.message());
     }
     ReadSpeeds(fields, &host);
     ReadSteps(fields, &host);
@@ -434,7 +438,8 @@ Json JsonOf(const HostFacts& host) {
                {"memory_gib", static_cast<double>(host.memory_bytes) / kGib},
                {"available_gib", static_cast<double>(host.available_bytes) / kGib},
                {"huge_pages", host.huge_pages},
-               {"isas", host.isas}};
+               {"isas", host.isas},
+               {"isa", host.isa}};
   json["speeds"] = Json::array();
   for (const HostSpeed& speed : host.speeds) {
     json["speeds"].push_back({{"stages", speed.stages},

@@ -1,6 +1,7 @@
 #include "coordinator/plan/plan_advice.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/job/job_limits.h"
 #include "coordinator/plan/assumed_facts.h"
@@ -28,24 +29,31 @@ LinkFacts LinkOfNewHost(const HostProfile& profile) {
   return slowest.value_or(AssumedLink());
 }
 
+// The links between the hosts that are there stay as they are.
 void AddHost(ClusterQuestion* question) {
   HostProfile& profile = question->profile;
-  const int last = question->stage_hosts.back();
+  const int last = question->stage_hosts.back(), added = static_cast<int>(profile.hosts.size());
   const auto stages = std::count(question->stage_hosts.begin(), question->stage_hosts.end(), last);
+  const auto add_link = [&](LinkFacts link, int from, int to) {
+    link.from = from;
+    link.to = to;
+    link.from_stage = link.to_stage = LinkFacts::kNoStage;
+    profile.links.push_back(link);
+  };
   const LinkFacts link = LinkOfNewHost(profile);
-  profile.default_link = link;
+  const std::optional<LinkFacts> own = LinkBetween(profile, last, last);
   HostFacts another = profile.hosts[last];
   another.name += " (another)";
   profile.hosts.push_back(std::move(another));
-  for (int64_t i = 0; i < stages; ++i) {
-    question->stage_hosts.push_back(static_cast<int>(profile.hosts.size()) - 1);
-  }
+  add_link(link, last, added);
+  add_link(link, added, profile.coordinator);
+  if (own.has_value()) add_link(*own, added, added);
+  question->stage_hosts.insert(question->stage_hosts.end(), static_cast<size_t>(stages), added);
 }
 
 // A question of its own for each change; absent where it would change nothing.
 std::optional<ClusterQuestion> Changed(const ClusterQuestion& question, const ClusterPlan& plan, PlanChange change) {
   ClusterQuestion changed = question;
-  changed.job.clear_layer_split();  // the layers are free again
   const std::vector<int> hosts = DistinctHosts(question.stage_hosts);
   const auto layers = static_cast<size_t>(question.model->hyper.layer_count());
   switch (change) {
@@ -63,10 +71,12 @@ std::optional<ClusterQuestion> Changed(const ClusterQuestion& question, const Cl
       if (changed.profile.default_link.has_value()) changed.profile.default_link->bandwidth_gbit_s *= kTimesLinks;
       return changed;
     case PlanChange::kMoreMemory:
-      if (plan.sequences >= question.job.max_num_seqs()) return std::nullopt;
+      // A lone stage has all layers, whatever its memory.
+      if (plan.sequences >= question.job.max_num_seqs() && plan.stages() == 1) return std::nullopt;
       for (HostFacts& host : changed.profile.hosts) host.available_bytes *= kTimesMemory;
       return changed;
     case PlanChange::kAnotherHost:
+      if (question.job.layer_split_size() > 0) return std::nullopt;  // it would take another split, too
       AddHost(&changed);
       if (changed.stage_hosts.size() > layers) return std::nullopt;
       return changed;
@@ -74,6 +84,11 @@ std::optional<ClusterQuestion> Changed(const ClusterQuestion& question, const Cl
       if (hosts.size() == question.stage_hosts.size()) return std::nullopt;
       changed.stage_hosts = hosts;
       changed.job.set_threads(0);
+      changed.job.clear_layer_split();
+      return changed;
+    case PlanChange::kBestSplit:
+      if (question.job.layer_split_size() == 0) return std::nullopt;
+      changed.job.clear_layer_split();
       return changed;
     case PlanChange::kBestChunk:
       if (question.job.prefill_chunk() == 0) return std::nullopt;
@@ -87,26 +102,37 @@ std::optional<ClusterQuestion> Changed(const ClusterQuestion& question, const Cl
   return std::nullopt;
 }
 
-std::optional<IndependentJobs> Independent(const ClusterQuestion& question) {
-  if (question.stage_hosts.size() == 1) return std::nullopt;
+// One stage on each of these hosts with its part of the sequences; of those that hold it alone.
+IndependentJobs JobsOn(const std::vector<int>& hosts, const ClusterQuestion& question) {
   IndependentJobs jobs;
-  jobs.hosts = DistinctHosts(question.stage_hosts);
-  const auto count = static_cast<int64_t>(jobs.hosts.size());
-  jobs.sequences = (question.job.max_num_seqs() + count - 1) / count;
-  for (const int host : jobs.hosts) {
+  const auto count = static_cast<int32_t>(hosts.size());
+  const int32_t part = (question.job.max_num_seqs() + count - 1) / count;
+  for (const int host : hosts) {
     ClusterQuestion alone = question;
     alone.stage_hosts = {host};
     alone.profile.coordinator = host;
     alone.job.clear_layer_split();
     alone.job.set_threads(0);
     alone.job.set_micro_batches(0);
-    alone.job.set_max_num_seqs(static_cast<int32_t>(jobs.sequences));
+    alone.job.set_max_num_seqs(part);
     const absl::StatusOr<ClusterPlan> plan = PlanCluster(alone);
-    // Where it holds fewer at once than its part, it is no job like this one.
-    if (!plan.ok() || plan->sequences < jobs.sequences) return std::nullopt;
+    if (!plan.ok()) continue;
+    jobs.hosts.push_back(host);
+    jobs.sequences.push_back(plan->sequences);
     jobs.output_tokens_per_s += plan->output_tokens_per_s;
   }
   return jobs;
+}
+
+std::optional<IndependentJobs> Independent(const ClusterQuestion& question) {
+  if (question.stage_hosts.size() == 1) return std::nullopt;
+  // Without the hosts that are too small the others have larger parts.
+  for (std::vector<int> hosts = DistinctHosts(question.stage_hosts); !hosts.empty();) {
+    IndependentJobs jobs = JobsOn(hosts, question);
+    if (jobs.hosts.size() == hosts.size()) return jobs;
+    hosts = std::move(jobs.hosts);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -115,7 +141,7 @@ PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan) {
   PlanAdvice advice;
   for (const PlanChange change :
        {PlanChange::kMoreSequences, PlanChange::kFasterLinks, PlanChange::kMoreMemory, PlanChange::kAnotherHost,
-        PlanChange::kOneStageAHost, PlanChange::kBestChunk, PlanChange::kBestGroups}) {
+        PlanChange::kOneStageAHost, PlanChange::kBestSplit, PlanChange::kBestChunk, PlanChange::kBestGroups}) {
     const std::optional<ClusterQuestion> changed = Changed(question, plan, change);
     if (!changed.has_value()) continue;
     const absl::StatusOr<ClusterPlan> other = PlanCluster(*changed);

@@ -17,6 +17,7 @@ enum class PlanChange {
   kMoreMemory,     // twice as much on every host
   kAnotherHost,    // one more like the last one, with as many stages
   kOneStageAHost,  // with all the host's cores
+  kBestSplit,      // of the layers, in place of the one that was asked for
   kBestChunk,      // in place of the one that was asked for
   kBestGroups,     // in place of the micro-batches that were asked for
 };
@@ -28,17 +29,17 @@ struct PlanAlternative {
   double ttft_s = 0;
 };
 
-// A job of one stage on each host, with its part of the sequences.
+// A job of one stage on each host that holds the model alone, with its part of the sequences, or as many of these at
+// once as its KV cache holds: the others wait.
 struct IndependentJobs {
-  std::vector<int> hosts;          // indices into the profile's
-  int64_t sequences = 0;           // of each job
+  std::vector<int> hosts;          // indices into the profile's; never empty
+  std::vector<int64_t> sequences;  // [hosts] at once
   double output_tokens_per_s = 0;  // of all together
 };
 
 struct PlanAdvice {
-  std::vector<PlanAlternative> alternatives;  // those that can be planned and change anything, best first
-  std::optional<IndependentJobs>
-      independent;  // absent where the model does not fit every host, or the plan is such a job
+  std::vector<PlanAlternative> alternatives;   // those that can be planned and change anything, best first
+  std::optional<IndependentJobs> independent;  // absent where the model fits no host, or the plan is such a job
 };
 
 // `plan`: what PlanCluster made of the question.

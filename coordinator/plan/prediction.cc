@@ -38,15 +38,18 @@ double LonePromptSeconds(const PipelineModel& pipeline, const std::vector<StepLo
   const double at_once = std::min<double>(in_flight, static_cast<double>(chunks.size()));
   std::vector<double> ends;  // of the chunks so far
   std::vector<double> stage_free(static_cast<size_t>(pipeline.size()), 0), link_free(stage_free);
+  double coordinator_free = 0;
   *busy_s = 0;
   for (const StepLoad& chunk : chunks) {
     const bool waits = static_cast<int>(ends.size()) >= in_flight;
-    double arrival = (waits ? ends[ends.size() - static_cast<size_t>(in_flight)] : 0) + pipeline.to_first_s;
+    const double ready = waits ? ends[ends.size() - static_cast<size_t>(in_flight)] : 0;
+    coordinator_free = std::max(ready, coordinator_free) + pipeline.turn_s;
+    double arrival = coordinator_free + pipeline.to_first_s + pipeline.wake_s;
     for (int s = 0; s < pipeline.size(); ++s) {
       const double seconds = StageSeconds(pipeline, s, chunk, at_once);
       stage_free[s] = std::max(arrival, stage_free[s]) + seconds;
       link_free[s] = std::max(stage_free[s], link_free[s]) + LinkSeconds(pipeline, s, chunk.rows);
-      arrival = link_free[s] + pipeline.stages[s].link.latency_s;
+      arrival = link_free[s] + pipeline.stages[s].link.latency_s + pipeline.wake_s;
       *busy_s += seconds;
     }
     ends.push_back(arrival);
@@ -76,14 +79,17 @@ double LinkSeconds(const PipelineModel& pipeline, int stage, double rows) {
   return rows * pipeline.row_bytes / pipeline.stages[stage].link.bytes_per_s;
 }
 
-DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups) {
-  CHECK(1 <= groups && groups <= sequences);
+DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups,
+                               int in_flight) {
+  CHECK(1 <= groups && groups <= sequences && 0 <= in_flight && in_flight <= groups);
+  if (in_flight == 0) in_flight = groups;
   const int stages = pipeline.size();
   DecodePrediction result;
   result.groups = groups;
+  result.in_flight = in_flight;
   result.rows = static_cast<double>(sequences) / groups;
-  result.stage_s = DecodeSteps(pipeline, result.rows, context, groups);
-  double hops = pipeline.to_first_s, slowest = 0, slowest_link = 0;
+  result.stage_s = DecodeSteps(pipeline, result.rows, context, in_flight);
+  double hops = pipeline.to_first_s + (stages + 1) * pipeline.wake_s, slowest = 0, slowest_link = 0;
   for (int s = 0; s < stages; ++s) {
     const double link = LinkSeconds(pipeline, s, result.rows);
     hops += link + pipeline.stages[s].link.latency_s;
@@ -93,15 +99,18 @@ DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences,
     slowest_link = std::max(slowest_link, link);
   }
   const double busy = Sum(result.stage_s), mean = busy / stages;
-  const double cycle = std::max(busy + hops, groups * std::max(slowest, slowest_link));
-  const double without_hops = std::max(busy, groups * slowest);
-  const double balanced = std::max(groups, stages) * mean;
+  const double rounds = static_cast<double>(groups) / in_flight;  // one behind the other
+  const double without_turn = std::max(rounds * (busy + hops), groups * std::max(slowest, slowest_link));
+  const double cycle = std::max({rounds * (busy + hops + pipeline.turn_s), without_turn, groups * pipeline.turn_s});
+  const double without_hops = std::max(rounds * busy, groups * slowest);
+  const double balanced = rounds * std::max(in_flight, stages) * mean;
   result.itl_s = cycle;
   result.tokens_per_s = static_cast<double>(sequences) / cycle;
   result.bubble_few = (balanced - groups * mean) / cycle;
   result.bubble_imbalance = (without_hops - balanced) / cycle;
-  result.bubble_hop = (cycle - without_hops) / cycle;
-  result.bubble = result.bubble_few + result.bubble_imbalance + result.bubble_hop;
+  result.bubble_hop = (without_turn - without_hops) / cycle;
+  result.bubble_coordinator = (cycle - without_turn) / cycle;
+  result.bubble = result.bubble_few + result.bubble_imbalance + result.bubble_hop + result.bubble_coordinator;
   return result;
 }
 
@@ -111,14 +120,16 @@ PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_t
   const std::vector<StepLoad> chunks = ChunksOf(prompt_tokens, chunk);
   PrefillPrediction result;
   result.chunk = chunk;
-  double busiest = 0, busy = 0, rounds = static_cast<double>(chunks.size()) * pipeline.to_first_s;
+  const auto count = static_cast<double>(chunks.size());
+  double busiest = 0, busy = 0;
+  double rounds = count * (pipeline.turn_s + pipeline.to_first_s + (stages + 1) * pipeline.wake_s);
   for (int s = 0; s < stages; ++s) {
     double seconds = 0, link = 0;
     for (const StepLoad& load : chunks) {
       seconds += StageSeconds(pipeline, s, load, in_flight);
       link += LinkSeconds(pipeline, s, load.rows);
     }
-    rounds += seconds + link + static_cast<double>(chunks.size()) * pipeline.stages[s].link.latency_s;
+    rounds += seconds + link + count * pipeline.stages[s].link.latency_s;
     result.stage_s.push_back(seconds);
     if (std::max(seconds, link) > busiest) {
       busiest = std::max(seconds, link);
@@ -126,7 +137,8 @@ PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_t
       result.link_is_bottleneck = link > seconds;
     }
   }
-  result.tokens_per_s = static_cast<double>(prompt_tokens) / std::max(busiest, rounds / in_flight);
+  const double each = std::max({busiest, rounds / in_flight, count * pipeline.turn_s});
+  result.tokens_per_s = static_cast<double>(prompt_tokens) / each;
   result.ttft_s = LonePromptSeconds(pipeline, chunks, in_flight, &busy);
   result.bubble = 1 - busy / (stages * result.ttft_s);
   return result;

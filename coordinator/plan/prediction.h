@@ -9,19 +9,21 @@
 //
 // Decode of n sequences in M groups of n/M rows (performance of pipelines: GPipe, Huang et al. 2019, section 2.3;
 // micro-batched decode: Pope et al. 2022):
-//   one round     R = sum(t_s + h_s) + latency to the first stage: a token comes back before its sequence goes on
-//   cycle         T = max(R, M * max_s(t_s, l_s)); every sequence gets one token a cycle: the gap between its tokens
+//   one round     R = sum(t_s + h_s) + latency to the first stage + c + (S + 1) * w: a token comes back before its
+//                 sequence goes on; c: the coordinator's turn, w: until whoever waits for a frame has it
+//   cycle         T = max(R, M * max_s(t_s, l_s, c)); every sequence gets one token a cycle: the gap between its tokens
 //   tokens/s      n / T
 //   bubble        1 - M * sum(t_s) / (S * T), which is the sum of
 //     too few sequences  (max(M, S) - M) * mean(t) / T0'    where fewer groups than stages are under way
 //     imbalance          what the slowest stage adds to that
-//     hop                what links add to both
+//     hop                what links and waking up add to both
+//     coordinator        what its turn adds to all
 // Prefill of a prompt in chunks: chunk k leaves stage s at f(s, k) = max(f(s-1, k) + h, f(s, k-1)) + t_s(k), and the
 // first token comes when the last one is through; with equal steps that is (chunks + S - 1) * t (GPipe again: the share
 // (S - 1) / (chunks + S - 1) fills and drains). Prompts one behind the other keep the slowest stage or link busy, whose
 // time is the rate; with fewer micro-batches in flight than that takes, the rate is theirs over a round.
 //
-// Not counted: the coordinator's own turn between a result and the next micro-batch, and sampling.
+// Each chunk takes a turn c of the coordinator, one after the other, and w at every arrival.
 
 #include <cstdint>
 #include <vector>
@@ -50,6 +52,8 @@ struct PipelineModel {
   std::vector<PipelineStage> stages;
   double to_first_s = 0;  // from the coordinator to the first stage, of a frame without hidden states
   double row_bytes = 0;   // of a hidden state on the wire
+  double turn_s = 0;      // that the coordinator takes for a micro-batch, from a result to the next one's sending
+  double wake_s = 0;      // of every stage and of the coordinator, from a frame's arrival until it is taken up
 
   int size() const { return static_cast<int>(stages.size()); }
 };
@@ -64,17 +68,21 @@ double LinkSeconds(const PipelineModel& pipeline, int stage, double rows);
 
 struct DecodePrediction {
   int groups = 1;
-  double rows = 0;  // of a group, on average
+  int in_flight = 1;  // of them, at once
+  double rows = 0;    // of a group, on average
   double tokens_per_s = 0;
   double itl_s = 0;                 // between two tokens of one sequence
   std::vector<double> stage_s;      // [stages] a step of one group
   int bottleneck = 0;               // stage
   bool link_is_bottleneck = false;  // the link behind it, rather than its computing
-  double bubble = 0;                // share of the stages' time; the sum of the three below
-  double bubble_few = 0, bubble_imbalance = 0, bubble_hop = 0;
+  double bubble = 0;                // share of the stages' time; the sum of the four below
+  double bubble_few = 0, bubble_imbalance = 0, bubble_hop = 0, bubble_coordinator = 0;
 };
-// `groups`: 1 .. sequences. `context`: positions that a row attends to.
-DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups);
+// `groups`: 1 .. sequences. `context`: positions that a row attends to. `in_flight`: groups that are under way at once
+// where these are fewer than all, because a micro-batch takes no more rows: then R is waited for groups / in_flight
+// times; 0: all.
+DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups,
+                               int in_flight = 0);
 
 struct PrefillPrediction {
   int64_t chunk = 0;
@@ -83,7 +91,7 @@ struct PrefillPrediction {
   std::vector<double> stage_s;  // [stages] a whole prompt, where all stages are busy
   int bottleneck = 0;
   bool link_is_bottleneck = false;
-  double bubble = 0;  // of one prompt alone: fill and drain, uneven stages and hops
+  double bubble = 0;  // of one prompt alone: fill and drain, uneven stages, hops and the coordinator
 };
 // `in_flight`: most micro-batches between the coordinator's submitting one and its result.
 PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight);

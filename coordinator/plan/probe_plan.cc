@@ -45,6 +45,18 @@ void TakeSpeeds(const pb::ProbedHost& probed, HostFacts* facts) {
   });
 }
 
+// As the probe chose them for its stages.
+void SetMeasuredIsas(const pb::ProbeReport& report, const WantedIsa& wanted, HostProfile* profile) {
+  if (report.hellos_size() < 1) return;
+  const std::vector<pb::Hello> stages(report.hellos().begin() + 1, report.hellos().end());
+  const absl::StatusOr<StageIsas> isas = ChooseIsas(stages, wanted);
+  if (!isas.ok()) return;
+  for (size_t s = 0; s < profile->stages.size() && s < isas->isas.size(); ++s) {
+    HostFacts& host = profile->hosts[static_cast<size_t>(profile->stages[s].host)];
+    if (!host.speeds.empty()) host.isa = InstructionSetName(isas->isas[s]);
+  }
+}
+
 }  // namespace
 
 std::vector<HostStages> GroupByHost(const std::vector<std::string>& hosts) {
@@ -95,7 +107,7 @@ std::vector<SpeedRun> SpeedRuns(int stages, int threads, int cores) {
 }
 
 HostProfile ProfileOf(const pb::ProbeReport& report, const std::string& measured_at,
-                      const std::optional<ProbedModel>& model) {
+                      const std::optional<ProbedModel>& model, const WantedIsa& isa) {
   HostProfile profile;
   profile.measured_at = measured_at;
   for (const pb::ProbedStage& stage : report.stages()) {
@@ -115,6 +127,7 @@ HostProfile ProfileOf(const pb::ProbeReport& report, const std::string& measured
     const int host = IndexOf(profile.hosts, probed.host());
     if (host < static_cast<int>(profile.hosts.size())) TakeSpeeds(probed, &profile.hosts[static_cast<size_t>(host)]);
   }
+  SetMeasuredIsas(report, isa, &profile);
   profile.coordinator = IndexOf(profile.hosts, report.hellos(0).host());
   if (profile.coordinator == static_cast<int>(profile.hosts.size())) {
     profile.hosts.push_back(FactsOf(report.hellos(0), report.coordinator()));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/wire/bit_class.h"
 #include "coordinator/plan/host_profile.h"
 #include "proto/probe.pb.h"
 
@@ -41,9 +42,9 @@ struct SpeedRun {
 std::vector<SpeedRun> SpeedRuns(int stages, int threads, int cores);
 
 // What was measured, as a profile. `measured_at`: when, in the profile's form. `model`: of the step times, if there are
-// any; its layer is taken from the report.
+// any; its layer is taken from the report. `isa`: what the probe was told of instruction sets.
 HostProfile ProfileOf(const pb::ProbeReport& report, const std::string& measured_at,
-                      const std::optional<ProbedModel>& model);
+                      const std::optional<ProbedModel>& model, const WantedIsa& isa = {});
 
 }  // namespace stagecoach
 

@@ -28,6 +28,7 @@ double RoundStep(double least) {
 
 std::vector<AxisTick> Labelled(const std::vector<double>& values) {
   std::vector<AxisTick> ticks;
+  ticks.reserve(values.size());
   for (double value : values) ticks.push_back({value, TickLabel(value)});
   return ticks;
 }

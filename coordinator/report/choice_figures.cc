@@ -107,7 +107,9 @@ std::string ChoiceSentence(const CellPointers& group, const ChoiceKind& kind, co
                       " times the throughput of ", TextOf(slow, kind), where, doubt, ".");
 }
 
-void AddChoice(const CellPointers& cells, const ChoiceKind& kind, std::vector<ReportFigure>* figures) {
+using GainAndFigure = std::pair<double, ReportFigure>;  // by what factor the choice matters
+
+void AddChoice(const CellPointers& cells, const ChoiceKind& kind, std::vector<GainAndFigure>* figures) {
   size_t left_out = 0;
   const std::vector<CellPointers> groups = FastestGroups(ComparedGroups(cells, kind), kMostComparisons, &left_out);
   if (groups.empty()) return;
@@ -130,22 +132,28 @@ void AddChoice(const CellPointers& cells, const ChoiceKind& kind, std::vector<Re
   if (left_out > 0)
     absl::StrAppend(&sentence, " ", CountOf(static_cast<int64_t>(left_out), "slower comparison"),
                     " can be made from the table.");
-  figures->push_back(MakeRowFigure(absl::StrCat(kind.id, cells[0]->prefill_only() ? "-prefill" : ""), sentence,
-                                   std::move(chart), shown));
+  const double gain = Fastest(best).Throughput().median / Slowest(best).Throughput().median;
+  figures->emplace_back(gain, MakeRowFigure(absl::StrCat(kind.id, cells[0]->prefill_only() ? "-prefill" : ""), sentence,
+                                            std::move(chart), shown));
 }
 
 }  // namespace
 
 std::vector<ReportFigure> ChoiceFigures(const CellPointers& cells) {
-  std::vector<ReportFigure> figures;
+  std::vector<GainAndFigure> choices;
   for (bool prefill : {false, true}) {
     CellPointers of_kind;
     std::copy_if(cells.begin(), cells.end(), std::back_inserter(of_kind), [&](const SweepCell* cell) {
       return cell->prefill_only() == prefill && cell->Throughput().median > 0;
     });
     if (of_kind.empty()) continue;
-    for (const ChoiceKind& kind : kChoices) AddChoice(of_kind, kind, &figures);
+    for (const ChoiceKind& kind : kChoices) AddChoice(of_kind, kind, &choices);
   }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const GainAndFigure& a, const GainAndFigure& b) { return a.first > b.first; });
+  std::vector<ReportFigure> figures;
+  figures.reserve(choices.size());
+  for (GainAndFigure& choice : choices) figures.push_back(std::move(choice.second));
   return figures;
 }
 

@@ -29,16 +29,9 @@ struct LatencyKind {
 constexpr LatencyKind kItlMedian = {"itl-p50",           "Throughput and the median gap between tokens",
                                     "ITL p50, ms",       "the median gap between tokens",
                                     &SweepResult::itl_s, &Percentiles::p50};
-constexpr LatencyKind kItlTail = {"itl-p99",           "Throughput and the longest gaps between tokens",
-                                  "ITL p99, ms",       "the 99th percentile of the gaps",
-                                  &SweepResult::itl_s, &Percentiles::p99};
 constexpr LatencyKind kTtftMedian = {"ttft-p50",           "Throughput and the time to the first token",
                                      "TTFT p50, ms",       "the median time to the first token",
                                      &SweepResult::ttft_s, &Percentiles::p50};
-constexpr LatencyKind kTtftTail = {"ttft-p99",           "Throughput and the longest waits for the first token",
-                                   "TTFT p99, ms",       "the 99th percentile of the time to the first token",
-                                   &SweepResult::ttft_s, &Percentiles::p99};
-
 Spread LatencyMs(const SweepCell& cell, const LatencyKind& kind) {
   return cell.Of([&](const SweepPoint& point) { return 1e3 * point.result.*kind.sample.*kind.percentile; });
 }
@@ -229,13 +222,11 @@ std::vector<ReportFigure> LatencyFigures(const CellPointers& cells) {
   std::vector<ReportFigure> figures;
   size_t left_out = 0;
   const std::vector<CellPointers> curves = FastestGroups(LoadCurves(decoding), kMostSeries, &left_out);
-  if (!curves.empty()) {
-    for (const LatencyKind& kind : {kItlMedian, kItlTail, kTtftMedian, kTtftTail})
-      AddCurves(curves, left_out, kind, &figures);
-  }
-  AddPercentiles(decoding.empty() ? prefilling : decoding, /*first_token=*/true, &figures);
-  AddPercentiles(decoding, /*first_token=*/false, &figures);
+  if (!curves.empty()) AddCurves(curves, left_out, kItlMedian, &figures);
   AddGoodput(decoding, &figures);
+  if (!curves.empty()) AddCurves(curves, left_out, kTtftMedian, &figures);
+  AddPercentiles(decoding, /*first_token=*/false, &figures);
+  AddPercentiles(decoding.empty() ? prefilling : decoding, /*first_token=*/true, &figures);
   return figures;
 }
 

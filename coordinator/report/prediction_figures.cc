@@ -109,8 +109,9 @@ void AddScatter(const CellPointers& cells, const PredictedQuantity& quantity, st
   }
   if (low > 0 && high > kWideSquare * low) chart.x.kind = chart.y.kind = ScaleKind::kLog;
   AddBand(chart.x.kind == ScaleKind::kLog ? low * 0.8 : 0, high * 1.05, &chart);
-  figures->push_back(
-      MakeXyFigure(absl::StrCat("prediction-", quantity.id), RatioSentence(ratios, what), std::move(chart), shown));
+  const std::string sentence =
+      absl::StrCat(RatioSentence(ratios, what), " Predicted by the planner's formulas from ", FactsText(shown), ".");
+  figures->push_back(MakeXyFigure(absl::StrCat("prediction-", quantity.id), sentence, std::move(chart), shown));
 }
 
 }  // namespace

@@ -1,5 +1,11 @@
 #include "coordinator/report/prediction_ratio.h"
 
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
 namespace stagecoach {
 namespace {
 
@@ -19,9 +25,26 @@ constexpr PredictedQuantity kQuantities[] = {
      [](const SweepResult& result) { return result.ttft_s.p50; }},
 };
 
+std::string FactsOf(const SweepPrediction& prediction) {
+  if (prediction.source == "assumed") return "assumed hosts, nothing measured";
+  if (absl::StartsWith(prediction.source, "cluster ")) return prediction.source;  // somebody's own words
+  return absl::StrCat(prediction.source == "probe" ? "a probe before the sweep" : prediction.source, ", ",
+                      prediction.measured_steps ? "with" : "without", " measured steps of this model");
+}
+
 }  // namespace
 
 absl::Span<const PredictedQuantity> PredictedQuantities() { return kQuantities; }
+
+std::string FactsText(const CellPointers& cells) {
+  std::set<std::string> facts;
+  for (const SweepCell* cell : cells) {
+    for (const SweepPoint* run : cell->runs) {
+      if (run->prediction.has_value()) facts.insert(FactsOf(*run->prediction));
+    }
+  }
+  return absl::StrJoin(facts, "; ");
+}
 
 std::optional<PredictionRatio> RatioOf(const SweepCell& cell, const PredictedQuantity& quantity) {
   if (!quantity.applies(cell)) return std::nullopt;

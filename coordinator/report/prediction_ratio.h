@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_PREDICTION_RATIO_H_
 #define STAGECOACH_COORDINATOR_REPORT_PREDICTION_RATIO_H_
 
-// Which predicted number stands against which measured one. Pure.
+// Which predicted number stands against which measured one, and what predictions and simulations rest on. Pure.
 
 #include <algorithm>
 #include <optional>
@@ -32,6 +32,10 @@ struct PredictionRatio {
   // How far they are apart, whichever is larger: 1.25 for a ratio of 1.25 and of 0.8. Rates and times compare by it.
   double factor() const { return std::max(ratio(), 1 / ratio()); }
 };
+// What the planner's formulas and the simulator reckon with in these cells, in words, such as "profile hosts.json, with
+// measured steps of this model"; several are joined. Empty where nothing was predicted.
+std::string FactsText(const CellPointers& cells);
+
 // Absent where nothing was predicted or measured.
 std::optional<PredictionRatio> RatioOf(const SweepCell& cell, const PredictedQuantity& quantity);
 

@@ -1,13 +1,27 @@
 #include "coordinator/report/report_figure.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/report/prediction_ratio.h"
 #include "coordinator/report/report_text.h"
 
 namespace stagecoach {
+namespace {
+
+// What the simulated ones among the cells rest on; nothing where there are none.
+std::string SimulationSentence(const CellPointers& shown) {
+  CellPointers simulated;
+  std::copy_if(shown.begin(), shown.end(), std::back_inserter(simulated),
+               [](const SweepCell* cell) { return cell->simulated; });
+  const std::string facts = FactsText(simulated);
+  return facts.empty() ? "" : absl::StrCat(" Simulated: the real scheduler, with times from ", facts, ".");
+}
+
+}  // namespace
 
 std::string OriginRemark(const CellPointers& shown) {
   const auto count = [&](auto holds) { return std::count_if(shown.begin(), shown.end(), holds); };
@@ -28,17 +42,17 @@ std::string OriginRemark(const CellPointers& shown) {
   return remark;
 }
 
-ReportFigure MakeXyFigure(std::string id, std::string sentence, XyChart chart, const CellPointers& shown) {
+ReportFigure MakeXyFigure(std::string id, const std::string& sentence, XyChart chart, const CellPointers& shown) {
   chart.remark = OriginRemark(shown);
-  ReportFigure figure = {std::move(id), chart.title, std::move(sentence), DrawXyChart(chart, false),
-                         DrawXyChart(chart, true)};
-  return figure;
+  return {std::move(id), chart.title, sentence + SimulationSentence(shown), DrawXyChart(chart, false),
+          DrawXyChart(chart, true)};
 }
 
-ReportFigure MakeRowFigure(std::string id, std::string sentence, RowChart chart, const CellPointers& shown) {
+ReportFigure MakeRowFigure(std::string id, const std::string& sentence, RowChart chart, const CellPointers& shown) {
   chart.remark = OriginRemark(shown);
   chart.id = id;
-  return {std::move(id), chart.title, std::move(sentence), DrawRowChart(chart, false), DrawRowChart(chart, true)};
+  return {std::move(id), chart.title, sentence + SimulationSentence(shown), DrawRowChart(chart, false),
+          DrawRowChart(chart, true)};
 }
 
 ChartPoint SpreadPoint(double x, const Spread& y, std::string tooltip) {
@@ -83,6 +97,7 @@ std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t
   if (*left_out == 0) return groups;
   // Decode before prefill: their rates do not compare.
   std::vector<std::pair<bool, double>> best;
+  best.reserve(groups.size());
   for (const CellPointers& group : groups) best.emplace_back(!group[0]->prefill_only(), BestThroughput(group));
   std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
@@ -90,6 +105,7 @@ std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t
   order.resize(most);
   std::sort(order.begin(), order.end());
   std::vector<CellPointers> fastest;
+  fastest.reserve(order.size());
   for (size_t index : order) fastest.push_back(std::move(groups[index]));
   return fastest;
 }

@@ -1,8 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_FIGURE_H_
 #define STAGECOACH_COORDINATOR_REPORT_REPORT_FIGURE_H_
 
-// The pictures of a report: each is made only where there are points for it, and says in one sentence what is to be
-// seen. Pure.
+// The pictures of a report: each is made only where there are points for it, and says in a sentence or two what is to
+// be seen, and what predictions and simulated points in it rest on. Of each kind the most telling ones come first.
+// Pure.
 
 #include <string>
 #include <vector>
@@ -20,9 +21,10 @@ struct ReportFigure {
   std::string page_svg, file_svg;  // within the page, where the title stands above it; and alone
 };
 
-// `shown`: whose values they are; the picture says which of them are simulated or have emulated links.
-ReportFigure MakeXyFigure(std::string id, std::string sentence, XyChart chart, const CellPointers& shown);
-ReportFigure MakeRowFigure(std::string id, std::string sentence, RowChart chart, const CellPointers& shown);
+// `shown`: whose values they are; the picture says which of them are simulated or have emulated links, and the sentence
+// what simulations rest on.
+ReportFigure MakeXyFigure(std::string id, const std::string& sentence, XyChart chart, const CellPointers& shown);
+ReportFigure MakeRowFigure(std::string id, const std::string& sentence, RowChart chart, const CellPointers& shown);
 
 // "Simulated: nothing ran." and the like; empty where everything was measured over real links.
 std::string OriginRemark(const CellPointers& shown);
@@ -43,15 +45,16 @@ const CellPointers& FastestGroup(const std::vector<CellPointers>& groups);
 // " 3 more configurations are in the table." or nothing.
 std::string LeftOutSentence(size_t left_out);
 
-// Throughput and speed-up over stages and over cores; the throughput of a stage where each has the same work.
+// Throughput over stages; the throughput of a stage where each has the same work; throughput over cores.
 std::vector<ReportFigure> ScalingFigures(const CellPointers& cells);
-// What the gaps between tokens and the first token cost at a throughput; their percentiles; goodput.
+// The gaps between tokens and the wait for the first one over the throughput; goodput; percentiles.
 std::vector<ReportFigure> LatencyFigures(const CellPointers& cells);
-// The bubble beside its floor, rows of a pass over the weights, and what each stage's time went to.
+// What each stage's time went to; the bubble beside its floor, with the rows of a pass over the weights.
 std::vector<ReportFigure> TimeFigures(const CellPointers& cells);
 // What was predicted beside what came out.
 std::vector<ReportFigure> PredictionFigures(const CellPointers& cells);
-// Configurations that differ in one choice alone: policies, groups, chunks, types.
+// Configurations that differ in one choice alone (policies, groups, chunks, types); what makes the largest difference
+// first.
 std::vector<ReportFigure> ChoiceFigures(const CellPointers& cells);
 
 }  // namespace stagecoach

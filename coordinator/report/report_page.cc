@@ -1,14 +1,14 @@
 #include "coordinator/report/report_page.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/report/prediction_ratio.h"
+#include "coordinator/report/report_cards.h"
 #include "coordinator/report/report_tables.h"
 #include "coordinator/report/report_text.h"
 #include "coordinator/report/svg_canvas.h"
@@ -16,7 +16,9 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kMostOpenCommands = 8;  // more are folded up
+// More are folded up.
+constexpr ptrdiff_t kOpenFigures = 2;  // of a section: a row of the grid
+constexpr size_t kMostOpenFailures = 6, kMostOpenRows = 12;
 
 constexpr char kStyle[] = R"css(
 :root { color-scheme: light; }
@@ -30,8 +32,9 @@ p { margin: .3rem 0 .6rem; max-width: 46rem; overflow-wrap: anywhere; }
 nav { margin: .6rem 0 1rem; font-size: .9rem; }
 nav a { margin-right: 1.1rem; white-space: nowrap; }
 a { color: #0b559f; }
+.where { font-size: .9rem; color: #444; }
 .note { border: 2px solid #222; padding: .5rem .8rem; font-weight: bold; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .8rem; margin: 1rem 0; padding: 0; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 16rem), 1fr)); gap: .8rem; margin: 1rem 0; padding: 0; }
 .cards div { border: 1px solid #999; border-radius: 6px; padding: .6rem .8rem; overflow-wrap: anywhere; }
 .cards dt { font-size: .85rem; color: #555; }
 .cards dd { margin: 0; font-size: .85rem; }
@@ -52,14 +55,20 @@ td.l, td:last-child { min-width: 6rem; white-space: normal; overflow-wrap: anywh
 td.l:first-child { min-width: 10.5rem; }
 pre { font: .8rem/1.45 'Liberation Mono', Consolas, monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0;
   padding: .5rem .7rem; border-left: 3px solid #999; }
-summary { cursor: pointer; }
+details { margin: .9rem 0; }
+summary { cursor: pointer; font-size: .92rem; color: #0b559f; overflow-wrap: anywhere; }
+.paper { display: none; }
 @media (max-width: 30rem) { body { padding: .8rem .6rem 2rem; } h1 { font-size: 1.35rem; } }
 @page { margin: 15mm 12mm; }
 @media print {
+  html { font-size: 13px; }
   body { max-width: none; padding: 0; font-size: 10pt; }
-  nav { display: none; }
+  nav, .screen { display: none; }
+  .paper { display: block; }
+  details::details-content { content-visibility: visible; }
+  summary { list-style: none; color: #222; font-weight: bold; break-after: avoid; }
   h2 { break-after: avoid; margin-top: 1.4rem; }
-  .cards { grid-template-columns: repeat(4, 1fr); }
+  .cards { grid-template-columns: repeat(3, 1fr); }
   .figures { grid-template-columns: 1fr 1fr; gap: 1rem 1.4rem; }
   figure, .cards div, tr, pre { break-inside: avoid; }
   .wide { overflow: visible; }
@@ -90,83 +99,6 @@ std::string TableHtml(const ReportTable& table) {
 std::string FigureHtml(const ReportFigure& figure) {
   return absl::StrCat("<figure id=\"", EscapeMarkup(figure.id), "\">\n<figcaption><h3>", EscapeMarkup(figure.title),
                       "</h3>", Paragraph(figure.sentence), "</figcaption>\n", figure.page_svg, "</figure>\n");
-}
-
-std::string Card(const std::string& name, const std::string& figure, const std::string& unit, const std::string& rest) {
-  return absl::StrCat("<div><dt>", EscapeMarkup(name), "</dt><dd><p><b>", EscapeMarkup(figure), "</b> ",
-                      EscapeMarkup(unit), "</p>", EscapeMarkup(rest), "</dd></div>\n");
-}
-
-std::string PredictionCard(const CellPointers& cells) {
-  for (const bool simulated : {false, true}) {
-    std::vector<double> apart;
-    for (const SweepCell* cell : cells) {
-      if (cell->simulated != simulated) continue;
-      for (const PredictedQuantity& quantity : PredictedQuantities()) {
-        if (const auto ratio = RatioOf(*cell, quantity); ratio.has_value()) apart.push_back(ratio->factor() - 1);
-      }
-    }
-    if (apart.empty()) continue;
-    const Spread spread = SpreadOf(apart);
-    return Card(simulated ? "Prediction off the simulation by" : "Prediction off by", PercentText(spread.median),
-                "in the median",
-                absl::StrCat("at most ", PercentText(spread.high), ", over ",
-                             CountOf(static_cast<int64_t>(apart.size()), "comparison")));
-  }
-  return "";
-}
-
-std::string CountCard(const CellPointers& cells) {
-  int64_t measured = 0, simulated = 0, failed = 0;
-  for (const SweepCell* cell : cells) {
-    (cell->simulated ? simulated : measured) += static_cast<int64_t>(cell->runs.size());
-    failed += static_cast<int64_t>(cell->failures.size());
-  }
-  std::vector<std::string> parts = {CountOf(static_cast<int64_t>(cells.size()), "configuration")};
-  if (simulated > 0) parts.push_back(absl::StrCat(simulated, " simulated"));
-  if (failed > 0) parts.push_back(absl::StrCat(failed, " failed"));
-  return Card("Points", absl::StrCat(measured), "measured", absl::StrJoin(parts, ", "));
-}
-
-// Of the quantity, behind a card's configuration; empty where nothing was predicted.
-std::string PredictedText(const SweepCell& cell, absl::string_view id) {
-  for (const PredictedQuantity& quantity : PredictedQuantities()) {
-    const auto ratio = RatioOf(cell, quantity);
-    if (id == quantity.id && ratio.has_value()) {
-      return absl::StrCat("; predicted ", FigureText(ratio->predicted * quantity.per_unit));
-    }
-  }
-  return "";
-}
-
-std::string Cards(const CellPointers& cells) {
-  const CellLabels labels(cells, {});
-  const SweepCell *fastest = nullptr, *quickest = nullptr;
-  const auto gap = [](const SweepCell& cell) {
-    return cell.Of([](const SweepPoint& point) { return point.result.itl_s.p50; }).median;
-  };
-  // What was measured before what was simulated, decode before prefill: their rates do not compare.
-  const auto rank = [](const SweepCell& cell) {
-    return std::make_tuple(!cell.simulated, !cell.prefill_only(), cell.Throughput().median);
-  };
-  const auto gap_rank = [&](const SweepCell& cell) { return std::make_tuple(!cell.simulated, -gap(cell)); };
-  for (const SweepCell* cell : cells) {
-    if (cell->Throughput().median > 0 && (fastest == nullptr || rank(*cell) > rank(*fastest))) fastest = cell;
-    if (gap(*cell) > 0 && (quickest == nullptr || gap_rank(*cell) > gap_rank(*quickest))) quickest = cell;
-  }
-  std::string html = "<dl class=\"cards\">\n";
-  if (fastest != nullptr) {
-    const bool prefill = fastest->prefill_only();
-    html += Card("Highest throughput", FigureText(fastest->Throughput().median),
-                 prefill ? "prompt tokens/s" : "output tokens/s",
-                 labels.Of(*fastest) + PredictedText(*fastest, prefill ? "prefill-rate" : "output-rate"));
-  }
-  if (quickest != nullptr) {
-    html += Card("Shortest median gap", FigureText(gap(*quickest) * 1e3), "ms between tokens",
-                 labels.Of(*quickest) + PredictedText(*quickest, "itl"));
-  }
-  absl::StrAppend(&html, PredictionCard(cells), CountCard(cells), "</dl>\n");
-  return html;
 }
 
 // What must not be overlooked.
@@ -204,6 +136,81 @@ std::string ModelNames(const CellPointers& cells) {
   return names.size() > 3 ? CountOf(static_cast<int64_t>(names.size()), "model") : absl::StrJoin(names, ", ");
 }
 
+// On what was measured, and when.
+std::string WhereAndWhen(const CellPointers& cells) {
+  std::set<std::string> machines, days;
+  for (const SweepCell* cell : cells) {
+    for (const SweepPoint* run : cell->runs) {
+      const SweepOrigin& origin = run->origin;
+      if (!origin.processor.empty()) {
+        machines.insert(absl::StrCat(origin.processor, ", ", CountOf(origin.cores, "core")));
+      }
+      if (!origin.started_at.empty()) days.insert(origin.started_at.substr(0, 10));
+    }
+  }
+  std::vector<std::string> parts;
+  if (machines.size() > 2) {
+    parts.push_back(CountOf(static_cast<int64_t>(machines.size()), "kind") + " of coordinator's host");
+  } else {
+    parts.assign(machines.begin(), machines.end());
+  }
+  if (!days.empty()) {
+    parts.push_back(days.size() == 1 ? *days.begin() : absl::StrCat(*days.begin(), " to ", *days.rbegin()));
+  }
+  return parts.empty() ? "" : absl::StrCat("<p class=\"where\">", EscapeMarkup(absl::StrJoin(parts, "; ")), "</p>\n");
+}
+
+// Folded up on a screen; printed opened (kStyle). `html`: what is folded up.
+std::string Fold(const std::string& summary, const std::string& html) {
+  return absl::StrCat("<details><summary>", EscapeMarkup(summary), "</summary>\n", html, "</details>\n");
+}
+
+// The first figures of a section, and the others folded up below them.
+std::string SectionHtml(const ReportSection& section) {
+  std::string open, folded;
+  std::vector<std::string> titles;
+  for (const ReportFigure& figure : section.figures) {
+    if (&figure - section.figures.data() < kOpenFigures) {
+      open += FigureHtml(figure);
+    } else {
+      folded += FigureHtml(figure);
+      titles.push_back(figure.title);
+    }
+  }
+  std::string html = absl::StrCat("<section>\n<h2 id=\"", section.id, "\">", EscapeMarkup(section.title),
+                                  "</h2>\n<div class=\"figures\">\n", open, "</div>\n");
+  if (!titles.empty()) {
+    html += Fold("More: " + absl::StrJoin(titles, "; "), absl::StrCat("<div class=\"figures\">\n", folded, "</div>\n"));
+  }
+  return html + "</section>\n";
+}
+
+// What no figure shows, said before the figures.
+std::string FailuresHtml(const CellPointers& cells) {
+  const ReportTable table = FailureTable(cells);
+  int64_t failed = 0, all = 0, disturbed = 0;
+  for (const SweepCell* cell : cells) {
+    failed += static_cast<int64_t>(cell->failures.size());
+    all += static_cast<int64_t>(cell->runs.size() + cell->failures.size());
+    disturbed += std::count_if(cell->runs.begin(), cell->runs.end(), [](const SweepPoint* run) {
+      return run->result.failed > 0 || run->result.relaunches > 0;
+    });
+  }
+  if (failed == 0 && disturbed == 0) return "";
+  std::string html = "<h2 id=\"failures\">What failed</h2>\n";
+  if (failed > 0) {
+    html += Paragraph(absl::StrCat(failed, " of ", CountOf(all, "run"), " failed; no figure shows them."));
+    const std::string rows = TableHtml(table);
+    html += table.rows.size() > kMostOpenFailures ? Fold("The errors", rows) : rows;
+  }
+  if (disturbed > 0) {
+    html += Paragraph(absl::StrCat("In ", CountOf(disturbed, "run"),
+                                   " requests failed or the job was launched again: see the incidents in the table "
+                                   "of all points."));
+  }
+  return html;
+}
+
 // A command line for each configuration.
 std::string CommandsHtml(const CellPointers& cells) {
   std::vector<std::string> commands;
@@ -216,18 +223,33 @@ std::string CommandsHtml(const CellPointers& cells) {
     }
   }
   if (commands.empty()) return "";
-  std::string html = "<h2 id=\"reproduce\">How to run it again</h2>\n";
-  const bool fold = commands.size() > kMostOpenCommands;
-  if (fold)
-    absl::StrAppend(&html, "<details><summary>", commands.size(), " command lines, also in points.csv</summary>\n");
-  for (const std::string& command : commands) absl::StrAppend(&html, "<pre>", EscapeMarkup(command), "</pre>\n");
-  return html + (fold ? "</details>\n" : "");
+  std::string html = "<div class=\"screen\">";  // nobody types them from paper
+  std::string lines;
+  for (const std::string& command : commands) absl::StrAppend(&lines, "<pre>", EscapeMarkup(command), "</pre>\n");
+  absl::StrAppend(
+      &html, Fold("How to run it again: " + CountOf(static_cast<int64_t>(commands.size()), "command line"), lines));
+  return html + "</div>\n<p class=\"paper\">The command line of each point is in points.csv.</p>\n";
 }
 
-std::string Section(const std::string& id, const std::string& title, const std::string& intro,
-                    const ReportTable& table) {
+// All points: folded up where there are many.
+std::string PointsHtml(const CellPointers& cells) {
+  const ReportTable table = ResultTable(cells);
   if (table.rows.empty()) return "";
-  return absl::StrCat("<h2 id=\"", id, "\">", EscapeMarkup(title), "</h2>\n", Paragraph(intro), TableHtml(table));
+  const std::string rows =
+      Paragraph(
+          "The median of the repetitions; of the output in brackets the lowest and the highest. A pass reads all "
+          "weights of a stage once. All numbers are in points.csv.") +
+      TableHtml(table);
+  const std::string count = CountOf(static_cast<int64_t>(table.rows.size()), "configuration");
+  return "<h2 id=\"points\">All points</h2>\n" + (table.rows.size() > kMostOpenRows ? Fold(count, rows) : rows);
+}
+
+std::string DetailsHtml(const CellPointers& cells) {
+  const auto table = [](const std::string& summary, const ReportTable& rows) {
+    return rows.rows.empty() ? "" : Fold(summary, TableHtml(rows));
+  };
+  return absl::StrCat(table("All predictions", PredictionTable(cells)), table("Conditions", CommonTable(cells)),
+                      table("Machines", MachineTable(cells)), CommandsHtml(cells));
 }
 
 }  // namespace
@@ -236,8 +258,8 @@ std::vector<ReportSection> ReportSections(const CellPointers& cells) {
   std::vector<ReportSection> sections = {
       {"scaling", "Scaling", ScalingFigures(cells)},
       {"latency", "Throughput and latency", LatencyFigures(cells)},
-      {"time", "Where the time went", TimeFigures(cells)},
       {"prediction", "Prediction and measurement", PredictionFigures(cells)},
+      {"time", "Where the time went", TimeFigures(cells)},
       {"choices", "Choices compared", ChoiceFigures(cells)},
   };
   sections.erase(std::remove_if(sections.begin(), sections.end(),
@@ -255,26 +277,15 @@ std::string ReportPage(const CellPointers& cells, const std::vector<ReportSectio
                                   "rel=\"icon\" href=\"data:,\">\n<title>",
                                   EscapeMarkup(title), "</title>\n<style>", kStyle, "</style>\n</head>\n<body>\n<h1>",
                                   EscapeMarkup(title), "</h1>\n");
-  absl::StrAppend(&html, OriginNote(cells), Cards(cells), UsualNote(cells), "<nav>");
+  absl::StrAppend(&html, WhereAndWhen(cells), OriginNote(cells), CardsHtml(cells), UsualNote(cells),
+                  FailuresHtml(cells), "<nav>");
   for (const ReportSection& section : sections) {
     absl::StrAppend(&html, "<a href=\"#", section.id, "\">", EscapeMarkup(section.title), "</a> ");
   }
-  absl::StrAppend(&html, "<a href=\"#points\">All points</a></nav>\n");
-  for (const ReportSection& section : sections) {
-    absl::StrAppend(&html, "<section>\n<h2 id=\"", section.id, "\">", EscapeMarkup(section.title),
-                    "</h2>\n<div class=\"figures\">\n");
-    for (const ReportFigure& figure : section.figures) html += FigureHtml(figure);
-    html += "</div>\n</section>\n";
-  }
-  absl::StrAppend(&html, Section("failures", "What failed", "", FailureTable(cells)),
-                  Section("points", "All points",
-                          "The median of the repetitions; of the output in brackets the lowest and the highest. A pass "
-                          "reads all weights of a "
-                          "stage once. All numbers are in points.csv.",
-                          ResultTable(cells)),
-                  Section("predictions", "All predictions", "", PredictionTable(cells)),
-                  Section("conditions", "Conditions", "", CommonTable(cells)), CommandsHtml(cells),
-                  Section("machine", "Machine", "", MachineTable(cells)), "</body>\n</html>\n");
+  const std::string points = PointsHtml(cells);
+  absl::StrAppend(&html, points.empty() ? "" : "<a href=\"#points\">All points</a>", "</nav>\n");
+  for (const ReportSection& section : sections) html += SectionHtml(section);
+  absl::StrAppend(&html, points, DetailsHtml(cells), "</body>\n</html>\n");
   return html;
 }
 

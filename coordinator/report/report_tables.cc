@@ -115,13 +115,11 @@ ReportTable PredictionTable(const CellPointers& cells) {
                                   [](const SweepPoint* point) { return point->prediction.has_value(); });
     if (run == cell->runs.end()) continue;
     const SweepPrediction& prediction = *(*run)->prediction;
-    const std::string source = absl::StrCat(prediction.source, prediction.measured_steps ? ", steps measured" : "");
     bool first = true;
     const auto add = [&](const std::string& quantity, const std::string& predicted, const std::string& measured,
                          const std::string& ratio) {
-      table.rows.push_back({first ? labels.Of(*cell) + (cell->simulated ? " (simulated)" : "") : "",
-                            first ? source : "", quantity, predicted, measured, ratio,
-                            first ? PredictedBottleneck(prediction) : ""});
+      table.rows.push_back({first ? labels.Of(*cell) : "", first ? FactsText({cell}) : "", quantity, predicted,
+                            measured, ratio, first ? PredictedBottleneck(prediction) : ""});
       first = false;
     };
     for (const PredictedQuantity& quantity : PredictedQuantities()) {
@@ -139,12 +137,15 @@ ReportTable PredictionTable(const CellPointers& cells) {
 
 ReportTable FailureTable(const CellPointers& cells) {
   ReportTable table;
-  table.header = {"configuration", "repetition", "error"};
+  table.header = {"configuration", "failed", "error"};
   table.left = 3;
   const CellLabels labels(cells, {});
   for (const SweepCell* cell : cells) {
-    for (const SweepPoint* point : cell->failures) {
-      table.rows.push_back({labels.Of(*cell), absl::StrCat(point->config.repetition + 1), point->error});
+    std::map<std::string, size_t> counts;  // by error
+    for (const SweepPoint* point : cell->failures) ++counts[point->error];
+    for (const auto& [error, count] : counts) {
+      table.rows.push_back(
+          {labels.Of(*cell), absl::StrCat(count, " of ", cell->runs.size() + cell->failures.size(), " runs"), error});
     }
   }
   return table;
@@ -200,6 +201,7 @@ ReportTable MachineTable(const CellPointers& cells) {
   };
   std::map<std::string, Machine> machines;
   for (const SweepCell* cell : cells) {
+    if (cell->simulated) continue;
     for (const SweepPoint* point : cell->runs) {
       const SweepOrigin& origin = point->origin;
       Machine& machine = machines[origin.host];

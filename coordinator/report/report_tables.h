@@ -22,11 +22,11 @@ struct ReportTable {
 ReportTable ResultTable(const CellPointers& cells);
 // Predicted beside measured, and their ratio; no rows where nothing was predicted.
 ReportTable PredictionTable(const CellPointers& cells);
-// What failed, each with its error.
+// What failed, with how many of its repetitions and each error.
 ReportTable FailureTable(const CellPointers& cells);
 // What held for all of them: field and value.
 ReportTable CommonTable(const CellPointers& cells);
-// The coordinator's hosts, their processors and what their stages ran on.
+// The coordinator's hosts of what was measured, their processors and what their stages ran on.
 ReportTable MachineTable(const CellPointers& cells);
 
 // All points, each repetition, with every field of the record under its path, such as `config.stages` and

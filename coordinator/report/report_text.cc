@@ -18,7 +18,8 @@ std::string FigureText(double value) {
 std::string PercentText(double share) {
   if (!std::isfinite(share)) return "-";
   const double percent = 100 * share;
-  return absl::StrFormat(std::abs(percent) < 9.95 && percent != 0 ? "%.1f %%" : "%.0f %%", percent);
+  const int digits = std::abs(percent) < 9.95 && percent != 0 ? 1 : 0;
+  return absl::StrFormat("%.*f %%", digits, percent);
 }
 
 std::string DurationText(double seconds) {

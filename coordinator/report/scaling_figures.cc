@@ -96,44 +96,47 @@ ChartPoint PlainPoint(double x, double y) {
   return point;
 }
 
-// Both pictures of groups that grow along one number: the throughput, and its ratio to that of the first.
-struct StrongScaling {
-  XyChart throughput, speedup;
-};
-
-StrongScaling DrawStrong(const std::vector<CellPointers>& groups, const CellLabels& labels,
-                         const std::string& count_name, const std::string& rate,
-                         const std::function<double(const SweepCell&)>& of) {
-  StrongScaling charts;
-  charts.throughput.x = charts.speedup.x = CountAxis(count_name, Joined(groups), of);
-  charts.throughput.y.label = rate;
-  charts.speedup.y.label = absl::StrCat("times the throughput of the fewest ", count_name);
-  charts.throughput.y.kind = charts.speedup.y.kind = charts.throughput.x.kind;
+// The throughput of groups that grow along one number, each beside what it would be in proportion.
+XyChart DrawStrong(const std::vector<CellPointers>& groups, const CellLabels& labels, const std::string& count_name,
+                   const std::string& rate, const std::function<double(const SweepCell&)>& of) {
+  XyChart chart;
+  chart.title = absl::StrCat("Strong scaling: ", rate, " over ", count_name);
+  chart.x = CountAxis(count_name, Joined(groups), of);
+  chart.y.label = rate;
+  chart.y.kind = chart.x.kind;
   for (size_t i = 0; i < groups.size(); ++i) {
     const CellPointers& group = groups[i];
-    ChartSeries rates, ratios;
-    rates.label = ratios.label = labels.Of(*group[0]);
-    rates.style = ratios.style = static_cast<int>(i);
-    rates.hollow = ratios.hollow = group[0]->simulated;
+    ChartSeries series;
+    series.label = labels.Of(*group[0]);
+    series.style = static_cast<int>(i);
+    series.hollow = group[0]->simulated;
     const double base = group[0]->Throughput().median, first = of(*group[0]);
     ChartGuide ideal;
     ideal.label = "ideal";
     for (const SweepCell* cell : group) {
       const Spread y = cell->Throughput();
-      rates.points.push_back(
-          SpreadPoint(of(*cell), y, PointText(*cell, rates.label, absl::StrCat(FigureText(y.median), " ", rate))));
-      const Spread ratio = {y.median / base, y.low / base, y.high / base, y.count};
-      ratios.points.push_back(SpreadPoint(
-          of(*cell), ratio, PointText(*cell, rates.label, absl::StrCat(FigureText(ratio.median), " times"))));
+      series.points.push_back(
+          SpreadPoint(of(*cell), y, PointText(*cell, series.label, absl::StrCat(FigureText(y.median), " ", rate))));
       ideal.points.push_back(PlainPoint(of(*cell), base * of(*cell) / first));
     }
-    charts.throughput.guides.push_back(ideal);
-    for (ChartPoint& point : ideal.points) point.y /= base;
-    charts.speedup.guides.push_back(std::move(ideal));
-    charts.throughput.series.push_back(std::move(rates));
-    charts.speedup.series.push_back(std::move(ratios));
+    chart.guides.push_back(std::move(ideal));
+    chart.series.push_back(std::move(series));
   }
-  return charts;
+  return chart;
+}
+
+// Where several configurations grow: how far from ideal they end.
+std::string RangeSentence(const std::vector<CellPointers>& groups) {
+  if (groups.size() < 2) return "";
+  std::vector<double> shares;
+  for (const CellPointers& group : groups) {
+    const double gain = group.back()->Throughput().median / group.front()->Throughput().median;
+    shares.push_back(gain * StagesOf(*group.front()) / StagesOf(*group.back()));
+  }
+  const Spread range = SpreadOf(shares);
+  const std::string low = PercentText(range.low), high = PercentText(range.high);
+  if (low == high) return absl::StrCat(" All reach ", high, " of ideal with their most stages.");
+  return absl::StrCat(" With their most stages they reach ", low, " to ", high, " of ideal.");
 }
 
 void AddStrongScaling(const CellPointers& cells, const LoadKind& kind, std::vector<ReportFigure>* figures) {
@@ -143,26 +146,12 @@ void AddStrongScaling(const CellPointers& cells, const LoadKind& kind, std::vect
   if (groups.empty()) return;
   const CellPointers shown = Joined(groups);
   const CellLabels labels(shown, {SweepField::kStages});
-  StrongScaling charts = DrawStrong(groups, labels, "stages", kind.rate, StagesOf);
-  charts.throughput.title = absl::StrCat("Strong scaling: ", kind.rate, " over stages");
-  charts.speedup.title = absl::StrCat("Strong scaling: speed-up over stages", kind.prefill ? " in prefill" : "");
   const CellPointers& fastest = FastestGroup(groups);
   const std::string name = groups.size() == 1 ? "" : labels.Of(*fastest[0]);
-  figures->push_back(MakeXyFigure(kind.prefix + "strong-throughput",
-                                  StrongSentence(fastest, name, kind) + LeftOutSentence(left_out),
-                                  std::move(charts.throughput), shown));
-  double best = 0, worst = 1e18;
-  for (const CellPointers& group : groups) {
-    const double gain = group.back()->Throughput().median / group.front()->Throughput().median;
-    const double efficiency = gain * StagesOf(*group.front()) / StagesOf(*group.back());
-    best = std::max(best, efficiency), worst = std::min(worst, efficiency);
-  }
-  const std::string sentence =
-      PercentText(worst) == PercentText(best)
-          ? absl::StrCat("Of the ideal speed-up, ", PercentText(best), " is reached with the most stages.")
-          : absl::StrCat("With the most stages, between ", PercentText(worst), " and ", PercentText(best),
-                         " of the ideal speed-up is reached.");
-  figures->push_back(MakeXyFigure(kind.prefix + "strong-speedup", sentence, std::move(charts.speedup), shown));
+  figures->push_back(
+      MakeXyFigure(kind.prefix + "strong-throughput",
+                   StrongSentence(fastest, name, kind) + RangeSentence(groups) + LeftOutSentence(left_out),
+                   DrawStrong(groups, labels, "stages", kind.rate, StagesOf), shown));
 }
 
 // Over all cores, where stages and threads were both varied.
@@ -183,8 +172,6 @@ void AddCoreScaling(const CellPointers& cells, const LoadKind& kind, std::vector
   size_t left_out = 0;
   groups = FastestGroups(std::move(groups), kMostSeries, &left_out);
   const CellPointers shown = Joined(groups);
-  StrongScaling charts = DrawStrong(groups, CellLabels(shown, {SweepField::kThreads}), "cores", kind.rate, CoresOf);
-  charts.throughput.title = absl::StrCat("Strong scaling: ", kind.rate, " over cores");
   const SweepCell* best = shown[0];
   for (const SweepCell* cell : shown) {
     if (cell->Throughput().median > best->Throughput().median) best = cell;
@@ -194,7 +181,7 @@ void AddCoreScaling(const CellPointers& cells, const LoadKind& kind, std::vector
                    absl::StrCat("The most, ", FigureText(best->Throughput().median), " ", kind.rate, ", comes from ",
                                 FieldText(*best, SweepField::kStages), " of ", FieldText(*best, SweepField::kThreads),
                                 best->stages == 1 ? "." : " each.", LeftOutSentence(left_out)),
-                   std::move(charts.throughput), shown));
+                   DrawStrong(groups, CellLabels(shown, {SweepField::kThreads}), "cores", kind.rate, CoresOf), shown));
 }
 
 // Cells whose stages all have as many sequences, by that number.
@@ -260,14 +247,14 @@ void AddWeakScaling(const CellPointers& cells, const LoadKind& kind, std::vector
 
 std::vector<ReportFigure> ScalingFigures(const CellPointers& cells) {
   std::vector<ReportFigure> figures;
-  for (const LoadKind& kind : {LoadKind{false, "", "output tokens/s"}, LoadKind{true, "prefill-", "prompt tokens/s"}}) {
-    CellPointers of_kind;
-    std::copy_if(cells.begin(), cells.end(), std::back_inserter(of_kind),
-                 [&](const SweepCell* cell) { return cell->prefill_only() == kind.prefill && !cell->runs.empty(); });
-    if (of_kind.empty()) continue;
-    AddStrongScaling(of_kind, kind, &figures);
-    AddCoreScaling(of_kind, kind, &figures);
-    AddWeakScaling(of_kind, kind, &figures);
+  for (const auto add : {AddStrongScaling, AddWeakScaling, AddCoreScaling}) {
+    for (const LoadKind& kind :
+         {LoadKind{false, "", "output tokens/s"}, LoadKind{true, "prefill-", "prompt tokens/s"}}) {
+      CellPointers of_kind;
+      std::copy_if(cells.begin(), cells.end(), std::back_inserter(of_kind),
+                   [&](const SweepCell* cell) { return cell->prefill_only() == kind.prefill && !cell->runs.empty(); });
+      if (!of_kind.empty()) add(of_kind, kind, &figures);
+    }
   }
   return figures;
 }

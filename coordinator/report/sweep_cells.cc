@@ -24,7 +24,10 @@ bool Contains(const std::vector<SweepField>& fields, SweepField field) {
   return std::find(fields.begin(), fields.end(), field) != fields.end();
 }
 
-std::string LastComponent(const std::string& path) {
+// Of a path; of a model without a file all that follows dummy://.
+std::string ShortName(const std::string& path) {
+  const size_t scheme = path.find("://");
+  if (scheme != std::string::npos) return path.substr(scheme + 3);
   const size_t slash = path.find_last_of('/');
   return slash == std::string::npos || slash + 1 == path.size() ? path : path.substr(slash + 1);
 }
@@ -53,12 +56,12 @@ std::string TextOfFields(const SweepCell& cell, const std::vector<SweepField>& f
   return text;
 }
 
-// Short names of models: the last component of the path, or the whole of it where two would be alike.
+// Short names of models: the whole path only where two would be alike.
 void NameModels(std::vector<SweepCell>* cells) {
   std::map<std::string, std::set<std::string>> models;  // by short name
-  for (const SweepCell& cell : *cells) models[LastComponent(cell.config.model)].insert(cell.config.model);
+  for (const SweepCell& cell : *cells) models[ShortName(cell.config.model)].insert(cell.config.model);
   for (SweepCell& cell : *cells) {
-    const std::string name = LastComponent(cell.config.model);
+    const std::string name = ShortName(cell.config.model);
     cell.model_name = models[name].size() > 1 ? cell.config.model : name;
   }
 }

@@ -27,6 +27,7 @@ Spread RowsOf(const SweepCell& cell) {
   return cell.Of([](const SweepPoint& point) { return point.result.rows_per_pass; });
 }
 
+// A small bubble of many small passes is no gain: how many rows a pass serves stands beside it.
 void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   CellPointers piped;  // one stage alone has a bubble of the coordinator's making only
   std::copy_if(cells.begin(), cells.end(), std::back_inserter(piped),
@@ -48,8 +49,10 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   for (const SweepCell* cell : shown) {
     ChartRow row = SpreadRow(*cell, labels.Of(*cell), BubbleOf(*cell));
     row.marks = {FloorOf(*cell).median};
-    row.note = PercentText(row.parts[0] / 100);
-    row.tooltip = absl::StrCat(row.heading, ": bubble ", row.note, ", floor ", PercentText(row.marks[0] / 100));
+    const std::string bubble = PercentText(row.parts[0] / 100), rows = FigureText(RowsOf(*cell).median) + " rows/pass";
+    row.note = absl::StrCat(bubble, "; ", rows);
+    row.tooltip =
+        absl::StrCat(row.heading, ": bubble ", bubble, ", floor ", PercentText(row.marks[0] / 100), "; ", rows);
     chart.rows.push_back(std::move(row));
     if (nearest == nullptr || above(*cell) < above(*nearest)) nearest = cell;
     if (farthest == nullptr || above(*cell) > above(*farthest)) farthest = cell;
@@ -60,39 +63,9 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
                              : absl::StrCat("The bubble lies ", FigureText(above(*nearest)),
                                             " points above its floor at best (", labels.Of(*nearest), ") and ",
                                             FigureText(above(*farthest)), " at worst (", labels.Of(*farthest), ").");
-  figures->push_back(MakeRowFigure("bubble", sentence + LeftOutSentence(left_out), std::move(chart), shown));
-}
-
-std::string CountOfRows(double rows) { return FigureText(rows) + (rows == 1 ? " row" : " rows"); }
-
-void AddRowsPerPass(const CellPointers& cells, std::vector<ReportFigure>* figures) {
-  CellPointers known;
-  std::copy_if(cells.begin(), cells.end(), std::back_inserter(known),
-               [](const SweepCell* cell) { return RowsOf(*cell).median > 0; });
-  if (known.empty()) return;
-  size_t left_out = 0;
-  const CellPointers shown = FastestCells(known, kMostTimeRows, &left_out);
-  const CellLabels labels(shown, {});
-  RowChart chart;
-  chart.title = "Efficiency: rows for each pass over the weights";
-  chart.axis.label = "rows of a micro-batch, on average";
-  chart.parts = {{"", PartFill::kSolid}};
-  const SweepCell *most = shown[0], *least = shown[0];
-  for (const SweepCell* cell : shown) {
-    const Spread rows = RowsOf(*cell);
-    ChartRow row = SpreadRow(*cell, labels.Of(*cell), rows);
-    row.note = absl::StrCat(CountOfRows(rows.median), ", ", FigureText(cell->Throughput().median), " tokens/s");
-    row.tooltip = absl::StrCat(row.heading, ": ", row.note);
-    chart.rows.push_back(std::move(row));
-    if (rows.median > RowsOf(*most).median) most = cell;
-    if (rows.median < RowsOf(*least).median) least = cell;
-  }
-  const std::string rows_text = shown.size() == 1
-                                    ? CountOfRows(RowsOf(*most).median)
-                                    : absl::StrCat(FigureText(RowsOf(*least).median), " (", labels.Of(*least), ") to ",
-                                                   FigureText(RowsOf(*most).median), " rows (", labels.Of(*most), ")");
-  const std::string sentence = absl::StrCat("A pass reads all weights of a stage once, for ", rows_text, ".");
-  figures->push_back(MakeRowFigure("rows-per-pass", sentence + LeftOutSentence(left_out), std::move(chart), shown));
+  absl::StrAppend(&sentence, " A pass reads all weights of a stage once, for as many rows as a micro-batch has.",
+                  LeftOutSentence(left_out));
+  figures->push_back(MakeRowFigure("bubble", sentence, std::move(chart), shown));
 }
 
 // The run in the middle of the repetitions, by throughput: shares of one run add up.
@@ -185,9 +158,8 @@ std::vector<ReportFigure> TimeFigures(const CellPointers& cells) {
   std::copy_if(cells.begin(), cells.end(), std::back_inserter(ran),
                [](const SweepCell* cell) { return !cell->runs.empty(); });
   std::vector<ReportFigure> figures;
-  AddBubble(ran, &figures);
-  AddRowsPerPass(ran, &figures);
   AddStageTimes(ran, &figures);
+  AddBubble(ran, &figures);
   return figures;
 }
 

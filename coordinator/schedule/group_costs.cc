@@ -22,6 +22,7 @@ std::vector<int> StagesOfHost(const std::vector<int>& host_of_stage) {
   std::map<int, int> stages;
   for (const int host : host_of_stage) ++stages[host];
   std::vector<int> host_stages;
+  host_stages.reserve(host_of_stage.size());
   for (const int host : host_of_stage) host_stages.push_back(stages[host]);
   return host_stages;
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "coordinator/sim/virtual_clock.h"
 
@@ -16,45 +18,71 @@ bool IsBehind(const SimUplink& uplink, int host) {
 }  // namespace
 
 SimNetwork::SimNetwork(const PipelineModel* pipeline, const std::vector<SimUplink>& uplinks, uint64_t seed)
-    : pipeline_(pipeline), seed_(seed), last_arrival_ns_(pipeline->stages.size(), 0) {
-  const std::vector<PipelineStage>& stages = pipeline->stages;
-  for (const PipelineStage& stage : stages) {
-    way_.push_back({wires_.size()});
-    wires_.push_back({stage.link.bytes_per_s});
-  }
+    : pipeline_(pipeline), seed_(seed) {
+  for (const PipelineStage& stage : pipeline->stages) ways_.push_back({.bytes_per_s = stage.link.bytes_per_s});
+  AddUplinks(uplinks);
+}
+
+void SimNetwork::AddUplinks(const std::vector<SimUplink>& uplinks) {
+  struct Direction {
+    double bytes_per_s = 0;
+    std::vector<size_t> stages;  // whose frames cross it
+  };
+  std::vector<Direction> directions;
+  const std::vector<PipelineStage>& stages = pipeline_->stages;
   for (const SimUplink& uplink : uplinks) {
-    const size_t out = wires_.size(), in = out + 1;
-    wires_.insert(wires_.end(), 2, {uplink.bytes_per_s});
+    Direction out{.bytes_per_s = uplink.bytes_per_s}, in = out;
     for (size_t s = 0; s + 1 < stages.size(); ++s) {
       const bool from = IsBehind(uplink, stages[s].host), to = IsBehind(uplink, stages[s + 1].host);
-      if (from != to) way_[s].push_back(from ? out : in);
+      if (from == to) continue;
+      (from ? out : in).stages.push_back(s);
+      ways_[s].bytes_per_s = std::min(ways_[s].bytes_per_s, uplink.bytes_per_s);
     }
+    directions.push_back(std::move(out));
+    directions.push_back(std::move(in));
+  }
+  std::vector<std::vector<int>> wires(stages.size());
+  for (const Direction& direction : directions) {
+    double most_bytes_per_s = 0;
+    for (const size_t stage : direction.stages) most_bytes_per_s += ways_[stage].bytes_per_s;
+    if (most_bytes_per_s <= direction.bytes_per_s) continue;
+    const int wire = sharing_.AddWire(direction.bytes_per_s);
+    for (const size_t stage : direction.stages) wires[stage].push_back(wire);
+  }
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (!wires[s].empty()) ways_[s].kind = sharing_.AddKind(ways_[s].bytes_per_s, std::move(wires[s]));
   }
 }
 
 SimNetwork::Delivery SimNetwork::Send(int stage, uint64_t frame, double rows, int64_t ready_ns) {
-  const PipelineStage& from = pipeline_->stages[static_cast<size_t>(stage)];
-  Delivery delivery{.sent_ns = ready_ns};
-  if (stage + 1 < pipeline_->size()) {
-    const double bytes = rows * pipeline_->row_bytes;
-    int64_t begin_ns = ready_ns;
-    double slowest = from.link.bytes_per_s;
-    for (const size_t wire : way_[static_cast<size_t>(stage)]) {
-      begin_ns = std::max(begin_ns, wires_[wire].free_ns);
-      slowest = std::min(slowest, wires_[wire].bytes_per_s);
-    }
-    for (const size_t wire : way_[static_cast<size_t>(stage)]) {
-      wires_[wire].free_ns = begin_ns + NsOf(bytes / wires_[wire].bytes_per_s);
-    }
-    delivery.sent_ns = begin_ns + NsOf(bytes / slowest);
+  CHECK(!SharesItsWay(stage));
+  if (stage + 1 == pipeline_->size()) return FrameSent(stage, frame, ready_ns);
+  Way& way = ways_[static_cast<size_t>(stage)];
+  way.free_ns = std::max(ready_ns, way.free_ns) + NsOf(rows * pipeline_->row_bytes / way.bytes_per_s);
+  return FrameSent(stage, frame, way.free_ns);
+}
+
+void SimNetwork::Begin(int stage, double rows, int64_t now_ns) {
+  CHECK(SharesItsWay(stage));
+  sharing_.Begin(ways_[static_cast<size_t>(stage)].kind, static_cast<uint64_t>(stage), rows * pipeline_->row_bytes,
+                 now_ns);
+}
+
+std::vector<int> SimNetwork::TakeSent(int64_t now_ns) {
+  std::vector<int> stages;
+  for (const uint64_t stage : sharing_.TakeEnded(now_ns)) stages.push_back(static_cast<int>(stage));
+  return stages;
+}
+
+SimNetwork::Delivery SimNetwork::FrameSent(int stage, uint64_t frame, int64_t sent_ns) {
+  const StageLink& link = pipeline_->stages[static_cast<size_t>(stage)].link;
+  double flight_s = link.latency_s;
+  if (link.jitter_s > 0) {
+    flight_s -= link.jitter_s * std::log1p(-UniformAt(MixBits(seed_) + static_cast<uint64_t>(stage), frame));
   }
-  double flight_s = from.link.latency_s;
-  if (from.link.jitter_s > 0) {
-    flight_s -= from.link.jitter_s * std::log1p(-UniformAt(MixBits(seed_) + static_cast<uint64_t>(stage), frame));
-  }
-  int64_t& last_ns = last_arrival_ns_[static_cast<size_t>(stage)];
-  last_ns = delivery.arrives_ns = std::max(last_ns, delivery.sent_ns + NsOf(flight_s));
-  return delivery;
+  int64_t& last_ns = ways_[static_cast<size_t>(stage)].last_arrival_ns;
+  last_ns = std::max(last_ns, sent_ns + NsOf(flight_s));
+  return {.sent_ns = sent_ns, .arrives_ns = last_ns};
 }
 
 }  // namespace stagecoach

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/plan/prediction.h"
+#include "coordinator/sim/fair_sharing.h"
 
 namespace stagecoach {
 
@@ -17,15 +18,16 @@ struct SimUplink {
 };
 
 // A frame of b bytes that is ready at time t
-//   begins   when its stage's link has sent what was ready before it, and the uplinks on its way have taken what came
-//   to
-//            them before it (FIFO each)
-//   is sent  b / (the least bandwidth on its way) later; each of them is occupied for b / (its own bandwidth)
+//   begins   when its stage's link has sent what was ready before it: a stage's frames go one behind the other, as the
+//            large ones of a job do, and those that share nothing all take turns on a link
+//   is sent  b / (the least bandwidth on its way) later, where no other stage's frames can hold it up; else when it has
+//            had its b bytes of what the uplinks give it: the frames that cross an uplink at the same time share it,
+//            max-min fairly (fair_sharing.h), as the connections of different stages do on a switch
 //   arrives  latency + jitter after that, never before the frame ahead of it on the same link; jitter is exponential,
 //            drawn by (seed, stage, frame)
 // Uplinks lie on the way of frames that leave one (from a host behind it to one that is not) or enter one; the two
-// directions have a bandwidth each. Frames of the last stage carry no hidden states and occupy nothing. Not
-// thread-safe.
+// directions have a bandwidth each. One that can carry all its stages' frames at once at the speed of their links is as
+// good as none. Frames of the last stage carry no hidden states and occupy nothing. Not thread-safe.
 class SimNetwork {
  public:
   // `pipeline` outlives this.
@@ -35,26 +37,37 @@ class SimNetwork {
     int64_t sent_ns = 0;
     int64_t arrives_ns = 0;
   };
-  // Whether frames of the stage share anything with those of others. They are then for the caller to queue: Send comes
-  // for each when the one before it is sent.
-  bool SharesItsWay(int stage) const { return way_[static_cast<size_t>(stage)].size() > 1; }
+  // Whether other stages' frames can hold up those of the stage. If so, they are for the caller to queue: Begin comes
+  // for each when the one before it is sent. If not, Send.
+  bool SharesItsWay(int stage) const { return ways_[static_cast<size_t>(stage)].kind >= 0; }
 
-  // The frame of `rows` rows from a stage to the one behind it, or to the coordinator. Calls are in the order of
-  // `ready_ns`; `frame` counts those of a stage.
+  // The frame of `rows` rows from a stage to the one behind it, or to the coordinator. Calls for a stage are in the
+  // order of `ready_ns`; `frame` counts those of a stage.
   Delivery Send(int stage, uint64_t frame, double rows, int64_t ready_ns);
 
+  // The same frame where it shares its way. Times of these calls never decrease, whatever the stage.
+  void Begin(int stage, double rows, int64_t now_ns);
+  // When the next such frame is sent, if none begins before; kNeverNs: none is under way.
+  int64_t NextSentNs() const { return sharing_.NextEndNs(); }
+  // The stages whose frames are sent by then: to be called at NextSentNs. FrameSent says of each when it arrives.
+  std::vector<int> TakeSent(int64_t now_ns);
+  Delivery FrameSent(int stage, uint64_t frame, int64_t sent_ns);
+
  private:
-  // One direction of a link or an uplink.
-  struct Wire {
-    double bytes_per_s = 0;
-    int64_t free_ns = 0;
+  // Of a stage's frames.
+  struct Way {
+    double bytes_per_s = 0;  // the least on it
+    int kind = -1;           // of sharing_; -1: they meet nobody who could hold them up
+    int64_t free_ns = 0;     // then its last frame is sent; of frames that meet nobody
+    int64_t last_arrival_ns = 0;
   };
+
+  void AddUplinks(const std::vector<SimUplink>& uplinks);
 
   const PipelineModel* const pipeline_;
   const uint64_t seed_;
-  std::vector<Wire> wires_;
-  std::vector<std::vector<size_t>> way_;  // [stages] of wires_
-  std::vector<int64_t> last_arrival_ns_;  // [stages]
+  std::vector<Way> ways_;  // [stages]
+  FairSharing sharing_;
 };
 
 }  // namespace stagecoach

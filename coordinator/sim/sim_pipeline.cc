@@ -89,11 +89,12 @@ void SimPipeline::Take(const Event& event) {
   if (event.kind == Event::Kind::kArrival) {
     Arrive(event.stage, event.subject, event.at_ns);
   } else if (event.kind == Event::Kind::kSent) {
-    std::deque<uint64_t>& to_send = stages_[static_cast<size_t>(event.stage)].to_send;
-    to_send.pop_front();
-    if (!to_send.empty()) Send(event.stage, to_send.front(), event.at_ns);
+    if (event.subject == sent_plan_) TakeSent(event.at_ns);
+  } else if (event.kind == Event::Kind::kStepOver) {
+    EndStep(event.stage, event.at_ns);
+    BeginNext(event.stage, event.at_ns);
   } else if (stages_[static_cast<size_t>(event.stage)].plan == event.subject) {
-    End(event.stage, event.at_ns);
+    Computed(event.stage, event.at_ns);
   }
 }
 
@@ -106,7 +107,7 @@ void SimPipeline::Arrive(int stage, uint64_t number, int64_t now_ns) {
   flight.result.times[static_cast<size_t>(stage)].received_us = now_ns / 1000;
   Stage& at = stages_[static_cast<size_t>(stage)];
   at.waiting.push_back(number);
-  if (!at.computing) Begin(stage, now_ns);
+  if (!at.busy) Begin(stage, now_ns);
 }
 
 void SimPipeline::Begin(int stage, int64_t now_ns) {
@@ -115,7 +116,7 @@ void SimPipeline::Begin(int stage, int64_t now_ns) {
   std::vector<int>& computing = computing_[static_cast<size_t>(host)];
   at.number = at.waiting.front();
   at.waiting.pop_front();
-  at.computing = true;
+  at.busy = true;
   at.left = 1;
   at.since_ns = now_ns;
   std::fill(at.step_s.begin(), at.step_s.end(), -1.0);
@@ -128,29 +129,75 @@ void SimPipeline::Begin(int stage, int64_t now_ns) {
   ReplanHost(host, std::max(before, 1), now_ns);
 }
 
-void SimPipeline::End(int stage, int64_t now_ns) {
+void SimPipeline::Computed(int stage, int64_t now_ns) {
+  const bool has_rows = FlightOf(stages_[static_cast<size_t>(stage)].number).load.rows > 0;
+  if (cluster_->stage_delay_s > 0 && has_rows) {
+    LeaveHost(stage, now_ns);
+    Push(now_ns + NsOf(cluster_->stage_delay_s), Event::Kind::kStepOver, stage, 0);
+    return;
+  }
+  EndStep(stage, now_ns);
+  LeaveHost(stage, now_ns);
+  BeginNext(stage, now_ns);
+}
+
+void SimPipeline::EndStep(int stage, int64_t now_ns) {
   Stage& at = stages_[static_cast<size_t>(stage)];
-  const int host = host_of_[static_cast<size_t>(stage)];
-  std::vector<int>& computing = computing_[static_cast<size_t>(host)];
   FlightOf(at.number).result.times[static_cast<size_t>(stage)].end_us = now_ns / 1000;
   at.sends.push_back({.begin_ns = now_ns});
-  const bool queued = network_.SharesItsWay(stage);
-  if (queued) at.to_send.push_back(at.number);
-  if (!queued || at.to_send.size() == 1) Send(stage, at.number, now_ns);
-  const int before = static_cast<int>(computing.size());
-  computing.erase(std::find(computing.begin(), computing.end(), stage));
-  at.computing = false;
-  if (!computing.empty()) ReplanHost(host, before, now_ns);
+  Send(stage, at.number, now_ns);
+}
+
+void SimPipeline::BeginNext(int stage, int64_t now_ns) {
+  Stage& at = stages_[static_cast<size_t>(stage)];
+  at.busy = false;
   if (!at.waiting.empty()) Begin(stage, now_ns);
 }
 
+void SimPipeline::LeaveHost(int stage, int64_t now_ns) {
+  const int host = host_of_[static_cast<size_t>(stage)];
+  std::vector<int>& computing = computing_[static_cast<size_t>(host)];
+  const int before = static_cast<int>(computing.size());
+  computing.erase(std::find(computing.begin(), computing.end(), stage));
+  if (!computing.empty()) ReplanHost(host, before, now_ns);
+}
+
 void SimPipeline::Send(int stage, uint64_t number, int64_t now_ns) {
-  Stage& at = stages_[static_cast<size_t>(stage)];
-  const SimNetwork::Delivery delivery = network_.Send(stage, number, FlightOf(number).load.rows, now_ns);
+  const double rows = FlightOf(number).load.rows;
+  if (!network_.SharesItsWay(stage)) {
+    Deliver(stage, number, network_.Send(stage, number, rows, now_ns));
+    return;
+  }
+  std::deque<uint64_t>& to_send = stages_[static_cast<size_t>(stage)].to_send;
+  to_send.push_back(number);
+  if (to_send.size() > 1) return;
+  network_.Begin(stage, rows, now_ns);
+  PlanSent();
+}
+
+void SimPipeline::TakeSent(int64_t now_ns) {
+  for (const int stage : network_.TakeSent(now_ns)) {
+    std::deque<uint64_t>& to_send = stages_[static_cast<size_t>(stage)].to_send;
+    Deliver(stage, to_send.front(), network_.FrameSent(stage, to_send.front(), now_ns));
+    to_send.pop_front();
+    if (!to_send.empty()) network_.Begin(stage, FlightOf(to_send.front()).load.rows, now_ns);
+  }
+  PlanSent();
+}
+
+// Other frames share their ways now: from here on they are sent at other times.
+void SimPipeline::PlanSent() {
+  ++sent_plan_;
+  if (const int64_t next_ns = network_.NextSentNs(); next_ns != kNeverNs) {
+    Push(next_ns, Event::Kind::kSent, 0, sent_plan_);
+  }
+}
+
+void SimPipeline::Deliver(int stage, uint64_t number, const SimNetwork::Delivery& delivery) {
+  std::deque<Sending>& sends = stages_[static_cast<size_t>(stage)].sends;
   const auto sending =
-      std::find_if(at.sends.begin(), at.sends.end(), [](const Sending& send) { return send.end_ns == kNeverNs; });
+      std::find_if(sends.begin(), sends.end(), [](const Sending& send) { return send.end_ns == kNeverNs; });
   sending->end_ns = delivery.sent_ns;
-  if (network_.SharesItsWay(stage)) Push(delivery.sent_ns, Event::Kind::kSent, stage, 0);
   Push(delivery.arrives_ns + NsOf(cluster_->wake_s), Event::Kind::kArrival, stage + 1, number);
 }
 

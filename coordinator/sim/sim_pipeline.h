@@ -7,7 +7,8 @@
 // stages of its host compute at that moment (StepCost::Seconds with so many): whenever one begins or ends, what the
 // others have left goes on at the new speed (processor sharing). Frames go by SimNetwork, and are found `wake_s` after
 // they came: whoever waits for one sleeps, and hands it to the thread that computes. The coordinator takes `turn_s` to
-// make and send a micro-batch; in that time nothing else of it happens.
+// make and send a micro-batch; in that time nothing else of it happens. Where a stage's steps are to take longer
+// (`stage_delay_s`), it sleeps after computing, as in a job: its step goes on, but slows nobody on its host.
 //
 // Times of stages are as theirs in a job: the send that a micro-batch tells of is the one that was complete last when
 // its computing began.
@@ -30,6 +31,7 @@ struct SimCluster {
   std::vector<SimUplink> uplinks;  // empty: no links share any
   double turn_s = 0;               // of the coordinator, for each micro-batch
   double wake_s = 0;               // of every stage and of the coordinator, for each frame that comes
+  double stage_delay_s = 0;        // of every stage, for each micro-batch with rows
 };
 
 // Not thread-safe.
@@ -59,9 +61,9 @@ class SimPipeline : public Pipeline {
   struct Event {
     int64_t at_ns = 0;
     uint64_t order = 0;  // of two at the same time the one that was made first
-    enum class Kind { kArrival, kComputed, kSent } kind = Kind::kArrival;
-    int stage = 0;         // stages(): the coordinator
-    uint64_t subject = 0;  // kArrival: the micro-batch's number; kComputed: Stage::plan; kSent: unused
+    enum class Kind { kArrival, kComputed, kStepOver, kSent } kind = Kind::kArrival;
+    int stage = 0;         // stages(): the coordinator; kSent: unused
+    uint64_t subject = 0;  // kArrival: the micro-batch's number; kComputed: Stage::plan; kSent: sent_plan_
     bool operator>(const Event& other) const {
       return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
     }
@@ -71,7 +73,7 @@ class SimPipeline : public Pipeline {
   };
   struct Stage {
     std::deque<uint64_t> waiting;  // numbers of micro-batches whose frames are there
-    bool computing = false;
+    bool busy = false;             // with a step
     uint64_t number = 0;           // the micro-batch
     double left = 0;               // of its step, 1 at its beginning
     std::vector<double> step_s;    // [stages of the host] of the whole step while so many, less one, compute beside it;
@@ -88,8 +90,14 @@ class SimPipeline : public Pipeline {
   void Take(const Event& event);
   void Arrive(int stage, uint64_t number, int64_t now_ns);
   void Begin(int stage, int64_t now_ns);
-  void End(int stage, int64_t now_ns);
+  void Computed(int stage, int64_t now_ns);
+  void EndStep(int stage, int64_t now_ns);
+  void BeginNext(int stage, int64_t now_ns);
+  void LeaveHost(int stage, int64_t now_ns);
   void Send(int stage, uint64_t number, int64_t now_ns);
+  void TakeSent(int64_t now_ns);
+  void PlanSent();
+  void Deliver(int stage, uint64_t number, const SimNetwork::Delivery& delivery);
   static void TellLastSend(int64_t now_ns, Stage* stage, StageTimes* times);
   double StepSeconds(Stage& stage, int number, int active);
   void ReplanHost(int host, int active_before, int64_t now_ns);
@@ -106,6 +114,7 @@ class SimPipeline : public Pipeline {
   uint64_t first_number_ = 0;
   std::vector<Event> events_;  // a heap, the earliest on top
   uint64_t next_order_ = 0;
+  uint64_t sent_plan_ = 0;  // of when the next frame that shares its way is sent: as Stage::plan
 };
 
 }  // namespace stagecoach

@@ -16,6 +16,7 @@ namespace stagecoach {
 namespace {
 
 constexpr uint64_t kFailureStream = 0xfa11;
+constexpr double kSecondsOfYear = 365.25 * 86400;
 
 // When a job that begins now will lose a stage. Chance has no memory, so each job draws anew.
 int64_t NextFailureNs(const SimOptions& options, int64_t now_ns, uint64_t job) {
@@ -73,7 +74,15 @@ class SimJob {
   }
 
   absl::Status Run() {
-    while (!front_->Done() && !stuck_) RETURN_IF_ERROR(engine_->Step());
+    while (!front_->Done() && !stuck_) {
+      if (clock_->now_s() >= kLongestRunS) {
+        return absl::ResourceExhaustedError(absl::StrFormat(
+            "the run takes longer than %.0f years of simulated time; give fewer or shorter requests, or "
+            "hosts, links and relaunches that are faster",
+            kLongestRunS / kSecondsOfYear));
+      }
+      RETURN_IF_ERROR(engine_->Step());
+    }
     if (stuck_) {
       return absl::InternalError(absl::StrCat("nothing happens any more after ", clock_->now_s(), " s with ",
                                               scheduler_.running(), " sequences running and ", scheduler_.waiting(),

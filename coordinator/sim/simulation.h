@@ -58,8 +58,8 @@ struct SimOutcome {
   int relaunches() const { return static_cast<int>(jobs.size()) - 1; }
 };
 
-// kResourceExhausted: failures leave no time to get on. kInternal: work is left, but nothing ever happens again, or
-// the scheduler's books do not balance in the end; both are faults of this program.
+// kResourceExhausted: failures leave no time to get on, or it takes longer than kLongestRunS. kInternal: work is left,
+// but nothing ever happens again, or the scheduler's books do not balance in the end; both are faults of this program.
 absl::StatusOr<SimOutcome> Simulate(const SimOptions& options);
 
 }  // namespace stagecoach

@@ -9,13 +9,13 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/line_file.h"
 #include "common/base/status_macros.h"
 #include "coordinator/trace/align_trace.h"
 #include "coordinator/trace/trace_events.h"
@@ -57,46 +57,6 @@ absl::StatusOr<bool> ReopenTrace(const std::string& path) {
   RETURN_IF_ERROR(status);
   return file.st_size > 0;
 }
-
-// One line after the other. A last line without its end is none.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path) : path_(path), in_(path, std::ios::binary) {}
-
-  // Absent at the end.
-  absl::StatusOr<std::optional<absl::string_view>> Next() {
-    line_.clear();
-    while (true) {
-      const size_t end = buffer_.find('\n', begin_);
-      if (end != std::string::npos) {
-        line_.append(buffer_, begin_, end - begin_);
-        begin_ = end + 1;
-        ++number_;
-        return absl::string_view(line_);
-      }
-      line_.append(buffer_, begin_, std::string::npos);
-      if (line_.size() > kMostLineBytes) {
-        return absl::InvalidArgumentError(absl::StrCat("'", path_, "' is no trace of this program: line ", number_ + 1,
-                                                       " is longer than ", kMostLineBytes, " bytes"));
-      }
-      begin_ = 0;
-      buffer_.assign(kWriteChunkBytes, '\0');
-      in_.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-      buffer_.erase(static_cast<size_t>(in_.gcount()));
-      if (buffer_.empty()) return std::nullopt;
-    }
-  }
-  bool open() const { return in_.is_open(); }
-  int64_t number() const { return number_; }
-
- private:
-  const std::string path_;
-  std::ifstream in_;
-  std::string buffer_;
-  size_t begin_ = 0;  // in the buffer: of what was not given out
-  std::string line_;
-  int64_t number_ = 0;  // of the line given last, from 1
-};
 
 absl::Status TakeLine(absl::string_view line, std::vector<TraceJob>* jobs) {
   ASSIGN_OR_RETURN(std::optional<TraceJob> job, ParseTraceJobLine(line));
@@ -189,25 +149,21 @@ absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, b
 }
 
 absl::StatusOr<std::vector<TraceJob>> ReadTrace(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat("there is no file '", path, "'"));
-  }
-  LineReader lines(path);
-  if (std::filesystem::is_directory(path, error) || !lines.open()) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
-  }
+  const auto no_trace = [&path](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is no trace of this program: ", why));
+  };
+  LineFile lines(path, kMostLineBytes);
   std::vector<TraceJob> jobs;
   while (true) {
-    ASSIGN_OR_RETURN(const std::optional<absl::string_view> line, lines.Next());
-    if (!line.has_value()) break;
-    const absl::Status taken = TakeLine(absl::StripSuffix(*line, ","), &jobs);
-    if (taken.ok()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' is no trace of this program: line ", lines.number(), ": ", taken.message()));
+    const absl::StatusOr<std::optional<absl::string_view>> line = lines.Next();
+    if (absl::IsInvalidArgument(line.status())) return no_trace(line.status().message());
+    RETURN_IF_ERROR(line.status());
+    if (!line->has_value() || !lines.whole()) break;  // of a killed run the last line may be half
+    const absl::Status taken = TakeLine(absl::StripSuffix(**line, ","), &jobs);
+    if (!taken.ok()) return no_trace(absl::StrCat("line ", lines.number(), ": ", taken.message()));
   }
-  if (!jobs.empty()) return jobs;
-  return absl::InvalidArgumentError(absl::StrCat("'", path, "' is no trace of this program: no job is in it"));
+  if (jobs.empty()) return no_trace("no job is in it");
+  return jobs;
 }
 
 absl::Status WriteTrace(const std::string& path, const std::vector<TraceJob>& jobs) {

@@ -20,7 +20,7 @@ namespace stagecoach {
 // kInvalidArgument when the file cannot be written.
 absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header);
 
-// All jobs of a file, as it has them. kNotFound: there is no such file; kInvalidArgument: it is no trace, with the line
+// All jobs of a file, as it has them. kNotFound: it cannot be read; kInvalidArgument: it is no trace, with the line
 // that shows it. What a killed job left of its last line does not count.
 absl::StatusOr<std::vector<TraceJob>> ReadTrace(const std::string& path);
 

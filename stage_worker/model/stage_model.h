@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 
-// One stage's share of the model: its layers, the KV pools of their block groups, and at the ends the embedding and the head with the
-// sampler.
+// One stage's share of the model: its layers, the KV pools of their block groups, and at the ends the embedding and the
+// head with the sampler.
 
 #include <atomic>
 #include <cstdint>

@@ -22,8 +22,8 @@ namespace stagecoach {
 namespace {
 
 constexpr char kUnfinished[] = ".unfinished-";
-constexpr uint64_t kMagic = 0x3165'6863'6163'6373;  // "sccache1"
-constexpr size_t kTrailerNumbers = 8;               // of 8 bytes each, the last one the checksum
+constexpr uint64_t kMagic = 0x3265'6863'6163'6373;  // "sccache2"
+constexpr size_t kTrailerNumbers = 9;               // of 8 bytes each, the last one the checksum
 
 size_t ChunksOf(uint64_t bytes) {
   return static_cast<size_t>((bytes + kMaxWeightChunkBytes - 1) / kMaxWeightChunkBytes);
@@ -40,7 +40,7 @@ std::vector<uint8_t> Footer(const WeightRange& range, const FileFingerprint& fin
   for (const uint32_t crc : crcs) AppendNumber(crc, sizeof crc, &footer);
   for (const uint64_t number :
        {kMagic, fingerprint.size_bytes, static_cast<uint64_t>(fingerprint.modified_ns), fingerprint.header_hash,
-        static_cast<uint64_t>(range.shard), range.offset, range.bytes}) {
+        fingerprint.sample_hash, static_cast<uint64_t>(range.shard), range.offset, range.bytes}) {
     AppendNumber(number, sizeof number, &footer);
   }
   AppendNumber(Crc32c(footer), sizeof(uint64_t), &footer);
@@ -74,9 +74,9 @@ CachingTensor::CachingTensor(WeightCache* cache, std::string path, const WeightR
                              const FileFingerprint& fingerprint)
     : cache_(cache),
       path_(std::move(path)),
-      unfinished_path_(UnfinishedPath(path_)),
       range_(range),
       fingerprint_(fingerprint),
+      unfinished_path_(UnfinishedPath(path_)),
       crcs_(ChunksOf(range.bytes)),
       missing_(crcs_.size()) {}
 
@@ -101,10 +101,17 @@ void CachingTensor::Write(size_t chunk, absl::Span<const uint8_t> bytes, uint32_
 }
 
 absl::Status CachingTensor::Open() {
-  descriptor_ = FileDescriptor(open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (descriptor_.get() < 0) return Failed("create", unfinished_path_);
-  flock(descriptor_.get(), LOCK_EX | LOCK_NB);  // so that others see that it is being written
-  return absl::OkStatus();
+  while (true) {
+    descriptor_ = FileDescriptor(open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (descriptor_.get() < 0) return Failed("create", unfinished_path_);
+    // So that others see that it is being written, where the file system has locks. One that looked just before took it
+    // for what a killed stage left, and removes it.
+    const bool locked = flock(descriptor_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    struct stat info;
+    if (locked && fstat(descriptor_.get(), &info) == 0 && info.st_nlink > 0) return absl::OkStatus();
+    unlink(unfinished_path_.c_str());
+    unfinished_path_ = UnfinishedPath(path_);
+  }
 }
 
 absl::Status CachingTensor::WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes) {
@@ -154,8 +161,8 @@ void WeightCache::RemoveUnfinished() const {
 std::string WeightCache::PathOf(const WeightRange& tensor) const {
   const FileFingerprint& fingerprint = fingerprints_[static_cast<size_t>(tensor.shard)];
   return absl::StrCat(directory_, "/", absl::Hex(fingerprint.header_hash, absl::kZeroPad16), "-",
-                      fingerprint.size_bytes, "-", fingerprint.modified_ns, "-", tensor.shard, "-", tensor.offset, "-",
-                      tensor.bytes, ".weights");
+                      absl::Hex(fingerprint.sample_hash, absl::kZeroPad16), "-", fingerprint.size_bytes, "-",
+                      fingerprint.modified_ns, "-", tensor.shard, "-", tensor.offset, "-", tensor.bytes, ".weights");
 }
 
 std::shared_ptr<const CachedTensor> WeightCache::Find(const WeightRange& tensor) const {

@@ -53,15 +53,15 @@ class CachingTensor {
 
   WeightCache* const cache_;
   const std::string path_;
-  const std::string unfinished_path_;
   const WeightRange range_;
   const FileFingerprint fingerprint_;
 
   std::mutex mu_;
-  FileDescriptor descriptor_;   // guarded by mu_ until it is open
-  std::vector<uint32_t> crcs_;  // by chunk; guarded by mu_
-  size_t missing_;              // chunks; guarded by mu_
-  bool finished_ = false;       // guarded by mu_
+  std::string unfinished_path_;  // guarded by mu_ until it is open
+  FileDescriptor descriptor_;    // guarded by mu_ until it is open
+  std::vector<uint32_t> crcs_;   // by chunk; guarded by mu_
+  size_t missing_;               // chunks; guarded by mu_
+  bool finished_ = false;        // guarded by mu_
 };
 
 // The cache of one stage in a directory that others may use too. Thread-safe.

@@ -9,7 +9,8 @@
 
 Into DIRECTORY, whose earlier results go: summary.md, points.jsonl, points.csv, profile.json, simulated.txt, and report.html, or
 figures/ where the page has more than 300 kB. Hosts are named host-1, host-2, ...: nothing there says whose machine it was. The first
-line of summary.md says VALID or INVALID as in simulate_bench.py; exit code 1 when it is INVALID. An interrupted campaign goes on where
+line of summary.md says VALID or INVALID as in simulate_bench.py --sweep: each load is repeated until two of its runs agree to 10 %, at
+most --repetitions times; exit code 1 when it is INVALID. An interrupted campaign goes on where
 it ended, unless the programs have changed since.
 Usage: campaign.py <build directory> [--into DIRECTORY] [--repetitions N] [--quick]"""
 import argparse
@@ -29,6 +30,7 @@ NAME = "qwen3-0.6b"
 MODEL = ["--load-format", "dummy", "--shape", NAME, "--type", "q8_0"]
 QUICK_MODEL = ["--load-format", "dummy", "--shape", "tiny", "--type", "q8_0"]
 MOST_PAGE_BYTES = 300_000
+LEAST_REPETITIONS = 2
 
 # What one machine is asked: where the stages are, under which policies, and loads, each as options of one sweep.
 PLACES = [
@@ -38,10 +40,12 @@ PLACES = [
     (["--pp", "1", "-t", "2"], "throttled"),
 ]
 LOADS = [
-    ["--concurrency", "1,8"],
-    ["--concurrency", "32", "--requests", "64"],
+    ["--concurrency", "1"],
+    ["--concurrency", "8", "--requests", "16"],
+    ["--concurrency", "32", "--requests", "32"],
     ["--arrivals", "poisson:1", "--requests", "20", "--slo-ttft", "2s", "--slo-itl", "100ms"],
 ]
+FIELDS = {"--pp": "stages", "-t": "threads", "--policy": "policy", "--concurrency": "concurrency", "--arrivals": "arrivals"}
 ALWAYS = ["--prompt", "128", "--output", "64", "--max-num-seqs", "32"]
 QUICK_LOADS = [["--concurrency", "2"], ["--arrivals", "poisson:20", "--requests", "10"]]
 
@@ -80,8 +84,21 @@ def measure(options, coordinator, directory):
     for repetition in range(1, options.repetitions + 1):  # of all before any is repeated again: what drifts falls on all alike
         for place, policy in PLACES:
             for load in QUICK_LOADS if options.quick else LOADS:
-                run([coordinator, "sweep"] + model + place + ["--policy", policy] + load + ALWAYS +
-                    ["-r", str(repetition), "--profile", "profile.json", "-o", "."], directory)
+                asked = place + ["--policy", policy] + load
+                if repetition <= LEAST_REPETITIONS or not steady(directory, asked):
+                    run([coordinator, "sweep"] + model + asked + ALWAYS +
+                        ["-r", str(repetition), "--profile", "profile.json", "-o", "."], directory)
+
+
+def steady(directory, asked):
+    """Whether two repetitions of everything that these options of a sweep ask for agree."""
+    loads = simulate_bench.loads_of(os.path.join(directory, "points.jsonl"))
+    return all(simulate_bench.agreeing(runs) for runs in loads if is_of(runs[0]["config"], asked))
+
+
+def is_of(config, asked):
+    values = {name: value.split(",") for name, value in zip(asked, asked[1:])}
+    return all(str(config[field]) in values.get(name, [str(config[field])]) for name, field in FIELDS.items())
 
 
 def host_names(documents):
@@ -144,25 +161,25 @@ def summary(points, loads, comparison):
         verdict, "",
         f"{first['model_type']} (random weights), {first['model_bytes'] / 1e6:.0f} MB, on {first['cores']} cores of {first['processor']}; "
         f"version {first['program_version']}, {first['started_at'][:10]}; load average before a point {min(load_average):.2g} to "
-        f"{max(load_average):.2g}. Prompts of 128 tokens, answers of 64. Medians of the repetitions, throughput with its range; TTFT and "
-        "ITL are medians over requests and gaps.", "",
+        f"{max(load_average):.2g}. Prompts of 128 tokens, answers of 64. Of each load the two repetitions that agree best, "
+        "and the range of all in brackets; TTFT and ITL are medians over requests and gaps.", "",
         "| stages × threads | policy | requests | output tokens/s | predicted | simulated | TTFT ms | ITL ms | bubble / floor % | "
         "rows a pass |",
         "|---|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for runs in loads:
         config = runs[0]["config"]
-        results = [point["result"] for point in runs if not point["error"]]
-        if not results:
+        rates = [simulate_bench.rate_of(point) for point in runs if not point["error"]]
+        if not rates:
             continue
+        results = [point["result"] for point in simulate_bench.agreeing(runs) or runs if not point["error"]]
         median = lambda of: statistics.median(of(result) for result in results)
-        rates = [result["output_tokens_per_s"] for result in results]
         name = f"pp {config['stages']} t {config['threads']} {simulate_bench.load_name(config)}"
         when = f"{config['concurrency']} at once" if config["concurrency"] else config["arrivals"].replace("poisson:", "") + " a second"
         predicted = (runs[0].get("prediction") or {}).get("output_tokens_per_s", 0)
         lines.append(
-            f"| {config['stages']} × {config['threads']} | {config['policy']} | {when} | {statistics.median(rates):.1f} ({min(rates):.1f}–"
-            f"{max(rates):.1f}) | {predicted:.1f} | {simulated.get((config['policy'], name), 0):.1f} | "
+            f"| {config['stages']} × {config['threads']} | {config['policy']} | {when} | {median(lambda r: r['output_tokens_per_s']):.1f} "
+            f"({min(rates):.1f}–{max(rates):.1f}) | {predicted:.1f} | {simulated.get((config['policy'], name), 0):.1f} | "
             f"{milliseconds(median(lambda r: r['ttft_s']['p50']))} | {milliseconds(median(lambda r: r['itl_s']['p50']))} | "
             f"{100 * median(lambda r: r['bubble']):.1f} / {100 * median(lambda r: r['bubble_floor']):.1f} | "
             f"{median(lambda r: r['rows_per_pass']):.1f} |")
@@ -182,7 +199,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--into", default=os.path.join(HERE, "results", NAME))
-    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--repetitions", type=int, default=3, help="at most, of a load; two that agree are enough")
     parser.add_argument("--quick", action="store_true", help="a tiny model and few requests, to try the program")
     options = parser.parse_args()
     options.build = os.path.realpath(options.build)

@@ -2,13 +2,14 @@
 """Decode groups and the round trip of a token, measured in the real programs.
 
   reading     tokens/s of two one-thread stages on one host, with a fixed number of decode groups and with the one that
-              is found out, beside one two-thread stage; dummy weights, 8 and 32 sequences
+              is found out, each between two runs of one two-thread stage; dummy weights, the layers split as
+              `coordinator plan` says from a probe, unless --layer-split is given
   round trip  the bubble beside its floor, and the rows of each pass: 24 sequences over two stages whose steps take 4 ms
               more
 
-Prints VALID or INVALID before any number. Valid: the kernels agree with the scalar ones, the one-stage rows that open
-and close every turn agree within --spread, and the answers are the same for every number of groups. Ratios are of one
-turn, their median is given. Usage: schedule_bench.py BUILD [--model FILE] [--turns N] [--isa NAME,...]
+Prints VALID or INVALID before any number. Valid: the kernels agree with the scalar ones, --turns runs of each kind stand
+between two of one stage that agree within --spread, and the answers are the same for every number of groups.
+Usage: schedule_bench.py BUILD [--model FILE] [--turns N] [--tries N] [--isa NAME,...] [--sequences N,...] [--groups N,...]
 """
 
 import argparse
@@ -21,8 +22,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+from brackets import Brackets, median_and_range, ratios  # noqa: E402
+
 GROUPS = [1, 2, 3, 0]  # 0: found out
-SEQUENCES = [8, 32]
 
 
 def name(groups):
@@ -41,44 +44,47 @@ class Bench:
     def __init__(self, options):
         self.coordinator = os.path.join(options.build, "coordinator", "coordinator")
         self.options = options
-        self.invalid = []
+        self.brackets = Brackets(options.spread, options.turns, options.tries)
+        self.invalid = self.brackets.problems
 
-    def rates(self, isa, arguments):
-        """Tokens/s by number of sequences."""
+    def rate(self, isa, sequences, arguments):
+        """Tokens/s."""
         command = [self.coordinator, "bench", "--load-format", "dummy", "--shape", self.options.shape, "--type",
-                   self.options.type, "-p", "0", "-n", str(self.options.tokens), "-b",
-                   ",".join(map(str, SEQUENCES)), "-r", "1", "--isa", isa, "-q", "-o", "csv"] + arguments
-        rows = list(csv.DictReader(io.StringIO(run(command).stdout)))
-        if any(row["valid"] != "true" for row in rows):
+                   self.options.type, "-p", "0", "-n", str(self.options.tokens), "-b", str(sequences), "-r", "1", "--isa",
+                   isa, "-q", "-o", "csv"] + arguments
+        row = next(csv.DictReader(io.StringIO(run(command).stdout)))
+        if row["valid"] != "true":
             self.invalid.append(f"the kernels of {isa} were not checked")
-        return {int(row["n_parallel"]): float(row["avg_ts"]) for row in rows}
+        return float(row["avg_ts"])
+
+    def split(self, isa, sequences):
+        """The layers of each stage as `coordinator plan` has them for this load from a probe of the host."""
+        model = ["--load-format", "dummy", "--shape", self.options.shape, "--type", self.options.type]
+        stages = ["--pp", "2", "-t", "1", "--isa", isa]
+        with tempfile.TemporaryDirectory() as work:
+            profile = os.path.join(work, "profile.json")
+            run([self.coordinator, "probe", "-o", profile] + model + stages)
+            plan = run([self.coordinator, "plan", "--profile", profile, "--json", "--max-num-seqs", str(sequences),
+                        "--prompt-tokens", "1", "--output-tokens", str(self.options.tokens)] + model + stages)
+        return ",".join(str(stage["last_layer"] - stage["first_layer"]) for stage in json.loads(plan.stdout)["stages"])
 
     def groups(self, groups):
         return ["--decode-groups", str(groups)] if groups else []
 
     def reading(self, isa):
-        turns = []
-        for _ in range(self.options.turns):
-            turn = {"one": [self.rates(isa, ["--pp", "1", "-t", "2"])]}
-            for groups in GROUPS:
-                turn[groups] = self.rates(isa, ["--pp", "2", "-t", "1"] + self.groups(groups))
-            turn["one"].append(self.rates(isa, ["--pp", "1", "-t", "2"]))
-            turns.append(turn)
         lines = []
-        for n in SEQUENCES:
-            ones = [[rates[n] for rates in turn["one"]] for turn in turns]
-            for before, after in ones:
-                if max(before, after) > self.options.spread * min(before, after):
-                    self.invalid.append(f"{isa}, {n} sequences: one stage gave {before:.0f} before a turn and "
-                                        f"{after:.0f} after it: the machine is busy")
-            lines.append(f"{isa}, {n} sequences, tokens/s: one two-thread stage "
-                         f"{statistics.median(sum(one) / 2 for one in ones):.0f}")
-            for groups in GROUPS:
-                rate = statistics.median(turn[groups][n] for turn in turns)
-                ratio = statistics.median(turn[groups][n] / (sum(one) / 2) for turn, one in zip(turns, ones))
-                lines.append(f"  two one-thread stages, groups {name(groups):9}  {rate:6.0f}   {ratio:.2f} of one stage")
-            best = statistics.median(turn[0][n] / max(turn[g][n] for g in GROUPS if g) for turn in turns)
-            lines.append(f"  found out / best fixed number: {best:.2f}")
+        for sequences in self.options.sequences:
+            split = self.options.layer_split or self.split(isa, sequences)
+            lines.append(f"{isa}, {sequences} sequences: tokens/s of two one-thread stages of {split} layers, times those of "
+                         "one two-thread stage")
+            for groups in self.options.groups:
+                taken = self.brackets.take(
+                    f"{isa}, {sequences} sequences, groups {name(groups)}",
+                    lambda: self.rate(isa, sequences, ["--pp", "1", "-t", "2"]),
+                    lambda: self.rate(isa, sequences, ["--pp", "2", "-t", "1", "--layer-split", split] +
+                                      self.groups(groups)))
+                rates = ", ".join(f"{rate:.0f} between {before:.0f} and {after:.0f}" for rate, (before, after) in taken)
+                lines.append(f"  groups {name(groups):9}  {median_and_range(ratios(taken)):22} {rates}")
         return lines
 
     def round_trip(self):
@@ -117,12 +123,20 @@ def figures(text):
             float(words["efficiency"][words["efficiency"].index("decode,") + 1]), float(words["decode"][6]))
 
 
+def numbers(text):
+    return [int(number) for number in text.split(",")]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--model", help="for the round trip; without it that is left out")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--tries", type=int, default=8, help="to have so many")
+    parser.add_argument("--sequences", type=numbers, default=[8, 32])
+    parser.add_argument("--groups", type=numbers, default=GROUPS, help="0: found out")
     parser.add_argument("--tokens", type=int, default=32, help="that each sequence decodes in a row")
+    parser.add_argument("--layer-split")
     parser.add_argument("--isa", default="auto,avx2")
     parser.add_argument("--shape", default="qwen3-0.6b")
     parser.add_argument("--type", default="q8_0")
@@ -137,7 +151,7 @@ def main():
     for reason in bench.invalid:
         print(f"INVALID: {reason}")
     if not bench.invalid:
-        print("VALID: kernels checked, one stage as fast before and after each turn, the same answers with any groups")
+        print("VALID: kernels checked, one stage as fast before and after each run, the same answers with any groups")
     print("\n".join(lines))
 
 

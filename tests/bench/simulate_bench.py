@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Holds `coordinator simulate` against real runs: a pipeline of local stages is probed, `coordinator sweep` measures loads of
-several shapes on it, each is simulated from that profile, and the stages are probed again.
-Prints VALID or INVALID first. VALID: every point succeeded, the repetitions of a load agree to 10 % in throughput, and the two
-probes to 10 % in what a layer takes, for otherwise the host was not the one that the profile is of. Then a line a load with what
-was measured, what was simulated and both errors (simulated over measured, less 1), the medians of their sizes, and the same of a
-second simulator: the planner's formulas.
+"""Holds `coordinator simulate` against real runs: a pipeline of local stages is probed, `coordinator sweep` measures one load on it,
+and it is probed again; the load is simulated from either profile, and the mean of both is held against what was measured.
+Prints VALID or INVALID first. VALID: --turns runs of each load stand between two probes that agree to 10 % in what a layer takes, for
+otherwise the host was not the one that the profile is of. Then a line a load with the medians of what was measured and simulated, and
+of the errors of its runs (simulated over measured, less 1); the medians of the sizes of these, and the same of a second simulator: the
+planner's formulas.
 Where the simulator is wrong: the times of stages are those of one layer that was probed alone, so what stages do to each other but for
 taking memory bandwidth and cores is missing (turbo, shared caches), and so is whatever else runs on the host. The coordinator's turn, the
 wake-up of whoever waits for a frame and what the front takes for a request are constants (--coordinator-us, --wake-us, --front-us),
 which decides where steps take less than a millisecond; and by the last one, which prompts share a micro-batch.
 Without --model: the demo model and the dummy Qwen3-0.6B in Q8_0. With --sweep nothing runs but the simulator: the points of a finished
-sweep are simulated, of dummy models or of files that are still where they were.
-Usage: simulate_bench.py <build directory> [--model FILE|SHAPE/TYPE ...] [--pp N] [--threads N] [--calibrate] [--keep DIR] [--quick]
+sweep are simulated, of dummy models or of files that are still where they were; VALID: two repetitions of each load agree
+to 10 % in throughput, and only those count.
+Usage: simulate_bench.py <build directory> [--model FILE|SHAPE/TYPE ...] [--pp N] [--threads N] [--calibrate] [--keep DIR]
+                         [--turns N] [--tries N] [--quick]
        simulate_bench.py <build directory> --sweep DIRECTORY --profile FILE
 Both take [--coordinator-us N] [--wake-us N] [--front-us N]."""
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -22,7 +25,10 @@ import subprocess
 import sys
 import tempfile
 
-MOST_SPREAD = 1.1  # of the throughput of a load's repetitions, largest to smallest; and of a layer's time in the two probes
+sys.dont_write_bytecode = True
+from brackets import Brackets  # noqa: E402
+
+MOST_SPREAD = 1.1  # of the throughput of two repetitions that agree, and of a layer's time in two probes that do
 
 DEMO = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../deploy/models/demo-q8_0.gguf"))
 
@@ -81,15 +87,26 @@ def load_name(config):
     return f"{when} {config['prompt']} -> {config['output']}"
 
 
+def rate_of(point):
+    return point["result"]["output_tokens_per_s"]
+
+
+def agreeing(runs):
+    """The two repetitions of a load whose throughputs are closest, if they agree."""
+    done = sorted((point for point in runs if not point["error"]), key=rate_of)
+    if len(done) < 2:
+        return []
+    pair = min(zip(done, done[1:]), key=lambda pair: rate_of(pair[1]) / rate_of(pair[0]))
+    return list(pair) if rate_of(pair[1]) <= MOST_SPREAD * rate_of(pair[0]) else []
+
+
 def problem_of(runs):
-    """Why the repetitions of a load are no measurement; empty: they are one."""
+    """Why the repetitions of a load are no measurement; empty: two of them are one."""
     for point in runs:
         if point["error"]:
             return point["error"]
-    rates = [point["result"]["output_tokens_per_s"] for point in runs]
-    if max(rates) > MOST_SPREAD * min(rates):
-        return f"{min(rates):.1f} to {max(rates):.1f} tokens/s"
-    return ""
+    rates = [rate_of(point) for point in runs]
+    return "" if agreeing(runs) else f"{', '.join(f'{rate:.1f}' for rate in rates)} tokens/s, no two agree"
 
 
 def short_name(model):
@@ -107,23 +124,32 @@ class Comparison:
         self.options, self.problems, self.rows = options, [], []
 
     def add(self, runs, profile, points=""):
+        """The repetitions of a load, from one profile."""
         config = runs[0]["config"]
-        name = f"pp {config['stages']} t {config['threads']} {load_name(config)}"
         problem = problem_of(runs)
         if problem:
-            self.problems.append(f"{short_name(config['model'])} {name}: {problem}")
-        if any(point["error"] for point in runs):
-            return
-        median = lambda of: statistics.median(of(point["result"]) for point in runs)
-        result = simulated(self.options, config, profile, points)
-        self.rows.append({
+            self.problems.append(f"{short_name(config['model'])} {load_name(config)}: {problem}")
+        done = agreeing(runs) or [point for point in runs if not point["error"]]
+        if done:
+            said = simulated(self.options, config, profile, points)
+            self.add_pairs([(point, [said]) for point in done])
+
+    def add_pairs(self, pairs):
+        """Runs of one load, each with what was simulated of it."""
+        config = pairs[0][0]["config"]
+        row = {
             "model": short_name(config["model"]),
             "policy": config["policy"],
-            "load": name,
-            "rate": (median(lambda r: r["output_tokens_per_s"]), result["output_tokens_per_s"]),
-            "ttft": (median(lambda r: r["ttft_s"]["mean"]), result["ttft_s"]["mean"]),
-            "plan": (runs[0].get("prediction") or {}).get("output_tokens_per_s", 0),
-        })
+            "load": f"pp {config['stages']} t {config['threads']} {load_name(config)}",
+        }
+        for name, of in (("rate", lambda r: r["output_tokens_per_s"]), ("ttft", lambda r: r["ttft_s"]["mean"])):
+            both = [(of(point["result"]), statistics.mean(map(of, said))) for point, said in pairs]
+            measured, said = (statistics.median(column) for column in zip(*both))
+            row[name] = (measured, said, statistics.median(error(*pair) for pair in both))
+        plans = [point["prediction"]["output_tokens_per_s"] / point["result"]["output_tokens_per_s"] for point, _ in pairs
+                 if point.get("prediction")]
+        row["plan"] = 100 * (statistics.median(plans) - 1) if plans else -100.0
+        self.rows.append(row)
 
     def text(self):
         lines = ["INVALID: " + "; ".join(self.problems) if self.problems else "VALID"]
@@ -131,14 +157,12 @@ class Comparison:
                      f"{'simulated':>9} {'error %':>8}")
         for row in self.rows:
             lines.append("{:16} {:12} {:32} {:9.1f} {:9.1f} {:+8.1f}   {:8.1f} {:9.1f} {:+8.1f}".format(
-                row["model"][:16], row["policy"], row["load"], *row["rate"], error(*row["rate"]), *(1e3 * s for s in row["ttft"]),
-                error(*row["ttft"])))
+                row["model"][:16], row["policy"], row["load"], *row["rate"], *(1e3 * s for s in row["ttft"][:2]), row["ttft"][2]))
         for model in dict.fromkeys(row["model"] for row in self.rows):
             rows = [row for row in self.rows if row["model"] == model]
             lines.append("{}: median error of {} loads: throughput {:.1f} %, TTFT {:.1f} %; of the planner's throughput {:.1f} %".format(
                 model, len(rows), *(statistics.median(abs(e) for e in errors) for errors in (
-                    [error(*row["rate"]) for row in rows], [error(*row["ttft"]) for row in rows],
-                    [error(row["rate"][0], row["plan"]) for row in rows]))))
+                    [row["rate"][2] for row in rows], [row["ttft"][2] for row in rows], [row["plan"] for row in rows]))))
         return "\n".join(lines)
 
 
@@ -174,18 +198,33 @@ def measure(options, directory, comparison):
     place = ["--pp", options.pp, "-t", options.threads]
     if options.calibrate:
         calibrate(options, place, directory)
-    loads = ["--concurrency", "1,4", "--prompt", "32,300", "--output", "32", "-r", "2"] if options.quick else [
-        "--concurrency", "1,4,16", "--prompt", "32,300", "--output", "32", "-r", "3"]
+    brackets = Brackets(MOST_SPREAD, options.turns, options.tries)
     for number, model in enumerate(options.model or [DEMO, "qwen3-0.6b/q8_0"]):
-        profile, after = (os.path.join(directory, f"profile-{number}{when}.json") for when in ("", "-after"))
         points = os.path.join(directory, f"points-{number}")
-        layers = probe(options, model, place, profile)
-        run(options.coordinator, ["sweep"] + model_words(model) + ["-o", points, "--profile", profile] + loads + place)
-        ratio = statistics.median(b / a for a, b in zip(layers, probe(options, model, place, after)))
-        if not 1 / MOST_SPREAD < ratio < MOST_SPREAD:
-            comparison.problems.append(f"{os.path.basename(model)}: a layer took {ratio:.2f} times as long after the runs as before")
-        for runs in loads_of(os.path.join(points, "points.jsonl")):
-            comparison.add(runs, profile, points)
+        for prompt, concurrency in itertools.product((32, 300), (1, 4) if options.quick else (1, 4, 16)):
+            load = ["--concurrency", str(concurrency), "--prompt", str(prompt), "--output", "32"]
+            names = (os.path.join(directory, f"{number}-{prompt}-{concurrency}-{i}") for i in itertools.count(1))
+
+            profiles = []
+
+            def reference():
+                profiles.append(next(names) + ".json")
+                return profiles[-1], probe(options, model, place, profiles[-1])
+
+            def run_load():
+                """In a directory of its own: a sweep takes up what it finds."""
+                work = next(names)
+                run(options.coordinator, ["sweep", "--profile", profiles[-1]] + model_words(model) + ["-o", work] + load + place)
+                return json.loads(open(os.path.join(work, "points.jsonl")).readline())
+
+            taken = brackets.take(f"{short_name(model)} {concurrency} x {prompt}", reference, run_load,
+                                  rate=lambda probed: 1e6 / statistics.geometric_mean(probed[1]))
+            pairs = [(point, [simulated(options, point["config"], profile, points) for profile, _ in around])
+                     for point, around in taken]
+            if pairs:
+                comparison.add_pairs(pairs)
+                print(comparison.text().splitlines()[-2], file=sys.stderr, flush=True)
+    comparison.problems += brackets.problems
 
 
 def main():
@@ -199,6 +238,8 @@ def main():
     parser.add_argument("--front-us", default="")
     parser.add_argument("--calibrate", action="store_true", help="take the coordinator's turn and the wake-up from a run of the demo model")
     parser.add_argument("--keep", help="a directory that keeps profiles and points, measured and simulated")
+    parser.add_argument("--turns", type=int, default=2, help="runs of each load between probes that agree")
+    parser.add_argument("--tries", type=int, default=6, help="to have so many")
     parser.add_argument("--quick", action="store_true", help="few loads, to try the program")
     parser.add_argument("--sweep", help="the directory of a finished sweep")
     parser.add_argument("--profile", help="of its hosts, from coordinator probe")

@@ -3,15 +3,14 @@
 
   gaps         8 sequences decode while 30 prompts of 900 tokens are there (the demo model's context ends these 8 before
                more would be in): the gaps between two of their tokens, and the rows computed a second, from the first
-               chunk to the last. Constant chunks (--prefill-chunk C, with room
-               for them and half of those that decode) beside --policy throttled, without --slo-itl and with one of
-               --wanted times the shortest median gap that a constant chunk had in the same turn. The goal: at most
-               twice that gap at 95 % of that chunk's rows/s
+               chunk to the last. Constant chunks (--prefill-chunk C, with room for them and half of those that decode)
+               and --policy throttled, without --slo-itl and with one of --wanted times the median gap of the first
+               of --chunks, each between two runs of that one. The goal: at most twice its gap at 95 % of its rows/s
   long prompt  time to the first token of one prompt, alone, over two stages, with --chunking equal-time beside constant
 
 Prints VALID or INVALID before any number. Valid: the answers are the same in all runs, those that decode did so until
-the last chunk was in, and the run that opens a turn is as fast when it closes it, within --spread. Ratios are of one
-turn, their median is given. Usage: throttle_bench.py BUILD [--model FILE] [--turns N] [--quick]
+the last chunk was in, and --turns runs of each kind stand between two of the reference that agree within --spread.
+Usage: throttle_bench.py BUILD [--model FILE] [--turns N] [--tries N] [--quick]
 """
 
 import argparse
@@ -22,6 +21,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+from brackets import Brackets, median_and_range, ratios  # noqa: E402
 
 DECODING = 8
 PROMPT = 900  # tokens
@@ -40,7 +42,8 @@ class Bench:
     def __init__(self, options):
         self.coordinator = os.path.join(os.path.realpath(options.build), "coordinator", "coordinator")
         self.options = options
-        self.invalid = []
+        self.brackets = Brackets(options.spread, options.turns, options.tries)
+        self.invalid = self.brackets.problems
         self.answers = None
 
     def requests(self, path):
@@ -87,70 +90,54 @@ class Bench:
         gaps.sort()
         return (gaps[len(gaps) // 2] / 1e3, gaps[int(len(gaps) * 0.99)] / 1e3, rows / (end - begin) * 1e6)
 
-    def turn_of_gaps(self, work):
-        results = {}
+    def constant(self, work, chunk):
+        return self.gaps(work, f"chunks of {chunk}", ["--policy", "interleaved", "--prefill-chunk", str(chunk),
+                                                      "--max-num-batched-tokens", str(DECODING // 2 + chunk)])
 
-        def constant(chunk):
-            return self.gaps(work, f"chunks of {chunk}", ["--policy", "interleaved", "--prefill-chunk", str(chunk),
-                                                          "--max-num-batched-tokens", str(DECODING // 2 + chunk)])
-
-        def throttled(gap_ms):
-            wanted = ["--slo-itl", f"{gap_ms:.1f}ms"] if gap_ms else []
-            name = f"{THROTTLED}, {gap_ms:.1f} ms" if gap_ms else THROTTLED
-            return self.gaps(work, name, ["--policy", THROTTLED, "--prefill-chunk", "512", "--max-num-batched-tokens",
-                                          str(DECODING // 2 + 512)] + wanted)
-
-        chunks = self.options.chunks
-        for chunk in chunks:
-            results[f"chunks of {chunk}"] = constant(chunk)
-        shortest = min(results[f"chunks of {chunk}"][0] for chunk in chunks)
-        results[THROTTLED] = throttled(0)
-        for factor in self.options.wanted:
-            results[f"{THROTTLED}, {factor:g} x"] = throttled(factor * shortest)
-        again = constant(chunks[0])
-        first = results[f"chunks of {chunks[0]}"]
-        if max(first[2], again[2]) > self.options.spread * min(first[2], again[2]):
-            self.invalid.append(f"chunks of {chunks[0]} gave {first[2]:.0f} rows/s before a turn and {again[2]:.0f} "
-                                "after it: the machine is busy")
-        return results
+    def throttled(self, work, gap_ms):
+        wanted = ["--slo-itl", f"{gap_ms:.1f}ms"] if gap_ms else []
+        return self.gaps(work, f"{THROTTLED}, {gap_ms:.1f} ms", ["--policy", THROTTLED, "--prefill-chunk", "512",
+                                                                 "--max-num-batched-tokens", str(DECODING // 2 + 512)] + wanted)
 
     def gap_lines(self):
+        first, *others = self.options.chunks
         with tempfile.TemporaryDirectory() as work:
             self.requests(os.path.join(work, "in.jsonl"))
-            turns = [self.turn_of_gaps(work) for _ in range(self.options.turns)]
-        constant = [name for name in turns[0] if name.startswith("chunks")]
-        best = min(constant, key=lambda name: statistics.median(turn[name][0] for turn in turns))
-        lines = [f"{DECODING} sequences decode, {self.options.prompts} prompts of {PROMPT} tokens; {len(turns)} turns",
-                 f"{'':18} {'median ms':>10} {'p99 ms':>9} {'rows/s':>8}   gap and rate beside {best}"]
-        for name in turns[0]:
-            median, p99, rate = (statistics.median(turn[name][i] for turn in turns) for i in range(3))
-            gap = statistics.median(turn[name][0] / turn[best][0] for turn in turns)
-            share = statistics.median(turn[name][2] / turn[best][2] for turn in turns)
-            goal = "" if name in constant else "   goal met" if gap <= 2 and share >= 0.95 else "   goal missed"
-            lines.append(f"{name:18} {median:10.1f} {p99:9.1f} {rate:8.0f}   {gap:5.2f} x {100 * share:4.0f} %{goal}")
+            reference = lambda: self.constant(work, first)
+            kinds = {f"chunks of {chunk}": lambda chunk=chunk: self.constant(work, chunk) for chunk in others}
+            kinds[THROTTLED] = lambda: self.throttled(work, 0)
+            taken = {name: self.brackets.take(name, reference, measure, rate=lambda result: result[2])
+                     for name, measure in kinds.items()}
+            # What is wanted is some times the gap of the reference, whose own changes from run to run.
+            gap = statistics.median([result[0] for runs in taken.values() for _, around in runs for result in around] or [0])
+            for factor in self.options.wanted if gap else []:
+                name = f"{THROTTLED}, wanted {factor * gap:.0f} ms"
+                taken[name] = self.brackets.take(name, reference, lambda: self.throttled(work, factor * gap),
+                                                 rate=lambda result: result[2])
+        lines = [f"{DECODING} sequences decode, {self.options.prompts} prompts of {PROMPT} tokens, times chunks of {first} "
+                 f"(median gap {gap:.1f} ms):"]
+        for name, runs in taken.items():
+            columns = [ratios(runs, lambda result, i=i: result[i]) for i in range(3)]
+            lines.append(f"  {name:26} median gap {median_and_range(columns[0])}, 99 % {median_and_range(columns[1])}, "
+                         f"rows/s {median_and_range(columns[2])}")
         return lines
 
     def long_prompt_lines(self):
         """The second prompt of a job: what the first one taught is there."""
-        kinds = ("constant", "equal-time")
-        with tempfile.TemporaryDirectory() as work:
-            run([self.coordinator, "sweep", "--load-format", "dummy", "--shape", self.options.shape, "--type", "q8_0",
-                 "--pp", "2", "-t", "1", "--chunking", ",".join(kinds), "--prompt", str(self.options.long_prompt),
-                 "--output", "1", "--concurrency", "1", "--requests", "2", "-r", str(self.options.long_turns), "-o",
-                 work])
-            points = [json.loads(line) for line in open(os.path.join(work, "points.jsonl"))]
-        if any(point["error"] for point in points):
-            self.invalid.append("a long prompt failed: " + next(p["error"] for p in points if p["error"]))
-            return []
-        seconds = {kind: [p["result"]["ttft_s"]["p50"] for p in points if p["config"]["chunking"] == kind]
-                   for kind in kinds}  # the faster of two
-        for kind, values in seconds.items():
-            if max(values) > self.options.spread * min(values):
-                self.invalid.append(f"long prompt, {kind}: {min(values):.2f} to {max(values):.2f} s: the machine is busy")
-        ratios = [equal / constant for constant, equal in zip(*(seconds[kind] for kind in kinds))]
-        return [f"one prompt of {self.options.long_prompt} tokens, {self.options.shape} in Q8_0, two stages: first token "
-                f"after {statistics.median(seconds['constant']):.2f} s, with equal-time chunks "
-                f"{statistics.median(seconds['equal-time']):.2f} s: {statistics.median(ratios):.3f} times"]
+        model = ["--load-format", "dummy", "--shape", self.options.shape, "--type", "q8_0"]
+
+        def seconds(chunking):
+            with tempfile.TemporaryDirectory() as work:
+                run([self.coordinator, "sweep", "--no-probe", "--pp", "2", "-t", "1", "--chunking", chunking, "--prompt",
+                     str(self.options.long_prompt), "--output", "1", "--concurrency", "1", "--requests", "2", "-r", "1",
+                     "-o", work] + model)
+                point = json.loads(open(os.path.join(work, "points.jsonl")).readline())
+            return point["result"]["ttft_s"]["p50"]  # the faster of two
+
+        taken = self.brackets.take("a long prompt", lambda: seconds("constant"), lambda: seconds("equal-time"))
+        pairs = ", ".join(f"{value:.2f} between {before:.2f} and {after:.2f}" for value, (before, after) in taken)
+        return [f"one prompt of {self.options.long_prompt} tokens, {self.options.shape} in Q8_0, two stages, time to the first "
+                f"token with equal-time chunks times with constant ones: {median_and_range(ratios(taken))}; seconds: {pairs}"]
 
 
 def decodes(piece):
@@ -173,27 +160,29 @@ def main():
     here = os.path.dirname(os.path.realpath(__file__))
     parser.add_argument("build")
     parser.add_argument("--model", default=os.path.join(here, "..", "..", "deploy", "models", "demo-q8_0.gguf"))
-    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--tries", type=int, default=8, help="to have so many")
     parser.add_argument("--prompts", type=int, default=30)
     parser.add_argument("--decode-tokens", type=int, default=1000, help="of each of those that decode")
     parser.add_argument("--chunks", type=lambda text: [int(c) for c in text.split(",")], default=[32, 64, 128, 512])
-    parser.add_argument("--wanted", type=lambda text: [float(f) for f in text.split(",")], default=[1, 1.7])
+    parser.add_argument("--wanted", type=lambda text: [float(f) for f in text.split(",")], default=[1.7])
     parser.add_argument("--spread", type=float, default=1.15)
     parser.add_argument("--shape", default="qwen3-0.6b")
     parser.add_argument("--long-prompt", type=int, default=8192)
-    parser.add_argument("--long-turns", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="little of everything, to try the program")
     options = parser.parse_args()
     if options.quick:
         options.prompts, options.decode_tokens, options.chunks, options.wanted = 6, 300, [32, 512], [1.7]
-        options.long_prompt, options.long_turns = 1024, 1
+        options.long_prompt, options.turns = 1024, 1
     bench = Bench(options)
-    lines = bench.gap_lines() + [""] + bench.long_prompt_lines()
-    for reason in bench.invalid:
-        print(f"INVALID: {reason}")
-    if not bench.invalid:
-        print("VALID: the same answers in all runs, as fast at the end of a turn as at its beginning")
-    print("\n".join(lines))
+    for measure in (bench.gap_lines, bench.long_prompt_lines):
+        lines = measure()
+        for reason in bench.invalid:
+            print(f"INVALID: {reason}")
+        if not bench.invalid:
+            print("VALID: the same answers in all runs, the reference as fast after each run as before it")
+        print("\n".join(lines) + "\n", flush=True)
+        bench.invalid.clear()
 
 
 main()

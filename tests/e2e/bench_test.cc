@@ -162,7 +162,7 @@ TEST(Bench, WorksInAWorldThatMpirunStarted) {
 
 TEST(Bench, EndsCleanlyWhenInterrupted) {
   Subprocess bench(CoordinatorProgram(),
-                   {"bench", "-m", DemoModelPath(), "-t", "1", "-p", "16", "-n", "64", "-r", "10000", "-o", "json"});
+                   {"bench", "-m", DemoModelPath(), "-t", "1", "-p", "16", "-n", "512", "-r", "100", "-o", "json"});
   ASSERT_TRUE(bench.WaitForOutput("pp16", 0.1) || bench.WaitForOutput("VALID", 60));
   ASSERT_TRUE(bench.WaitForOutput("[", 120));  // the first test is through
   bench.Kill(SIGINT);

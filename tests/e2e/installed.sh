@@ -66,6 +66,8 @@ completes json coordinator bench -o ''
 completes zsh coordinator completion ''
 cd "$(dirname "$model")"
 completes "${model##*/}" coordinator generate -m ''
+completes summary coordinator trace ''
+completes "${model##*/}" coordinator trace summary ''
 [ -s "$prefix/share/zsh/site-functions/_coordinator" ] || stop 1 "no completion for zsh"
 [ -s "$prefix/share/fish/vendor_completions.d/coordinator.fish" ] || stop 1 "no completion for fish"
 

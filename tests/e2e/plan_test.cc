@@ -69,6 +69,45 @@ TEST(Plan, AModelFileAndItsIndependentJobsAreNamed) {
                                     " --host a --max-num-seqs 4 -i requests-0.jsonl -o answers-0.jsonl"));
 }
 
+TEST(Plan, SaysThatTheOneHostThatHoldsTheModelIsFasterAlone) {
+  const TempDir directory;
+  WriteFile(directory.File("cluster.json"),
+            R"({"hosts": [{"name": "large", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
+                          {"name": "small", "cores": 2, "memory_gib": 3, "read_gb_s": 8, "int8_gops": 200}],
+                "link": {"latency_us": 30, "bandwidth_gbit_s": 1}})");
+  const ProgramResult result =
+      Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--kv-type", "q8_0", "--prefill-chunk", "256"}));
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("The pipeline does not pay: the model fits large alone. A job of 8 sequences"),
+            HasSubstr("--host large --prefill-chunk 256 --kv-type q8_0 -p 512"), Not(HasSubstr("--host small"))));
+}
+
+TEST(Plan, AdvisesFramesOfHalfTheSizeOnlyWhereTheyAreNot) {
+  const TempDir directory;
+  WriteFile(directory.File("cluster.json"),
+            R"({"hosts": [{"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
+                          {"name": "b", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}],
+                "link": {"latency_us": 30, "bandwidth_gbit_s": 0.001}})");
+  const auto limit = [&](const std::string& wire) {
+    return Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--wire-dtype", wire})).out;
+  };
+  EXPECT_THAT(limit("f32"), AllOf(HasSubstr("The link is the limit"), HasSubstr("--wire-dtype bf16 halves")));
+  EXPECT_THAT(limit("bf16"), AllOf(HasSubstr("The link is the limit"), Not(HasSubstr("--wire-dtype"))));
+}
+
+TEST(Plan, DescribesTheCoordinatorsLinksWhereNobodyDid) {
+  const TempDir directory;
+  WriteFile(directory.File("cluster.json"),
+            R"({"hosts": [{"name": "front", "cores": 2, "memory_gib": 4, "slots": 0},
+                          {"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}]})");
+  const ProgramResult result =
+      Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--isa", "avx512-vnni"}, "qwen3-0.6b"));
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("does not name: 10 Gbit/s"));
+}
+
 TEST(Plan, TheSameAsJson) {
   const TempDir directory;
   WriteFile(directory.File("cluster.json"), kTwoHosts);
@@ -117,7 +156,10 @@ TEST(Plan, SaysWhatIsWrong) {
       {Plan({}, "qwen3-7b"), 3, "shapes are tiny, "},
       {Plan({"--host", "a", "--cluster", "x"}), 2, "name the hosts twice"},
       {Plan({"-c", "100"}), 2, "640 tokens"},
-      {Plan({"-o", "/nowhere/plan.json"}, "tiny"), 3, "/nowhere/plan.json"},
+      {Plan({"-o", "/nowhere/plan.json"}, "tiny"), 3, "--output: cannot write '/nowhere/plan.json': No such file"},
+      {Plan({"-o", "/dev/full"}, "tiny"), 3, "--output: cannot write '/dev/full': No space left on device"},
+      {Plan({"--hostfile", "/"}), 4, "--hostfile: '/' is no regular file"},
+      {Plan({"--hostfile", ""}), 2, "--hostfile: is empty, expected FILE"},
   };
   for (const Case& wrong : cases) {
     const ProgramResult result = Coordinator(wrong.arguments);

@@ -1,9 +1,13 @@
 // probe and doctor, as a user runs them.
 
+#include <sys/stat.h>
+
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/plan/host_profile.h"
 #include "gmock/gmock.h"
@@ -44,7 +48,8 @@ TEST(Probe, WritesAProfileThatThePlannerReads) {
   const HostFacts& host = profile->hosts[0];
   EXPECT_EQ(host.slots, 2);
   EXPECT_GT(host.memory_bytes, 0u);
-  EXPECT_FALSE(host.isas.empty());
+  ASSERT_FALSE(host.isas.empty());
+  EXPECT_EQ(host.isa, host.isas.front()) << "what was measured";
   bool alone = false, together = false;
   for (const HostSpeed& speed : host.speeds) {
     EXPECT_GT(speed.read_gbps, 0);
@@ -88,6 +93,12 @@ TEST(Probe, SaysBeforeItMeasuresWhatItCannotDo) {
   const ProgramResult file = Coordinator({"probe", "-o", "/nonexistent/profile.json"});
   EXPECT_EQ(file.exit_code, 3) << file;
   EXPECT_THAT(file.err, HasSubstr("/nonexistent/profile.json"));
+  const TempDir directory;
+  const std::string profile = directory.File("profile.json");
+  const ProgramResult host =
+      Coordinator({"probe", "--host", "no-such-host.invalid", "--rsh-agent", "/bin/false", "-o", profile});
+  EXPECT_EQ(host.exit_code, 4) << host;
+  EXPECT_FALSE(std::filesystem::exists(profile)) << "an empty profile is none";
   EXPECT_EQ(Coordinator({"probe", "-m", "/nonexistent/model.gguf"}).exit_code, 3);
   const ProgramResult worker = Coordinator({"probe", "--stage-worker", "/nonexistent/stage_worker"});
   EXPECT_EQ(worker.exit_code, 4) << worker;
@@ -124,6 +135,19 @@ TEST(Doctor, NamesAStageWorkerThatIsNotOne) { ExpectOneError({"--stage-worker", 
 
 TEST(Doctor, NamesAModelThatIsNotThere) {
   ExpectOneError({"-m", "/nonexistent/model.gguf"}, 3, "/nonexistent/model.gguf");
+}
+
+TEST(Doctor, AsksNoOtherHostForAModelThatIsStreamed) {
+  const TempDir directory;
+  const std::string stage = directory.File("stage_without_model"), worker = StageWorkerProgram();
+  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\n[ $# -eq 0 ] || exec ", worker, " \"$@\"\nexec ", worker,
+                                     " --model /nonexistent/model.gguf\n"));
+  ASSERT_EQ(chmod(stage.c_str(), 0755), 0);
+  ExpectOneError({"-m", DemoModelPath(), "--stage-worker", stage}, 3, "/nonexistent/model.gguf");
+  const ProgramResult streamed =
+      Coordinator({"doctor", "-m", DemoModelPath(), "--stage-worker", stage, "--weights", "stream"});
+  EXPECT_EQ(streamed.exit_code, 0) << streamed;
+  EXPECT_THAT(streamed.out, HasSubstr("no other host needs it"));
 }
 
 TEST(Doctor, NamesAHostThatDoesNotExist) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
@@ -70,6 +71,19 @@ TEST(Simulate, GivesTheRecordOfASweepsPointTheSameEveryTime) {
   EXPECT_EQ(Coordinator(words).out, result.out);
 }
 
+TEST(Simulate, StagesTakeAsMuchLongerAsTheyAreTold) {
+  const TempDir directory;
+  Words words = Simulate({"--cluster", WriteCluster(directory), "--requests", "1", "--max-num-seqs", "1", "--json"});
+  const auto gap_s = [&words] {
+    const ProgramResult result = Coordinator(words);
+    EXPECT_EQ(result.exit_code, 0) << result;
+    return OrderedJson::parse(result.out)["result"]["itl_s"]["mean"].get<double>();
+  };
+  const double plain_s = gap_s();
+  words.insert(words.end(), {"--stage-delay-us", "5000"});
+  EXPECT_NEAR(gap_s(), plain_s + 4 * 0.005, 1e-5);
+}
+
 TEST(Simulate, TracesARunAsARealOneIsTraced) {
   const TempDir directory;
   const std::string path = directory.File("out.json");
@@ -119,6 +133,25 @@ TEST(Simulate, LeavesTheGroupsToTheJobWhereARunDoes) {
   Words more = words;
   more.insert(more.end(), {"--decode-groups", "7"});
   EXPECT_EQ(Coordinator(more).exit_code, 0);
+}
+
+// More stages than any published shape has layers.
+TEST(Simulate, RunsAPipelineOf512StagesOfADummyModelWithAsManyLayers) {
+  const TempDir directory;
+  OrderedJson cluster;
+  for (int host = 0; host < 512; ++host) {
+    cluster["hosts"].push_back(
+        {{"name", absl::StrCat("n", host)}, {"cores", 16}, {"memory_gib", 64}, {"read_gb_s", 80}, {"int8_gops", 3000}});
+  }
+  std::ofstream(directory.File("cluster.json")) << cluster.dump();
+  const ProgramResult result = Coordinator(
+      {"simulate", "--load-format", "dummy", "--shape", "qwen3-0.6b:layers=512", "--type", "q8_0", "--pp", "512",
+       "--cluster", directory.File("cluster.json"), "--requests", "4", "--prompt", "32", "--output", "2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const OrderedJson point = OrderedJson::parse(result.out);
+  EXPECT_EQ(point["stages"].size(), 512u);
+  EXPECT_EQ(point["stages"][511]["last_layer"], 512);
+  EXPECT_EQ(point["result"]["output_tokens"], 8);
 }
 
 TEST(Simulate, PutsItsPointsBesideMeasuredOnesInTheReportOfASweep) {
@@ -173,6 +206,19 @@ TEST(Simulate, ComparesPoliciesOnTheSameLoad) {
   EXPECT_EQ(with({"all", "--step-log", directory.File("steps.jsonl")}).exit_code, 2);
 }
 
+TEST(Simulate, TakesTheFirstRequestsOfATraceWhereFewerAreAskedFor) {
+  const TempDir directory;
+  {
+    std::ofstream trace(directory.File("trace"));
+    for (int i = 0; i < 5; ++i) trace << "{\"arrival_s\":" << i << ",\"prompt_tokens\":8,\"output_tokens\":4}\n";
+  }
+  const Words words = Simulate({"--arrivals", "trace:" + directory.File("trace"), "--json"});
+  EXPECT_EQ(OrderedJson::parse(Coordinator(words).out)["config"]["requests"], 5);
+  Words fewer = words;
+  fewer.insert(fewer.end(), {"--requests", "3"});
+  EXPECT_EQ(OrderedJson::parse(Coordinator(fewer).out)["config"]["requests"], 3);
+}
+
 TEST(Simulate, SaysWhatIsWrongAndWhere) {
   const TempDir directory;
   std::ofstream(directory.File("trace"))
@@ -193,6 +239,8 @@ TEST(Simulate, SaysWhatIsWrongAndWhere) {
       {Simulate({"--arrivals", "often"}), 2, "--arrivals: 'often': expected closed, poisson:RATE or trace:FILE"},
       {Simulate({"--prompt", "lognormal:30000:2"}), 2, "but the context is"},
       {Simulate({"--mtbf", "0.001", "--requests", "1"}), 5, "let stages live longer, or relaunch faster"},
+      {Simulate({"--mtbf", "0.001", "--relaunch", "1e9", "--detect", "1e9", "--requests", "1"}), 5,
+       "takes longer than 20 years of simulated time"},
       {Simulate({"--trace", directory.File("nowhere/out.json")}), 3, "--trace: cannot write"},
       {Simulate({"-o", directory.File("text") + "/points"}), 3, "-o: cannot make"},
       {{"simulate", "--replay", directory.File("text")}, 3, "line 1: expected a JSON object"},

@@ -189,6 +189,13 @@ TEST(Sweep, RefusesAModelThatFitsNoPointAndAFileOfAnotherModel) {
   const ProgramResult wide = Coordinator(Sweep(dir.path(), {"--pp", "1,9"}));
   EXPECT_EQ(wide.exit_code, 2) << wide;
   EXPECT_THAT(wide.err, HasSubstr("--pp: 9 stages, but the model has 3 layers"));
+  const ProgramResult profile = Coordinator(Sweep(dir.path(), {"--profile", "/nowhere/profile.json"}));
+  EXPECT_EQ(profile.exit_code, 3) << profile;
+  EXPECT_THAT(profile.err, HasSubstr("cannot read '/nowhere/profile.json'"));
+  WriteFileOrDie(dir.File("trace"), "{\"arrival_s\":0,\"prompt_tokens\":-1,\"output_tokens\":3}\n");
+  const ProgramResult trace = Coordinator(Sweep(dir.path(), {"--arrivals", "trace:" + dir.File("trace")}));
+  EXPECT_EQ(trace.exit_code, 3) << trace;
+  EXPECT_THAT(trace.err, HasSubstr("line 1: 'prompt_tokens': -1 is out of range, expected 1 to 16777216"));
   const ProgramResult world = World(Sweep(dir.path()), 1);
   EXPECT_THAT(world.err, HasSubstr("start it without mpirun or srun"));
   const std::string model = dir.File("m.gguf");

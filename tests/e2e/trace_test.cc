@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -102,15 +103,15 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
   // One sequence over two stages: there are too few. On a busy host its hops may take longer still.
   const std::string cause = job["bubble_cause"];
   EXPECT_THAT(cause, AnyOf("too few sequences", "hop", "coordinator"));
-  EXPECT_EQ(job["stages"][1]["clock_error_us"], 0);     // of this host
+  EXPECT_EQ(job["stages"][1]["clock_error_us"], 0);  // of this host
   EXPECT_EQ(job["options"]["stage_delay_us"], "2000");
   ExpectItAddsUp(job);
 
   const ProgramResult text = Coordinator({"trace", "summary", path_});
   EXPECT_EQ(text.exit_code, 0) << text;
-  EXPECT_THAT(text.out, AllOf(HasSubstr("30 micro-batches, 5 prefill rows and 29 decode rows"),
-                              ContainsRegex("stage +host +layers +compute +send +wait upstream"),
-                              HasSubstr("mostly " + cause)));
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("30 micro-batches, 5 prefill rows and 29 decode rows"),
+                    ContainsRegex("stage +host +layers +compute +send +wait upstream"), HasSubstr("mostly " + cause)));
 }
 
 TEST_F(TraceTest, ARelaunchedJobGoesOnInTheSameFile) {
@@ -166,10 +167,14 @@ TEST_F(TraceTest, SaysInOneSentenceWhatIsNotATrace) {
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result;
   result = Coordinator({"trace", "summary", dir_.File("none.json")});
   EXPECT_EQ(result.exit_code, 3) << result;
-  for (const Words& wrong : {Words{"trace"}, Words{"trace", "summary"}, Words{"trace", "draw", path_}}) {
-    result = Coordinator(wrong);
+  const std::pair<Words, std::string> wrong[] = {{Words{"trace"}, "trace summary FILE"},
+                                                 {Words{"trace", "summary"}, "file is required"},
+                                                 {Words{"trace", "draw", path_}, "draw"},
+                                                 {Words{"trace", "finish", path_, "--json"}, "--json"}};
+  for (const auto& [words, message] : wrong) {
+    result = Coordinator(words);
     EXPECT_EQ(result.exit_code, 2) << result;
-    EXPECT_THAT(result.err, HasSubstr("trace summary FILE"));
+    EXPECT_THAT(result.err, HasSubstr(message));
   }
 }
 

@@ -91,7 +91,30 @@ TEST(World, WithTwoCoordinatorsEndsInOneMessage) {
 }
 
 TEST(World, WithoutACoordinatorEndsInOneMessage) {
-  ExpectOneMessage(RunProgram("mpirun", {"--oversubscribe", "-n", "2", StageWorkerProgram()}, "", 90, AllowRoot()));
+  const ProgramResult result =
+      RunProgram("mpirun", {"--oversubscribe", "-n", "2", StageWorkerProgram()}, "", 90, AllowRoot());
+  ExpectOneMessage(result);
+  EXPECT_THAT(result.err, ContainsRegex("stage_worker \\(rank 0 on .+\\): this world has 0 coordinators"));
+}
+
+TEST(World, OfTasksThatSrunTellsNothingNamesItsOption) {
+  const ProgramResult result = RunProgram(StageWorkerProgram(), {}, "", 90, {{"SLURM_PROCID", "1"}});
+  EXPECT_EQ(result.exit_code, 2) << result;
+  EXPECT_THAT(result.err, HasSubstr("--mpi=pmix"));
+}
+
+// A container may have no /dev/shm.
+TEST(World, MeetsInAnOrdinaryDirectoryWhereThereIsNoSharedMemory) {
+  const TempDir directory;
+  const std::string ordinary = std::filesystem::path(directory.path()).filename().string();
+  const std::string name = "stagecoach." + ordinary.substr(ordinary.size() - 6);
+  auto environment = AllowRoot();
+  environment.emplace_back("OMPI_MCA_btl_vader_backing_directory", "/nonexistent/" + name);
+  const ProgramResult result =
+      RunProgram("mpirun", WorldArguments(Generate({"-p", kPrompt, "-n", "3"}), 1), "", 90, environment);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_TRUE(std::filesystem::is_directory("/tmp/" + name));
+  std::filesystem::remove_all("/tmp/" + name);
 }
 
 TEST(World, WithTheCoordinatorLastEndsInOneMessage) {

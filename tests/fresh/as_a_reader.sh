@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Within the minimal root: opens /opt/sweep/report.html with the widths of a desk and of a phone, and fails on what a reader would
 # stumble over: an error on the console, a picture that is not there, text over text or outside of its picture, a page wider than
-# the screen.
+# the screen, with everything folded up and with everything opened; and something folded up that is not printed.
 set -euo pipefail
 echo "reading the report"
 
@@ -13,9 +13,11 @@ browser() {
 cat >/opt/look.js <<'JS'
 addEventListener('load', () => {
   const problems = [];
+  if (document.documentElement.scrollWidth > innerWidth) problems.push('the page is wider than the screen');
+  for (const fold of document.querySelectorAll('details')) fold.open = true;
   const pictures = [...document.querySelectorAll('figure svg')];
   if (pictures.length !== document.querySelectorAll('figure').length) problems.push('a figure has no picture');
-  if (document.documentElement.scrollWidth > innerWidth) problems.push('the page is wider than the screen');
+  if (document.documentElement.scrollWidth > innerWidth) problems.push('the opened page is wider than the screen');
   for (const picture of pictures) {
     const id = picture.closest('figure').id, frame = picture.getBoundingClientRect();
     if (frame.width < 200 || frame.height < 60) problems.push(id + ' is not to be seen');
@@ -54,4 +56,15 @@ for width in 1100 390; do
   echo "$width pixels: $verdict"
   grep -qE 'LOOKED AT [1-9][0-9]* PICTURES: NO PROBLEM' <<<"$verdict" || problem "at $width pixels"
 done
+
+# Paper has nothing to click on: what is folded up on a screen takes its room there.
+sed 's/<details>/<details open>/' /opt/sweep/report.html >/opt/sweep/opened.html
+for page in report opened; do
+  browser --no-pdf-header-footer --print-to-pdf=/tmp/$page.pdf file:///opt/sweep/$page.html 2>/tmp/log ||
+    problem "Chromium could not print: $(tail -n 3 /tmp/log)"
+done
+pages() { grep -aoE '/Type ?/Page\b' "$1" | wc -l; }
+printed=$(pages /tmp/report.pdf) opened=$(pages /tmp/opened.pdf)
+echo "printed: $printed pages; with everything opened before: $opened pages"
+[ "$printed" -gt 0 ] && [ "$printed" -eq "$opened" ] || problem "something that is folded up is not printed"
 [ "$problems" -eq 0 ]

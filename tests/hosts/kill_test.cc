@@ -52,6 +52,19 @@ TEST_F(KillTest, ARankThatIsStoppedForGoodIsLostAndReplacedOnItsHost) {
   ExpectNothingLeft();
 }
 
+TEST_F(KillTest, WhatIsEndedForOneCoordinatorLeavesTheRanksOfAnother) {
+  auto disturbed = Start(kThreeHosts);
+  AwaitSteps(disturbed.get(), 10);
+  const pid_t stage = AwaitStage(3);
+  auto other = Start(kThreeHosts);
+  AwaitSteps(other.get(), 10);
+  hosts().Signal(stage, SIGKILL);
+  const nlohmann::json first = ExpectTheAnswer(disturbed.get()), second = ExpectTheAnswer(other.get());
+  EXPECT_EQ(first["timings"]["relaunches"], 1);
+  EXPECT_EQ(second["timings"]["relaunches"], 0);
+  ExpectNothingLeft();
+}
+
 // With the host's orted stopped too nobody there ends the old rank, which holds memory.
 TEST_F(KillTest, AHostThatComesBackIsUsedAtALaterLaunchAndCleanedBefore) {
   auto front = Start(kWithASpare, ShortHostTimeout());

@@ -19,6 +19,9 @@ namespace stagecoach {
 // set. Does not touch MPI.
 bool StartedInMpiWorld();
 
+// The rank that the launcher says this process has, as text; empty where it says none. For messages before MPI_Init.
+std::string LaunchedRank();
+
 class MpiWorld {
  public:
   // MPI_Init_thread, at most once in a process. A process that fails before this must exit with a non-zero code, or its

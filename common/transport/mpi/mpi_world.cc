@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kMaxGatherBytes = 64 << 10;
+constexpr char kBackingDirectory[] = "OMPI_MCA_btl_vader_backing_directory";
 
 // The memory of one gather. It stays alive when the deadline passes, because MPI may still write to it.
 struct Gather {
@@ -64,11 +66,17 @@ absl::StatusOr<bool> RunGather(Gather* gather, int64_t deadline_us) {
 }
 
 // Open MPI makes the segments of its shared memory in a directory that must be there. A job that the coordinator
-// launched has one of its own, which each host's ranks make.
+// launched has one of its own, which each host's ranks make. On a host without shared memory at that place all ranks
+// find the same, and take an ordinary directory of the same name, which whoever clears the host knows as well.
 absl::Status MakeBackingDirectory() {
-  const char* directory = std::getenv("OMPI_MCA_btl_vader_backing_directory");
+  const char* directory = std::getenv(kBackingDirectory);
   if (directory == nullptr || !IsPrivateDirectoryName(directory)) return absl::OkStatus();
-  return MakePrivateDirectoryAt(directory);
+  const absl::Status made = MakePrivateDirectoryAt(directory);
+  if (made.ok()) return made;
+  const std::string ordinary = absl::StrCat("/tmp", std::strrchr(directory, '/'));
+  if (!MakePrivateDirectoryAt(ordinary).ok()) return made;
+  setenv(kBackingDirectory, ordinary.c_str(), /*overwrite=*/1);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -78,6 +86,13 @@ bool StartedInMpiWorld() {
     if (std::getenv(name) != nullptr) return true;
   }
   return false;
+}
+
+std::string LaunchedRank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* rank = std::getenv(name); rank != nullptr) return rank;
+  }
+  return "";
 }
 
 std::string MpiText(int code) {
@@ -152,7 +167,8 @@ absl::StatusOr<std::vector<std::string>> MpiWorld::AllGather(const std::string& 
     if (!done.ok()) return done.status();
     return absl::DeadlineExceededError(absl::StrCat("not all of the ", size(), " ranks came together within ",
                                                     absl::FormatDuration(deadline),
-                                                    ": one of them did not start, or is stopped"));
+                                                    ": one of them did not start, is stopped, or is on a host that "
+                                                    "another one's TCP connections do not reach"));
   }
   std::vector<std::string> all;
   for (size_t rank = 0; rank < gather->lengths.size(); ++rank) {

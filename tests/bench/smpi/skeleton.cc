@@ -9,8 +9,9 @@
 // back. Receives are posted ahead, sends are not waited for, as in common/transport/mpi.
 //
 // In a world of 2 S + 1 the ranks S + 1 .. 2 S are the stages' links: each sends the frames of its stage one behind the
-// other, the next one when the one before has left. Without them frames that are under way at once share their link, as
-// MPI lets them.
+// other, the next one when the one before has left. Of frames that have an uplink in common with others nobody knows
+// when they have left, only when they are there: the next one waits for that, a latency longer. Without them frames
+// that are under way at once share their link, as MPI lets them.
 //
 // Rank 0 prints the makespan and the mean time to the first token, in seconds of simulated time.
 
@@ -41,7 +42,7 @@ struct MicroBatch {
   double first_tokens;    // sequences whose first token it samples
 };
 
-// A file of doubles: the eight of Head, the micro-batches, then for every stage its seconds for every micro-batch.
+// A file of doubles: the nine of Head, the micro-batches, then for every stage its seconds for every micro-batch.
 class Plan {
  public:
   struct Head {
@@ -50,6 +51,7 @@ class Plan {
     double times_bytes;  // that each stage adds to a frame
     double most_bytes;   // of any frame
     double bytes_per_s;  // of a link
+    double uplinks;      // 1: frames share uplinks
   };
 
   explicit Plan(const char* path) : file_(path, std::ios::binary) {
@@ -127,6 +129,8 @@ class Sends {
     requests_.emplace_back();
     MPI_Isend(memory_, static_cast<int>(bytes), MPI_BYTE, destination_, kFrameTag, MPI_COMM_WORLD, &requests_.back());
   }
+  // Until the last one is there. SMPI takes small ones (64 KiB) for sent at once.
+  void AwaitLast() { MPI_Wait(&requests_.back(), MPI_STATUS_IGNORE); }
 
  private:
   const int destination_;
@@ -197,6 +201,7 @@ void RunLink(const Plan& plan, int stage) {
     const double bytes = FrameBytes(plan, stage, batch);
     sends.Send(bytes);
     Compute(bytes / plan.head().bytes_per_s);  // until it has left
+    if (plan.head().uplinks > 0) sends.AwaitLast();
   }
 }
 

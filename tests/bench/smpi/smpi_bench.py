@@ -156,7 +156,8 @@ def plan(records, case, what):
         table += [before, int(decodes), first, between, result, firsts]
         most = max(most, first, between, result)
     times = TIMES_BYTES if what == "frames" else 0
-    values = [stages, len(records), window, job["decode_groups"], TURN_S, times, most + times * stages, case["gbit"] * 1e9 / 8] + table
+    values = [stages, len(records), window, job["decode_groups"], TURN_S, times, most + times * stages, case["gbit"] * 1e9 / 8,
+              int("uplink" in case)] + table
     for stage in range(stages):
         values += [(record["stages"][stage]["end_us"] - record["stages"][stage]["start_us"]) * 1e-6 for record in records]
     return array.array("d", values)

@@ -20,7 +20,7 @@ namespace {
 using testing::ClusterRequest;
 using ::testing::HasSubstr;
 
-std::vector<ClusterRequest> Requests() {
+std::vector<ClusterRequest> ShortRequests() {
   std::vector<ClusterRequest> requests(3);
   for (int i = 0; i < 3; ++i) {
     for (int t = 0; t < 5 + 20 * i; ++t) requests[i].prompt.push_back((t * 7919 + i * 104729 + 17) % 319);
@@ -52,8 +52,8 @@ TEST(StreamedWeights, GiveTheSameBitsAsFilesForAnyNumberOfStagesAndShards) {
     const std::string path = testing::WriteTinyModel(directory.File(absl::StrCat("m", shards, ".gguf")), Model(shards));
     for (const int stages : {1, 2, 3}) {
       SCOPED_TRACE(absl::StrCat(stages, " stages, ", shards, " shards"));
-      const auto file = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_FILE), Requests());
-      const auto stream = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_STREAM, stages), Requests());
+      const auto file = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_FILE), ShortRequests());
+      const auto stream = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_STREAM, stages), ShortRequests());
       ASSERT_TRUE(file.ok()) << file.status();
       ASSERT_TRUE(stream.ok()) << stream.status();
       for (size_t i = 0; i < file->answers.size(); ++i) {
@@ -86,10 +86,10 @@ TEST(StreamedWeights, ACacheIsAskedFirstAndWhatItLacksOrHasDamagedIsStreamed) {
   const testing::TempDir directory;
   const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(2));
   pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM, /*threads=*/2);
-  const auto plain = testing::RunCluster(2, job, Requests());
+  const auto plain = testing::RunCluster(2, job, ShortRequests());
   job.set_weights_cache(directory.File("cache"));
-  const auto first = testing::RunCluster(2, job, Requests());
-  const auto second = testing::RunCluster(2, job, Requests());
+  const auto first = testing::RunCluster(2, job, ShortRequests());
+  const auto second = testing::RunCluster(2, job, ShortRequests());
   ASSERT_TRUE(plain.ok() && first.ok() && second.ok()) << first.status() << second.status();
   EXPECT_EQ(Streamed(*plain, path), TensorBytes(*plain));
   EXPECT_EQ(Streamed(*first, path), TensorBytes(*plain));
@@ -114,12 +114,12 @@ TEST(StreamedWeights, ACacheIsAskedFirstAndWhatItLacksOrHasDamagedIsStreamed) {
   EXPECT_EQ(touched, 2);
   job.mutable_layer_split()->Add(4);
   job.mutable_layer_split()->Add(2);
-  const auto third = testing::RunCluster(2, job, Requests());
+  const auto third = testing::RunCluster(2, job, ShortRequests());
   ASSERT_TRUE(third.ok()) << third.status();
   // Of the damaged one at least the chunk; others of it may have been read before that was found.
   EXPECT_GE(Streamed(*third, path), gone.bytes + kMaxWeightChunkBytes);
   EXPECT_LE(Streamed(*third, path), gone.bytes + damaged.bytes);
-  const auto fourth = testing::RunCluster(2, job, Requests());
+  const auto fourth = testing::RunCluster(2, job, ShortRequests());
   ASSERT_TRUE(fourth.ok()) << fourth.status();
   EXPECT_EQ(Streamed(*fourth, path), damaged.bytes) << "its file was removed when the damage was found";
   for (const auto* run : {&first, &second, &third, &fourth}) {
@@ -135,7 +135,7 @@ TEST(StreamedWeights, ACacheThatCannotBeWrittenCostsNoMoreThanItsUse) {
   testing::WriteFileOrDie(directory.File("file"), "no directory");
   pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM);
   job.set_weights_cache(directory.File("file/below"));
-  const auto run = testing::RunCluster(1, job, Requests());
+  const auto run = testing::RunCluster(1, job, ShortRequests());
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(Streamed(*run, path), TensorBytes(*run));
 }
@@ -147,7 +147,7 @@ TEST(StreamedWeights, ADamagedFrameLosesTheJobAndTellsWhy) {
     const bool it = channel == Channel::kWeights && source == 0 && index == 5;
     return it ? Fault{.kind = Fault::Kind::kCorrupt, .offset = 200} : Fault{};
   };
-  const auto run = testing::RunCluster(1, Job(path, pb::WEIGHT_SOURCE_STREAM), Requests(), damage);
+  const auto run = testing::RunCluster(1, Job(path, pb::WEIGHT_SOURCE_STREAM), ShortRequests(), damage);
   EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);  // so that the front launches it again
   EXPECT_THAT(run.status().message(), HasSubstr("received bad weights: frame field"));
 }
@@ -159,7 +159,7 @@ TEST(StreamedWeights, ADamagedRequestLosesTheStage) {
     const bool it = channel == Channel::kWeights && source != 0 && index == 2;
     return it ? Fault{.kind = Fault::Kind::kTruncate, .offset = 20} : Fault{};
   };
-  const auto run = testing::RunCluster(2, Job(path, pb::WEIGHT_SOURCE_STREAM), Requests(), damage);
+  const auto run = testing::RunCluster(2, Job(path, pb::WEIGHT_SOURCE_STREAM), ShortRequests(), damage);
   EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(run.status().message(), HasSubstr("it sent a bad frame"));
 }
@@ -173,12 +173,12 @@ TEST(StreamedWeights, AnAnswerThatNeverComesEndsTheStageAndItsLoaders) {
   };
   pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM, /*threads=*/2);
   job.set_stage_timeout_s(1.5);
-  const auto run = testing::RunCluster(1, job, Requests(), drop);
+  const auto run = testing::RunCluster(1, job, ShortRequests(), drop);
   EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(StreamedWeights, AModelWithoutAFileIsRefusedInOneSentence) {
-  const auto run = testing::RunCluster(1, Job("dummy://tiny/f32", pb::WEIGHT_SOURCE_STREAM), Requests());
+  const auto run = testing::RunCluster(1, Job("dummy://tiny/f32", pb::WEIGHT_SOURCE_STREAM), ShortRequests());
   EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(run.status().message(), HasSubstr("`weights` is stream, but 'dummy://tiny/f32' has no file to send"));
 }

@@ -17,8 +17,8 @@
 namespace stagecoach {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // A child with this word on its command line, which ends by nothing but SIGKILL.
 pid_t StartChild(const std::string& argument) {
@@ -71,6 +71,17 @@ TEST(ReportHost, SaysWhatTheHostIs) {
   EXPECT_GE(report->hello().isas_size(), 1);
   EXPECT_GT(report->hello().available_memory_bytes(), 0u);
   EXPECT_EQ(report->left_size(), 0);
+}
+
+TEST(ReportHost, SaysWhetherItCanReadTheModel) {
+  const auto model_of = [](const std::string& path) {
+    const absl::StatusOr<std::string> line = ReportHost({"--model", path});
+    return line.ok() ? std::string(FindHostReport(*line)->hello().model_path()) : std::string(line.status().message());
+  };
+  EXPECT_EQ(model_of("/proc/self/status"), "/proc/self/status");
+  EXPECT_EQ(model_of("/nonexistent/m.gguf"), "");
+  EXPECT_EQ(model_of("/tmp"), "");
+  EXPECT_THAT(model_of("m.gguf"), HasSubstr("an absolute path"));
 }
 
 TEST(ReportHost, RefusesOtherNamesThanThoseOfLaunches) {

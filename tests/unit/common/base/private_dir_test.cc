@@ -10,10 +10,10 @@
 namespace stagecoach {
 namespace {
 
-class PrivateDirTest : public testing::Test {
+class PrivateDirTest : public ::testing::Test {
  protected:
   PrivateDirTest() {
-    std::string name = testing::TempDir() + "private_dir.XXXXXX";
+    std::string name = ::testing::TempDir() + "private_dir.XXXXXX";
     parent_ = mkdtemp(name.data());
   }
   ~PrivateDirTest() override { std::filesystem::remove_all(parent_); }

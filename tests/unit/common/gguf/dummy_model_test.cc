@@ -25,7 +25,7 @@ using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::Lt;
 
-std::unique_ptr<GgufFile> OpenOrDie(const std::string& path) {
+std::unique_ptr<GgufFile> OpenDummy(const std::string& path) {
   auto file = GgufFile::Open(path);
   EXPECT_TRUE(file.ok()) << file.status();
   return file.ok() ? *std::move(file) : nullptr;
@@ -42,7 +42,7 @@ TensorType TypeOf(const GgufFile& file, const std::string& name) {
 }
 
 TEST(DummyModel, HasTheHeaderOfAFileOfItsShape) {
-  const auto file = OpenOrDie("dummy://qwen3-0.6b/q8_0");
+  const auto file = OpenDummy("dummy://qwen3-0.6b/q8_0");
   EXPECT_EQ(file->path(), "dummy://qwen3-0.6b/q8_0");
   EXPECT_THAT(file->shard_paths(), ElementsAre("dummy://qwen3-0.6b/q8_0"));
   EXPECT_EQ(*file->metadata().GetString("general.architecture"), "qwen3");
@@ -64,7 +64,7 @@ TEST(DummyModel, OpensInEveryTypeWithValuesOfTheSizeThatKeepsActivationsSane) {
   for (TensorType type : SupportedTypes()) {
     const std::string path = DummyModelPath("tiny", GetTensorType(type).name);
     SCOPED_TRACE(path);
-    const auto file = OpenOrDie(path);
+    const auto file = OpenDummy(path);
     ASSERT_NE(file, nullptr);
     const GgufTensor* tensor = file->FindTensor("blk.1.ffn_down.weight");
     EXPECT_EQ(tensor->type_id, static_cast<uint32_t>(type));
@@ -79,7 +79,7 @@ TEST(DummyModel, OpensInEveryTypeWithValuesOfTheSizeThatKeepsActivationsSane) {
 }
 
 TEST(DummyModel, AnyPartReadsAsInTheWhole) {
-  const auto file = OpenOrDie("dummy://tiny/q6_k");
+  const auto file = OpenDummy("dummy://tiny/q6_k");
   const GgufTensor& tensor = *file->FindTensor("blk.2.ffn_gate.weight");
   const std::vector<uint8_t> whole = ReadOrDie(*file, tensor, 0, tensor.bytes);
   for (const auto& [offset, bytes] : {std::pair<size_t, size_t>{0, 1},
@@ -95,10 +95,10 @@ TEST(DummyModel, AnyPartReadsAsInTheWhole) {
 }
 
 TEST(DummyModel, IsTheSameWheneverAndByWhomeverItIsOpened) {
-  const auto a = OpenOrDie("dummy://tiny/q4_0");
-  const auto b = OpenOrDie("dummy://Tiny/Q4_0");
+  const auto a = OpenDummy("dummy://tiny/q4_0");
+  const auto b = OpenDummy("dummy://Tiny/Q4_0");
   EXPECT_EQ(a->fingerprints(), b->fingerprints());
-  EXPECT_NE(a->fingerprints(), OpenOrDie("dummy://tiny/q4_1")->fingerprints());
+  EXPECT_NE(a->fingerprints(), OpenDummy("dummy://tiny/q4_1")->fingerprints());
   const GgufTensor& tensor = *a->FindTensor("token_embd.weight");
   const std::vector<uint8_t> expected = ReadOrDie(*a, tensor, 0, tensor.bytes);
   std::vector<std::vector<uint8_t>> found(4);
@@ -112,7 +112,7 @@ TEST(DummyModel, IsTheSameWheneverAndByWhomeverItIsOpened) {
 }
 
 TEST(DummyModel, RowsAndTensorsDiffer) {
-  const auto file = OpenOrDie("dummy://tiny/q8_0");
+  const auto file = OpenDummy("dummy://tiny/q8_0");
   const GgufTensor& up = *file->FindTensor("blk.0.ffn_up.weight");
   const size_t row_bytes = up.bytes / static_cast<uint64_t>(up.rows());
   std::set<std::string> rows;
@@ -125,7 +125,7 @@ TEST(DummyModel, RowsAndTensorsDiffer) {
 }
 
 TEST(DummyModel, NormsAreOneAndBiasesZero) {
-  const auto file = OpenOrDie("dummy://qwen2.5-0.5b/q8_0");
+  const auto file = OpenDummy("dummy://qwen2.5-0.5b/q8_0");
   for (const auto& [name, value] : {std::pair<const char*, float>{"output_norm.weight", 1}, {"blk.3.attn_k.bias", 0}}) {
     const GgufTensor& tensor = *file->FindTensor(name);
     const std::vector<uint8_t> bytes = ReadOrDie(*file, tensor, 0, tensor.bytes);
@@ -137,13 +137,13 @@ TEST(DummyModel, NormsAreOneAndBiasesZero) {
 }
 
 TEST(DummyModel, RowsThatDoNotFillTheBlocksOfTheTypeAreQ8) {
-  const auto file = OpenOrDie("dummy://qwen2.5-0.5b/q4_k");
+  const auto file = OpenDummy("dummy://qwen2.5-0.5b/q4_k");
   EXPECT_EQ(TypeOf(*file, "blk.0.attn_q.weight"), TensorType::kQ8_0);    // rows of 896
   EXPECT_EQ(TypeOf(*file, "blk.0.ffn_down.weight"), TensorType::kQ4_K);  // rows of 4864
 }
 
 TEST(DummyModel, TheMixHasSixBitsInTheHeadAndInHalfOfTheLayersValuesAndDownProjections) {
-  const auto tied = OpenOrDie("dummy://qwen3-0.6b/q4_k_m");
+  const auto tied = OpenDummy("dummy://qwen3-0.6b/q4_k_m");
   EXPECT_EQ(*tied->metadata().GetInt("general.file_type"), 15);
   EXPECT_EQ(TypeOf(*tied, "token_embd.weight"), TensorType::kQ6_K);
   std::map<TensorType, int> values;
@@ -154,7 +154,7 @@ TEST(DummyModel, TheMixHasSixBitsInTheHeadAndInHalfOfTheLayersValuesAndDownProje
     EXPECT_EQ(TypeOf(*tied, prefix + "ffn_up.weight"), TensorType::kQ4_K);
   }
   EXPECT_THAT(values, ElementsAre(std::pair(TensorType::kQ4_K, 14), std::pair(TensorType::kQ6_K, 14)));
-  const auto untied = OpenOrDie("dummy://qwen3-8b/q4_k_m");
+  const auto untied = OpenDummy("dummy://qwen3-8b/q4_k_m");
   EXPECT_EQ(TypeOf(*untied, "token_embd.weight"), TensorType::kQ4_K);
   EXPECT_EQ(TypeOf(*untied, "output.weight"), TensorType::kQ6_K);
 }
@@ -170,6 +170,25 @@ TEST(DummyModel, UnknownNamesAreAnsweredWithTheLists) {
   for (const char* path : {"dummy://", "dummy://qwen3-8b", "dummy://qwen3-8b/q8_0/x", "dummy:///"}) {
     EXPECT_EQ(GgufFile::Open(path).status().code(), absl::StatusCode::kInvalidArgument) << path;
   }
+}
+
+TEST(DummyModel, AShapeHasAsManyLayersAsOneAsksFor) {
+  for (const int64_t layers : {int64_t{1}, int64_t{512}, kMostDummyLayers}) {
+    const auto file = OpenDummy("dummy://Tiny:layers=" + std::to_string(layers) + "/q8_0");
+    EXPECT_EQ(*file->metadata().GetInt("qwen3.block_count"), layers);
+    EXPECT_EQ(file->tensors().size(), 2 + 11 * static_cast<size_t>(layers));
+    EXPECT_NE(file->FindTensor("blk." + std::to_string(layers - 1) + ".ffn_up.weight"), nullptr);
+    EXPECT_EQ(*file->metadata().GetString("general.name"),
+              "tiny:layers=" + std::to_string(layers) + " (random weights)");
+  }
+  EXPECT_NE(OpenDummy("dummy://tiny:layers=4/q8_0")->fingerprints(), OpenDummy("dummy://tiny/q8_0")->fingerprints());
+  for (const char* layers : {"", "0", "1025", "-1", "+4", " 4", "4x", "99999999999999999999", "4:layers=5"}) {
+    const auto status = GgufFile::Open(std::string("dummy://tiny:layers=") + layers + "/q8_0").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << layers;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(std::string("the number of layers is '") + layers + "', expected 1 to 1024"));
+  }
+  EXPECT_THAT(DummyModelShapes(), HasSubstr("llama-3.1-70b, or any of them as NAME:layers=N"));
 }
 
 TEST(DummyModel, MixturesOfExpertsAreRefused) {

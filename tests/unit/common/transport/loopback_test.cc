@@ -12,7 +12,7 @@
 namespace stagecoach {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int64_t kDeadlineUs = 20'000'000;
 
@@ -43,8 +43,8 @@ std::optional<ReceivedFrame> Await(Endpoint* endpoint) {
 }
 
 // Two connected ranks: 0 sends on the step channel to 1.
-struct Pair {
-  explicit Pair(int depth, FaultHook hook = nullptr) : world(2, std::move(hook)) {
+struct TwoRanks {
+  explicit TwoRanks(int depth, FaultHook hook = nullptr) : world(2, std::move(hook)) {
     EXPECT_TRUE(receiver->OpenReceive(Channel::kStep, 0, 100, depth).ok());
   }
   void Send(std::vector<uint8_t> bytes) {
@@ -60,7 +60,7 @@ FaultHook OnFrame(uint64_t number, Fault fault) {
 }
 
 TEST(Loopback, DeliversFramesInOrderToAlignedMemory) {
-  Pair pair(4);
+  TwoRanks pair(4);
   for (uint8_t i = 0; i < 4; ++i) pair.Send({i, i});
   for (uint8_t i = 0; i < 4; ++i) {
     const auto frame = Next(pair.receiver.get());
@@ -100,7 +100,7 @@ TEST(Loopback, TakesFramesFromAnyRankOnOneReceive) {
 }
 
 TEST(Loopback, NobodyWaitsForARankThatHasLeft) {
-  Pair pair(1);
+  TwoRanks pair(1);
   for (uint8_t i = 0; i < 3; ++i) pair.Send({i});
   ASSERT_TRUE(Next(pair.receiver.get()).has_value());
   EXPECT_TRUE(pair.sender->SendsPending());
@@ -111,7 +111,7 @@ TEST(Loopback, NobodyWaitsForARankThatHasLeft) {
 }
 
 TEST(Loopback, AFrameWaitsWithItsSenderUntilAReceiveIsFree) {
-  Pair pair(2);
+  TwoRanks pair(2);
   for (uint8_t i = 0; i < 3; ++i) pair.Send({i});
   auto first = Next(pair.receiver.get());
   auto second = Next(pair.receiver.get());
@@ -129,7 +129,7 @@ TEST(Loopback, AFrameWaitsWithItsSenderUntilAReceiveIsFree) {
 }
 
 TEST(Loopback, ASendHoldsItsBufferUntilItCompletes) {
-  Pair pair(1);
+  TwoRanks pair(1);
   auto buffer = MakeFrame({1, 2});
   ASSERT_TRUE(pair.sender->Send(Channel::kStep, 1, buffer).ok());
   EXPECT_GT(buffer.use_count(), 1);
@@ -144,7 +144,7 @@ TEST(Loopback, ASendHoldsItsBufferUntilItCompletes) {
 }
 
 TEST(Loopback, ALeaseMayOutliveItsEndpoint) {
-  Pair pair(1);
+  TwoRanks pair(1);
   pair.Send({42});
   const auto frame = Next(pair.receiver.get());
   pair.receiver.reset();
@@ -153,7 +153,7 @@ TEST(Loopback, ALeaseMayOutliveItsEndpoint) {
 }
 
 TEST(Loopback, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives) {
-  Pair pair(1);
+  TwoRanks pair(1);
   pair.Send(std::vector<uint8_t>(101, 1));
   pair.Send({7});
   const auto refused = pair.receiver->Poll();
@@ -166,7 +166,7 @@ TEST(Loopback, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives) {
 }
 
 TEST(Loopback, RefusesWrongRanksDepthsAndSecondOpens) {
-  Pair pair(1);
+  TwoRanks pair(1);
   EXPECT_FALSE(pair.receiver->OpenReceive(Channel::kStep, 0, 100, 1).ok());
   EXPECT_FALSE(pair.receiver->OpenReceive(Channel::kStep, kAnyRank, 100, 1).ok());
   EXPECT_FALSE(pair.receiver->OpenReceive(Channel::kSetup, 2, 100, 1).ok());
@@ -176,7 +176,7 @@ TEST(Loopback, RefusesWrongRanksDepthsAndSecondOpens) {
 }
 
 TEST(LoopbackFault, ADroppedFrameNeverArrivesAndItsSendCompletes) {
-  Pair pair(2, OnFrame(0, {Fault::Kind::kDrop}));
+  TwoRanks pair(2, OnFrame(0, {Fault::Kind::kDrop}));
   pair.Send({1});
   EXPECT_FALSE(pair.sender->SendsPending());
   pair.Send({2});
@@ -189,7 +189,7 @@ TEST(LoopbackFault, ADroppedFrameNeverArrivesAndItsSendCompletes) {
 TEST(LoopbackFault, ADelayedFrameIsNotThereAtOnce) {
   Fault delay{Fault::Kind::kDelay};
   delay.delay_us = 3'600'000'000;
-  Pair pair(2, OnFrame(0, delay));
+  TwoRanks pair(2, OnFrame(0, delay));
   pair.Send({1});
   pair.Send({2});
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(Next(pair.receiver.get()).has_value());
@@ -198,7 +198,7 @@ TEST(LoopbackFault, ADelayedFrameIsNotThereAtOnce) {
 TEST(LoopbackFault, ADelayedFrameHoldsBackThoseBehindIt) {
   Fault delay{Fault::Kind::kDelay};
   delay.delay_us = 20'000;
-  Pair pair(2, OnFrame(0, delay));
+  TwoRanks pair(2, OnFrame(0, delay));
   pair.Send({1});
   pair.Send({2});
   const auto first = Await(pair.receiver.get());
@@ -212,7 +212,7 @@ TEST(LoopbackFault, ADelayedFrameHoldsBackThoseBehindIt) {
 TEST(LoopbackFault, ACorruptedFrameHasOneByteInverted) {
   Fault corrupt{Fault::Kind::kCorrupt};
   corrupt.offset = 1;
-  Pair pair(2, OnFrame(1, corrupt));
+  TwoRanks pair(2, OnFrame(1, corrupt));
   pair.Send({1, 2, 3});
   pair.Send({1, 2, 3});
   EXPECT_EQ(Bytes(*Next(pair.receiver.get())), (std::vector<uint8_t>{1, 2, 3}));
@@ -222,7 +222,7 @@ TEST(LoopbackFault, ACorruptedFrameHasOneByteInverted) {
 TEST(LoopbackFault, ATruncatedFrameKeepsItsBeginning) {
   Fault truncate{Fault::Kind::kTruncate};
   truncate.offset = 2;
-  Pair pair(1, OnFrame(0, truncate));
+  TwoRanks pair(1, OnFrame(0, truncate));
   pair.Send({1, 2, 3});
   EXPECT_EQ(Bytes(*Next(pair.receiver.get())), (std::vector<uint8_t>{1, 2}));
 }

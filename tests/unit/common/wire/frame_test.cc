@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Frame, GivesBackEveryStepItCarries) {
   std::mt19937_64 random(1);

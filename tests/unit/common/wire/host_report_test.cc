@@ -18,6 +18,9 @@ TEST(HostReport, IsFoundAmongWhatALoginPrints) {
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->SerializeAsString(), report.SerializeAsString());
   }
+  const std::string printed = "Welcome!\n" + line + "\n";
+  for (size_t bytes = 0; bytes < printed.size(); ++bytes) EXPECT_FALSE(HoldsHostReport(printed.substr(0, bytes)));
+  EXPECT_TRUE(HoldsHostReport(printed));
 }
 
 TEST(HostReport, AnythingElseIsNone) {

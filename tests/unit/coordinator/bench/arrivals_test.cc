@@ -137,6 +137,8 @@ TEST(ArrivalTrace, NamesTheLineThatIsWrong) {
   EXPECT_THAT(std::string(ParseArrivalTrace("\n\n", "t").status().message()), HasSubstr("'t' holds no requests"));
   EXPECT_TRUE(absl::IsNotFound(ReadArrivalTrace("/nowhere/trace").status()));
   EXPECT_TRUE(absl::IsNotFound(ReadArrivalTrace("/").status())) << "a directory";
+  const std::string endless(ReadArrivalTrace("/dev/zero").status().message());
+  EXPECT_THAT(endless, HasSubstr("'/dev/zero': line 1 is longer than 65536 bytes"));
 }
 
 TEST(RequestFeed, HandsOutWhatHasArrivedWhileFewEnoughRun) {

@@ -57,9 +57,22 @@ TEST(BenchJobs, AreTheProductOfModelsStagesAndThreads) {
   EXPECT_EQ(jobs[4].model, "b");
 }
 
-// Runs a test through the real scheduler, with results that come at once, and returns the least number of tokens that
-// any sequence may still produce when the last one has its first token.
-int64_t LeastLeftAtStart(const BenchTest& test, const BenchScheduling& scheduling) {
+// So steep a cost of attention that chunks of equal time are as small as they ever are.
+int64_t SteepTimeUs(const MicroBatch& batch) {
+  int64_t us = 0;
+  for (const SequenceSlice& slice : batch.slices) {
+    us += int64_t{1000} * slice.count + int64_t{100} * slice.count * (slice.count + 2 * slice.start);
+  }
+  return us;
+}
+
+struct Start {
+  int64_t least_left = 0;     // of the tokens that any sequence may still produce
+  int64_t micro_batches = 0;  // that it took
+};
+
+// Runs a test through the real scheduler, with results that come at once, until the last sequence has its first token.
+Start StartOf(const BenchTest& test, const BenchScheduling& scheduling) {
   SchedulerOptions options;
   options.max_num_seqs = static_cast<int32_t>(test.sequences);
   options.max_num_batched_tokens = static_cast<int32_t>(scheduling.max_num_batched_tokens);
@@ -91,11 +104,12 @@ int64_t LeastLeftAtStart(const BenchTest& test, const BenchScheduling& schedulin
       ++produced[slice.sequence - 1];
     }
     EXPECT_TRUE(scheduler.Confirm(result).ok());
-    scheduler.Took(in_flight.front(), in_flight.front().rows() * int64_t{1000});
+    scheduler.Took(in_flight.front(), SteepTimeUs(in_flight.front()));
     in_flight.pop_front();
   }
   EXPECT_EQ(scheduler.counters().preemptions, 0u);
-  return MaxNewTokens(test, scheduling) - *std::max_element(produced.begin(), produced.end());
+  return {MaxNewTokens(test, scheduling) - *std::max_element(produced.begin(), produced.end()),
+          static_cast<int64_t>(scheduler.counters().micro_batches)};
 }
 
 TEST(MaxNewTokens, LeavesEverySequenceTheCountedTokensWhenTheLastPromptIsThrough) {
@@ -106,10 +120,33 @@ TEST(MaxNewTokens, LeavesEverySequenceTheCountedTokensWhenTheLastPromptIsThrough
           const BenchTest test = {.generated = 16, .depth = depth, .sequences = sequences};
           for (const auto& [chunking, cut] : kChunkings) {
             const BenchScheduling scheduling = {policy, 128, 96, micro_batches, chunking};
-            EXPECT_GT(LeastLeftAtStart(test, scheduling), 16)
+            EXPECT_GT(StartOf(test, scheduling).least_left, 16)
                 << name << " " << cut << " " << test.Name() << " " << micro_batches << " micro-batches";
           }
         }
+      }
+    }
+  }
+}
+
+// However the rows of a micro-batch, its chunks and the sequences that decode in it stand to each other.
+TEST(MaxNewTokens, LeavesThemWhereChunksShrinkAndMicroBatchesAreFullOfDecodeRows) {
+  const struct {
+    int64_t budget, chunk, depth;
+  } kCuts[] = {{8, 512, 100}, {9, 32, 100}, {70, 512, 700}, {300, 100, 1500}, {512, 512, 1500}};
+  for (const auto& [policy, name] : kPolicies) {
+    for (const auto& [budget, chunk, depth] : kCuts) {
+      for (int64_t micro_batches : {1, 3}) {
+        const BenchTest test = {.generated = 16, .depth = depth, .sequences = 8};
+        std::map<Chunking, int64_t> taken;  // micro-batches
+        for (const auto& [chunking, cut] : kChunkings) {
+          const Start start = StartOf(test, {policy, budget, chunk, micro_batches, chunking});
+          EXPECT_GT(start.least_left, 16) << name << ", " << budget << " rows, " << cut << " chunks of " << chunk
+                                          << ", " << micro_batches << " micro-batches";
+          taken[chunking] = start.micro_batches;
+        }
+        if (policy != Policy::kPrefillFirst || std::min(budget, chunk) < 2 * kEqualTimeLeastRows) continue;
+        EXPECT_GT(taken[Chunking::kEqualTime], 2 * taken[Chunking::kConstant]) << "chunks did not shrink";
       }
     }
   }

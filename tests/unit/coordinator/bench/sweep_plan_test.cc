@@ -37,6 +37,18 @@ TEST(SweepPlan, IsTheProductOfItsLists) {
   EXPECT_EQ(points[3].requests, 128);
 }
 
+TEST(SweepPlan, RefusesMorePointsThanAnybodyWillMeasure) {
+  SweepLists lists = Lists();
+  EXPECT_TRUE(CheckPointCount(lists).ok());
+  lists.stages.assign(100, 1);
+  lists.concurrency.assign(1000, 1);
+  EXPECT_TRUE(CheckPointCount(lists).ok());
+  lists.repetitions = 1000;
+  lists.prompts.assign(1000, "128");
+  EXPECT_THAT(std::string(CheckPointCount(lists).message()),
+              HasSubstr("the lists make 1e+11 points, expected at most 100000"));
+}
+
 TEST(SweepPlan, MeasuresAllPointsOnceBeforeItRepeatsOne) {
   SweepLists lists = Lists();
   lists.stages = {1, 2};

@@ -12,9 +12,9 @@
 namespace stagecoach {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class EngineChannelTest : public testing::Test {
+class EngineChannelTest : public ::testing::Test {
  protected:
   EngineChannelTest() {
     int ends[2];
@@ -110,7 +110,7 @@ TEST_F(EngineChannelTest, RefusesLengthsAndBytesThatAreNoMessage) {
 }
 
 TEST(EngineSocket, ConnectsByPathAndRefusesOnesThatAreTooLong) {
-  std::string directory = testing::TempDir() + "engine_socket.XXXXXX";
+  std::string directory = ::testing::TempDir() + "engine_socket.XXXXXX";
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   const std::string path = directory + "/s";
   EXPECT_EQ(ConnectLocal(path).status().code(), absl::StatusCode::kUnavailable);

@@ -92,6 +92,8 @@ TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
   }
   EXPECT_THAT(parsed.output, Not(HasSubstr("--stage-delay-us")));
   EXPECT_EQ(Parse({"help", "generate"}).output, parsed.output);
+  EXPECT_EQ(Parse({"help", "trace", "summary"}).output, Parse({"trace", "summary", "--help"}).output);
+  EXPECT_THAT(Parse({"help", "trace", "summary"}).output, HasSubstr("--json"));
 }
 
 TEST(CommandLine, EveryVerbHasAnExampleThatParses) {
@@ -134,6 +136,8 @@ TEST(CommandLine, RefusesWithTheReasonAndWhereToLook) {
   EXPECT_THAT(option.error, AllOf(HasSubstr("--tmp"), HasSubstr("coordinator generate --help")));
 
   EXPECT_THAT(Parse({"generate", "-p", "x"}).error, HasSubstr("--model is required"));
+  EXPECT_THAT(Parse({"sweep", "report"}).error,
+              HasSubstr("directory is required (see `coordinator sweep report --help`)"));
   EXPECT_THAT(Parse({"help", "frobnicate"}).error, HasSubstr("'frobnicate' is no verb"));
   EXPECT_EQ(Parse({"generate", "-m", "x", "-q", "-v"}).exit_code, ExitCode::kUsage);
 }

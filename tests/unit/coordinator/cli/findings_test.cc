@@ -123,14 +123,33 @@ TEST(Findings, AreErrorsWhereAJobWouldNotRun) {
   EXPECT_EQ(VerdictOf({Only(report)}), ExitCode::kInputFile);
 
   report = Healthy();
+  report.mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_sample_hash(6);
+  EXPECT_THAT(Only(report).found, HasSubstr("another one"));
+
+  report = Healthy();
   report.mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_size_bytes(6);
   EXPECT_THAT(Only(report).found, HasSubstr("another one"));
   EXPECT_EQ(VerdictOf({Only(report), Finding::Error("host x", "gone", "", ExitCode::kLaunch)}), ExitCode::kLaunch);
 }
 
+// As for a stage: a copy has a time of its own.
+TEST(Findings, ACopyOfTheModelWithAnotherTimeIsTheSameFile) {
+  pb::ProbeReport report = Healthy();
+  report.mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_modified_ns(7);
+  EXPECT_EQ(VerdictOf(FindingsOfReport(report, kModel)), ExitCode::kOk);
+}
+
+TEST(Findings, TakeTheEndOfAMessageForTheFix) {
+  const Finding link = ErrorOfMessage("a -> b", "no frame; not one; open the ports");
+  EXPECT_EQ(link.found, "no frame; not one");
+  EXPECT_EQ(link.fix, "open the ports");
+  const Finding none = ErrorOfMessage("a -> b", "no frame", ExitCode::kInputFile);
+  EXPECT_EQ(none, Finding::Error("a -> b", "no frame", "", ExitCode::kInputFile));
+}
+
 TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
-  std::vector<HostAnswer> answers(4);
+  std::vector<HostAnswer> answers(5);
   answers[0].host = "good";
   *answers[0].report.emplace().mutable_hello() = own;
   answers[0].report->add_left()->set_pid(4711);
@@ -139,8 +158,10 @@ TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   answers[1].report->mutable_hello()->set_program_version("0.0.1");
   answers[2] = {"gone", std::nullopt, "`ssh` ended with exit code 255: no route"};
   answers[3] = {"reserve", std::nullopt, ""};
-  const Findings findings = FindingsOfSurvey(answers, own, {"reserve"});
-  ASSERT_EQ(findings.size(), 5u);
+  answers[4] = answers[1];
+  answers[4].host = "old reserve";
+  const Findings findings = FindingsOfSurvey(answers, own, {"reserve", "old reserve"});
+  ASSERT_EQ(findings.size(), 6u);
   EXPECT_EQ(findings[0].level, Level::kOk);
   EXPECT_EQ(findings[1].level, Level::kWarning);
   EXPECT_THAT(findings[1].found, HasSubstr("4711"));
@@ -151,6 +172,17 @@ TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   EXPECT_THAT(findings[3].found, HasSubstr("no route"));
   EXPECT_EQ(findings[4].level, Level::kWarning);  // a job runs without a spare host
   EXPECT_THAT(findings[4].found, HasSubstr("no answer"));
+  EXPECT_EQ(findings[5].level, Level::kWarning);
+  EXPECT_THAT(findings[5].found, HasSubstr("0.0.1"));
+  EXPECT_THAT(findings[5].fix, HasSubstr("one version"));
+
+  answers[0].model = "/m.gguf";
+  const Findings lacking = FindingsOfSurvey({answers[0]}, own, {"good"});
+  ASSERT_EQ(lacking.size(), 1u);
+  EXPECT_EQ(lacking[0].level, Level::kWarning);
+  EXPECT_THAT(lacking[0].found, HasSubstr("cannot read the model file '/m.gguf'"));
+  answers[0].report->mutable_hello()->set_model_path("/m.gguf");
+  EXPECT_EQ(FindingsOfSurvey({answers[0]}, own, {"good"})[0].level, Level::kOk);
 }
 
 TEST(Findings, AreOneLineEach) {

@@ -67,7 +67,7 @@ class FakeClock : public EngineClock {
   int64_t now_us = 0;
 };
 
-class EngineLoopTest : public testing::Test {
+class EngineLoopTest : public ::testing::Test {
  protected:
   EngineLoopTest()
       : scheduler_(RoomFor(kSequences)), engine_(&pipeline_, &scheduler_, &front_, &clock_, 1000, nullptr) {}

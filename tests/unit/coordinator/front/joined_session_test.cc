@@ -49,7 +49,7 @@ GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
 }
 
 // Under the first id that the session takes.
-RequestId Submit(Session* session, const GenerationRequest& request) {
+RequestId SubmitTo(Session* session, const GenerationRequest& request) {
   RequestId id = 1;
   absl::Status status;
   while (absl::IsInvalidArgument(status = session->Submit(id, request))) ++id;
@@ -71,7 +71,7 @@ TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
   while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
   const std::vector<TokenId> prompt(1 << 20, 1);  // 1 MiB on the wire
   std::vector<RequestId> ids;
-  for (int i = 0; i < 40; ++i) ids.push_back(Submit(session.get(), Request(prompt, 1)));
+  for (int i = 0; i < 40; ++i) ids.push_back(SubmitTo(session.get(), Request(prompt, 1)));
   // The first one went to the engine, who must answer; the last one has not left the front.
   session->Cancel(ids.front());
   session->Cancel(ids.back());
@@ -114,7 +114,7 @@ TEST(JoinedSession, SpeaksTheSameProtocolAndTakesALossAsFinal) {
     return message.ok() && message->has_value() ? **message : pb::EngineMessage();
   };
   EXPECT_EQ(receive().configure().model_path(), "m");
-  const RequestId id = Submit(session.get(), Request({1, 2}, 3));
+  const RequestId id = SubmitTo(session.get(), Request({1, 2}, 3));
   pb::EngineMessage message;
   message.mutable_ready()->set_context(100);
   message.mutable_ready()->set_blocks(10);
@@ -145,7 +145,7 @@ TEST(JoinedSession, AWakeUpCostsOnePollAndOneReadHoweverManyEventsItBrings) {
   ASSERT_TRUE(engine.Send(message).ok());
   while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
   std::vector<RequestId> ids;
-  for (int i = 0; i < 50; ++i) ids.push_back(Submit(session.get(), Request({1}, 100)));
+  for (int i = 0; i < 50; ++i) ids.push_back(SubmitTo(session.get(), Request({1}, 100)));
   for (int position = 1; position <= 20; ++position) {
     message.clear_body();
     for (const RequestId id : ids) {

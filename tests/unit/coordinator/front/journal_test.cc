@@ -7,11 +7,11 @@ namespace stagecoach {
 namespace {
 
 using Finished = pb::RequestFinished;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
-GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens, std::vector<TokenId> stop = {}) {
+GenerationRequest Journaled(std::vector<TokenId> prompt, int64_t max_new_tokens, std::vector<TokenId> stop = {}) {
   GenerationRequest request;
   request.prompt = std::move(prompt);
   request.max_new_tokens = max_new_tokens;
@@ -66,7 +66,7 @@ RequestId Add(RequestJournal* journal, const GenerationRequest& request) {
 
 TEST(RequestJournal, PassesEachPositionOnOnce) {
   RequestJournal journal;
-  const RequestId id = Add(&journal, Request({1, 2}, 10));
+  const RequestId id = Add(&journal, Journaled({1, 2}, 10));
   EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 2, {7, 8}))), ElementsAre(7, 8));
   const auto repeated = journal.RecordTokens(Tokens(id, 2, {7, 8}));
   ASSERT_TRUE(repeated.ok());
@@ -77,8 +77,8 @@ TEST(RequestJournal, PassesEachPositionOnOnce) {
 
 TEST(RequestJournal, RefusesWhatNoSoundEngineReports) {
   RequestJournal journal;
-  const RequestId id = Add(&journal, Request({1, 2}, 2));
-  GenerationRequest scoring = Request({1, 2, 3, 4}, 0);
+  const RequestId id = Add(&journal, Journaled({1, 2}, 2));
+  GenerationRequest scoring = Journaled({1, 2, 3, 4}, 0);
   scoring.score_from = 1;
   const RequestId scored = Add(&journal, scoring);
   const auto expect_internal = [](const absl::Status& status, const std::string& message) {
@@ -105,7 +105,7 @@ TEST(RequestJournal, RefusesWhatNoSoundEngineReports) {
 
 TEST(RequestJournal, IgnoresWhatComesAfterTheEnd) {
   RequestJournal journal;
-  const RequestId id = Add(&journal, Request({1}, 5, {9}));
+  const RequestId id = Add(&journal, Journaled({1}, 5, {9}));
   EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 1, {9}))), ElementsAre(9));
   const auto end = journal.RecordFinished(End(id, Finished::REASON_STOP));
   ASSERT_TRUE(end.ok() && end->has_value());
@@ -119,7 +119,7 @@ TEST(RequestJournal, IgnoresWhatComesAfterTheEnd) {
 
 TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
   RequestJournal journal;
-  const GenerationRequest request = Request({1, 2}, 10, {99});
+  const GenerationRequest request = Journaled({1, 2}, 10, {99});
   const RequestId id = Add(&journal, request);
   ASSERT_TRUE(journal.RecordTokens(Tokens(id, 2, {7, 8})).ok());
   const pb::SubmitRequest submission = journal.Submission(id);
@@ -135,7 +135,7 @@ TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
 
 TEST(RequestJournal, AsksOnlyForTheScoresThatAreMissing) {
   RequestJournal journal;
-  GenerationRequest request = Request({1, 2, 3, 4, 5, 6}, 0);
+  GenerationRequest request = Journaled({1, 2, 3, 4, 5, 6}, 0);
   request.score_from = 2;  // rows 1 to 4
   const RequestId id = Add(&journal, request);
   EXPECT_TRUE(journal.Submission(id).score_prompt());
@@ -161,12 +161,12 @@ TEST(RequestJournal, AsksOnlyForTheScoresThatAreMissing) {
 
 TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {
   RequestJournal journal;
-  const RequestId full = Add(&journal, Request({1}, 2));
-  const RequestId stopped = Add(&journal, Request({1}, 9, {5}));
-  const RequestId crowded = Add(&journal, Request({1, 2, 3}, 9));
-  const RequestId cancelled = Add(&journal, Request({1}, 9));
-  const RequestId running = Add(&journal, Request({1}, 9));
-  const RequestId too_long = Add(&journal, Request({1, 2, 3, 4, 5}, 9));
+  const RequestId full = Add(&journal, Journaled({1}, 2));
+  const RequestId stopped = Add(&journal, Journaled({1}, 9, {5}));
+  const RequestId crowded = Add(&journal, Journaled({1, 2, 3}, 9));
+  const RequestId cancelled = Add(&journal, Journaled({1}, 9));
+  const RequestId running = Add(&journal, Journaled({1}, 9));
+  const RequestId too_long = Add(&journal, Journaled({1, 2, 3, 4, 5}, 9));
   ASSERT_TRUE(journal.RecordTokens(Tokens(full, 1, {4, 4})).ok());
   ASSERT_TRUE(journal.RecordTokens(Tokens(stopped, 1, {4, 5})).ok());
   ASSERT_TRUE(journal.RecordTokens(Tokens(crowded, 3, {4, 4})).ok());
@@ -184,21 +184,21 @@ TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {
 
 TEST(RequestJournal, TakesIdsThatGrow) {
   RequestJournal journal;
-  EXPECT_TRUE(journal.Add(5, Request({1}, 2)).ok());
-  EXPECT_EQ(journal.Add(5, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(journal.Add(4, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(journal.Add(9, Request({1}, 2)).ok());
+  EXPECT_TRUE(journal.Add(5, Journaled({1}, 2)).ok());
+  EXPECT_EQ(journal.Add(5, Journaled({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(journal.Add(4, Journaled({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(journal.Add(9, Journaled({1}, 2)).ok());
 }
 
 TEST(RequestJournal, TheLargestNeedIsThatOfWhatCouldEverRun) {
   RequestJournal journal;
   EXPECT_EQ(journal.LargestNeed(100, 80), 0);
-  Add(&journal, Request({1, 2, 3}, 20));
+  Add(&journal, Journaled({1, 2, 3}, 20));
   EXPECT_EQ(journal.LargestNeed(100, 80), 22);
-  Add(&journal, Request(std::vector<TokenId>(60, 1), 500));  // would fill the context, which the pool never held
+  Add(&journal, Journaled(std::vector<TokenId>(60, 1), 500));  // would fill the context, which the pool never held
   EXPECT_EQ(journal.LargestNeed(100, 80), 22);
   EXPECT_EQ(journal.LargestNeed(100, 100), 99);
-  Add(&journal, Request(std::vector<TokenId>(101, 1), 1));  // no context for it
+  Add(&journal, Journaled(std::vector<TokenId>(101, 1), 1));  // no context for it
   EXPECT_EQ(journal.LargestNeed(100, 100), 99);
 }
 

@@ -8,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr int64_t kSecond = 1000000;
 

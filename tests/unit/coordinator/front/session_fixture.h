@@ -30,7 +30,7 @@ struct LaunchRecord {
   std::vector<std::string> directories;
 };
 
-class SessionTest : public testing::Test {
+class SessionTest : public ::testing::Test {
  protected:
   SessionTest() {
     std::string name = "/tmp/session_test.XXXXXX";
@@ -75,12 +75,12 @@ class SessionTest : public testing::Test {
   // Every directory of every launch is gone, and so is its process.
   void ExpectNothingIsLeft() const {
     for (const LaunchRecord& launch : Launches()) {
-      EXPECT_THAT(launch.directories, testing::Not(testing::IsEmpty()));
+      EXPECT_THAT(launch.directories, ::testing::Not(::testing::IsEmpty()));
       for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;
       EXPECT_NE(kill(launch.pid, 0), 0) << launch.pid;
     }
     for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-      EXPECT_THAT(entry.path().filename().string(), testing::Not(testing::StartsWith("stagecoach.")));
+      EXPECT_THAT(entry.path().filename().string(), ::testing::Not(::testing::StartsWith("stagecoach.")));
     }
   }
 

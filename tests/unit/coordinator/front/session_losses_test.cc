@@ -2,13 +2,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <fstream>
+
+#include "common/wire/handshake.h"
+#include "common/wire/host_report.h"
 #include "tests/unit/coordinator/front/session_fixture.h"
 
 namespace stagecoach {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Finished = pb::RequestFinished;
 
 TEST_F(SessionTest, QuickLossesDoNotEndItWhileItsPatienceLasts) {
@@ -21,6 +26,29 @@ TEST_F(SessionTest, QuickLossesDoNotEndItWhileItsPatienceLasts) {
   ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
   ExpectWhole(outcomes[id], request);
   EXPECT_EQ(session->relaunches(), 4);
+}
+
+// A login works, and a firewall keeps the ranks from each other.
+TEST_F(SessionTest, AJobOverHostsThatDoesNotComeUpNamesThemAndTheirPorts) {
+  pb::HostReport report;
+  *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kScalar});
+  LaunchOptions options = Options("never=1");
+  options.hosts = "near.invalid,far.invalid";
+  options.rsh_agent = directory_ + "/agent";
+  std::ofstream(options.rsh_agent) << "#!/bin/sh\necho " << EncodeHostReport(report) << "\n";
+  ASSERT_EQ(chmod(options.rsh_agent.c_str(), 0755), 0);
+  options.startup_timeout = absl::Milliseconds(300);
+  options.max_losses = 1;
+  std::unique_ptr<Session> session = Launch(options);
+  Submit(session.get(), Request({1}, 1));
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("did not come up within 300ms"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 on near.invalid, 1 on far.invalid"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("TCP connections"));
+  session.reset();
+  ExpectNothingIsLeft();
 }
 
 TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthersGoOn) {

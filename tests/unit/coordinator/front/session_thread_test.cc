@@ -183,7 +183,7 @@ class Collector : public SessionListener {
   std::condition_variable changed_;
 };
 
-class SessionThreadTest : public testing::Test {
+class SessionThreadTest : public ::testing::Test {
  protected:
   ~SessionThreadTest() override {
     if (!runner_.joinable()) return;

@@ -31,7 +31,7 @@ pb::EngineMessage Submit(uint64_t request) {
   return message;
 }
 
-class ChannelFrontTest : public testing::Test {
+class ChannelFrontTest : public ::testing::Test {
  protected:
   ChannelFrontTest() : roster_(std::vector<pb::Hello>(1), 1000000, 0), scheduler_(RoomFor(kSequences)) {
     plan_.stages.resize(1);

@@ -19,5 +19,13 @@ TEST(HostFile, TheExamplesOfDeployAreRead) {
   EXPECT_TRUE((*rack)[4].spare);
 }
 
+// Such as a model that was given by mistake.
+TEST(HostFile, ShowsOnlyTheBeginningOfWhatIsNone) {
+  const std::string word = std::string("GGUF\3\0\0", 7) + std::string(1000000, 'x');
+  const std::string message(ParseHostFile("m.gguf", word).status().message());
+  EXPECT_EQ(message.find("host file 'm.gguf', line 1: 'GGUF\\x03\\x00\\x00xxx"), 0u) << message.substr(0, 200);
+  EXPECT_LT(message.size(), 200u);
+}
+
 }  // namespace
 }  // namespace stagecoach

@@ -17,10 +17,10 @@
 namespace stagecoach {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 HostSlots Slots(const std::string& name, int slots, bool spare = false) {
   return {.name = name, .slots = slots, .spare = spare};
@@ -44,10 +44,10 @@ TEST(Placement, FillsSlotsInOrderAndSpareHostsLast) {
 
 // Hosts whose remote shell is a script: what it does for host NAME is in the file NAME, a shell's commands, or absent
 // for a host that cannot be reached.
-class HostPoolTest : public testing::Test {
+class HostPoolTest : public ::testing::Test {
  protected:
   HostPoolTest() {
-    std::string name = testing::TempDir() + "host_pool.XXXXXX";
+    std::string name = ::testing::TempDir() + "host_pool.XXXXXX";
     directory_ = mkdtemp(name.data());
     const std::string agent = directory_ + "/agent";
     std::ofstream(agent) << "#!/bin/sh\necho \"$2\" >>'" << directory_ << "/asked'\ncd '" << directory_
@@ -63,17 +63,21 @@ class HostPoolTest : public testing::Test {
 
   void Answers(const std::string& host, std::vector<InstructionSet> isas = {InstructionSet::kAvx2},
                const std::string& left = "", const std::string& version = kProgramVersion) {
+    Does(host, Answer(std::move(isas), left, version));
+  }
+  static std::string Answer(std::vector<InstructionSet> isas = {InstructionSet::kAvx2}, const std::string& left = "",
+                            const std::string& version = kProgramVersion) {
     pb::HostReport report;
     *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, isas);
     report.mutable_hello()->set_program_version(version);
     if (!left.empty()) report.add_left()->set_name(left);
-    Does(host, absl::StrCat("echo 'Welcome!'\necho ", EncodeHostReport(report), "\necho bye\n"));
+    return absl::StrCat("echo 'Welcome!'\necho ", EncodeHostReport(report), "\necho bye\n");
   }
   void Does(const std::string& host, const std::string& commands) {
     std::ofstream(absl::StrCat(directory_, "/", host)) << commands;
   }
-  void Ask(HostPool* pool, bool again = false, const WantedIsa& wanted = {}) {
-    pool->Ask(again, wanted);
+  void Ask(HostPool* pool, bool again = false, const pb::ConfigureJob& job = {}) {
+    pool->Ask(again, job);
     for (int64_t since = absl::ToUnixMicros(absl::Now()); pool->asking();) {
       absl::SleepFor(absl::Milliseconds(5));
       const int64_t now = absl::ToUnixMicros(absl::Now());
@@ -97,6 +101,16 @@ TEST_F(HostPoolTest, PlacesStagesOnTheHostsThatAnswer) {
   EXPECT_THAT(pool.News(), IsEmpty());
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
   EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report\n"));
+}
+
+// As a shared connection of ssh does, or a job of the login.
+TEST_F(HostPoolTest, AnAnswerIsOneAlsoWhereSomethingKeepsTheRemoteShellOpen) {
+  for (const char* host : {"a", "b", "s"}) Answers(host);
+  Does("b", absl::StrCat(Answer(), "sleep 30 &\n"));
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool);
+  EXPECT_THAT(pool.News(), IsEmpty());
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
 }
 
 TEST_F(HostPoolTest, NamesTheHostsItLeavesOutAndWhy) {
@@ -132,7 +146,7 @@ TEST_F(HostPoolTest, ASpareHostTakesThePlaceOfOneThatIsLostAndALostOneThatAnswer
   // Each is cleared of what it took part in and was not yet cleared of.
   EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.AbC123\n"));
   EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.DeF456\n"));
-  EXPECT_THAT(Asked(), testing::Not(HasSubstr("AbC123 --clear")));
+  EXPECT_THAT(Asked(), ::testing::Not(HasSubstr("AbC123 --clear")));
 }
 
 TEST_F(HostPoolTest, AsksAHostThatFailsAgainWhilePatienceLasts) {
@@ -151,10 +165,37 @@ TEST_F(HostPoolTest, AHostThatCannotGiveTheBitsOrHoldsALostJobIsLeftOut) {
   Answers("b", {InstructionSet::kAvx2});
   Answers("s", {InstructionSet::kAvx512Bf16}, "stage_worker");
   HostPool pool(&plan_, absl::Seconds(20));
-  Ask(&pool, /*again=*/false, {.isa = std::nullopt, .bf16_dot = true});
+  pb::ConfigureJob job;
+  job.set_bf16_dot(true);
+  Ask(&pool, /*again=*/false, job);
   EXPECT_EQ(pool.Place().Describe(), "1 on a");
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("b: it has avx2 and not the BF16 dot that this job began with"));
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("s: what a lost job left there does not end: stage_worker"));
+}
+
+TEST_F(HostPoolTest, AHostThatCannotReadTheModelIsNoSpareAndNotUsedAgain) {
+  for (const char* host : {"a", "b", "s"}) Answers(host);
+  plan_.hosts[0].slots.model = "/elsewhere/m.gguf";
+  pb::ConfigureJob job;
+  job.set_model_path("/models/m.gguf");
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool, /*again=*/false, job);
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b") << "their stages say it";
+  EXPECT_THAT(pool.News(), ElementsAre("host s is left out: it cannot read the model file '/models/m.gguf'"));
+  Ask(&pool, /*again=*/true, job);
+  EXPECT_EQ(pool.Place().stages(), 0);
+  EXPECT_THAT(Asked(), HasSubstr("--host-report --model /elsewhere/m.gguf\n"));
+
+  pb::HostReport report;
+  *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kAvx2});
+  report.mutable_hello()->set_model_path("/models/m.gguf");
+  Does("b", absl::StrCat("echo ", EncodeHostReport(report), "\n"));
+  Ask(&pool, /*again=*/true, job);
+  EXPECT_THAT(pool.News(), ElementsAre("host b is back and used again"));
+  Answers("b");
+  job.set_weights(pb::WEIGHT_SOURCE_STREAM);
+  Ask(&pool, /*again=*/true, job);
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
 }
 
 TEST_F(HostPoolTest, ASpareHostWithoutTheDotKeepsTheJobFromIt) {
@@ -167,6 +208,22 @@ TEST_F(HostPoolTest, ASpareHostWithoutTheDotKeepsTheJobFromIt) {
   HostPool other(&plan_, absl::Seconds(20));
   Ask(&other);
   EXPECT_FALSE(other.SpareLacksBf16Dot());
+}
+
+TEST_F(HostPoolTest, ThisHostIsHeldToTheSameBits) {
+  plan_.hosts = {{Slots("a", 1)}, {Slots("b", 1)}, {Slots("here", 1, true), true}};
+  for (const char* host : {"a", "b"}) Answers(host, {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
+  HostPool pool(&plan_, absl::Seconds(20), {InstructionSet::kAvx2});
+  Ask(&pool);
+  EXPECT_TRUE(pool.SpareLacksBf16Dot()) << "the spare host is this one";
+  EXPECT_THAT(pool.News(), IsEmpty());
+
+  Does("b", "exit 255");
+  pb::ConfigureJob job;
+  job.set_bf16_dot(true);
+  Ask(&pool, /*again=*/false, job);
+  EXPECT_EQ(pool.Place().Describe(), "1 on a");
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("here: it has avx2 and not the BF16 dot that this job began with"));
 }
 
 TEST_F(HostPoolTest, ClearsItsHostsAtTheEnd) {

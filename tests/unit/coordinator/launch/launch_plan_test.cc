@@ -13,25 +13,26 @@
 #include "coordinator/launch/host_file.h"
 #include "coordinator/launch/launch_environment.h"
 #include "coordinator/launch/local_host.h"
+#include "coordinator/launch/program_output.h"
 #include "coordinator/launch/shell_words.h"
 
 namespace stagecoach {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::UnorderedElementsAre;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> Arguments(const LaunchPlan& plan) {
   return plan.backend->Arguments(plan.programs, PlaceStages(plan.hosts, plan.stages, {}),
                                  {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.aaaaaa"});
 }
 
-class LaunchPlanTest : public testing::Test {
+class LaunchPlanTest : public ::testing::Test {
  protected:
   LaunchPlanTest() {
-    std::string name = testing::TempDir() + "launch_line.XXXXXX";
+    std::string name = ::testing::TempDir() + "launch_line.XXXXXX";
     directory_ = mkdtemp(name.data());
     std::filesystem::create_directories(directory_ + "/bin");
   }
@@ -129,6 +130,36 @@ TEST_F(LaunchPlanTest, LetsTheUsersOwnSettingsReplaceOurs) {
   EXPECT_THAT(*line, HasSubstr(" --bind-to core --mca pml ucx -x 'NAME=two words' -n 1 "));
   EXPECT_THAT(*line, Not(HasSubstr("none")));
   EXPECT_THAT(*line, Not(HasSubstr("ob1")));
+}
+
+// mpirun puts it into a shell's line on the other host as it is.
+TEST_F(LaunchPlanTest, GuardsNoHostByAProgramWhosePathAShellWouldChange) {
+  LaunchOptions options = Options();
+  options.hosts = "node1.invalid";
+  EXPECT_THAT(DescribeLaunch(options).value(), HasSubstr("orte_launch_agent"));
+  for (const char* name : {"two words/stage_worker", "$HOME/stage_worker", "a;b/stage_worker", "it's/stage_worker"}) {
+    options.stage_worker_path = Program(name);
+    EXPECT_THAT(DescribeLaunch(options).value(), Not(HasSubstr("orte_launch_agent"))) << name;
+  }
+}
+
+TEST_F(LaunchPlanTest, LogsInToAHostAsMpirunWill) {
+  LaunchOptions options = Options();
+  options.hosts = "node1.invalid";
+  const std::vector<std::string> command = {"say", "two words"};
+  const std::string line = JoinShellWords({"node1.invalid", JoinShellWords(command)});
+  const auto login = [&] {
+    return JoinShellWords(ResolveLaunch(options).value().backend->RemoteCommand("node1.invalid", command));
+  };
+  EXPECT_EQ(login(), "ssh " + line);
+  setenv("OMPI_MCA_orte_rsh_agent", "no-such-shell : /bin/sh -x : ssh", 1);
+  EXPECT_EQ(login(), "/bin/sh -x " + line);
+  options.launcher_args = "--mca plm_rsh_agent 'oarsh -v' --mca plm_rsh_args '-p 22'";
+  EXPECT_EQ(login(), "oarsh -v -p 22 " + line);
+  unsetenv("OMPI_MCA_orte_rsh_agent");
+  options.launcher_args.clear();
+  options.rsh_agent = "/opt/agent";
+  EXPECT_EQ(login(), "/opt/agent " + line);
 }
 
 TEST_F(LaunchPlanTest, SeeksTheStageWorkerBesideTheCoordinatorAndThenInItsSistersDirectory) {
@@ -276,6 +307,17 @@ TEST(LaunchEnvironment, DropsAnOuterJobAndKeepsTheUsersSettings) {
 
 TEST(LaunchEnvironment, LetsTheUserChooseWhatHwlocLooksFor) {
   EXPECT_THAT(LaunchEnvironment({"HWLOC_COMPONENTS=linux,stop"}), UnorderedElementsAre("HWLOC_COMPONENTS=linux,stop"));
+}
+
+// Or ssh would ask it for a password, and wait for ever.
+TEST(ProgramOutput, IsOfAProgramThatHasNoTerminal) {
+  const absl::StatusOr<ProgramOutput> output =
+      RunForOutput({"sh", "-c", "read -r pid name state parent group session rest </proc/$$/stat; echo $pid $session"},
+                   absl::Seconds(20));
+  ASSERT_TRUE(output.ok()) << output.status();
+  const std::vector<std::string> numbers = absl::StrSplit(output->text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  ASSERT_EQ(numbers.size(), 2u) << output->text;
+  EXPECT_EQ(numbers[0], numbers[1]) << "it leads no session of its own";
 }
 
 TEST(LocalHost, KnowsItsOwnNames) {

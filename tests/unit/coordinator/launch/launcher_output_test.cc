@@ -11,10 +11,10 @@
 namespace stagecoach {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr char kDashes[] = "--------------------------------------------------------------------------\n";
 
@@ -92,6 +92,16 @@ TEST(LauncherOutput, ReadsSrunsWordsToo) {
   EXPECT_EQ(output.death()->rank, 3);
   EXPECT_EQ(output.death()->how, "on node2 ended: Segmentation fault");
   EXPECT_TRUE(output.death()->crashed);
+}
+
+TEST(LauncherOutput, ReadsSrunsWordsOfSeveralRanksAtOnce) {
+  for (const char* tasks : {"2-3", "2,4", "2,4-5"}) {
+    LauncherOutput output(std::make_unique<SlurmWords>());
+    output.Feed(absl::StrCat("srun: error: node[1-2]: tasks ", tasks, ": Killed\n"));
+    ASSERT_TRUE(output.death().has_value()) << tasks;
+    EXPECT_EQ(output.death()->rank, 2);
+    EXPECT_EQ(output.death()->how, "on node[1-2] ended, as others did: Killed");
+  }
 }
 
 }  // namespace

@@ -2,21 +2,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/launcher.h"
 
 namespace stagecoach {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(SlurmTasks, AreReadInSlurmsForm) {
   EXPECT_THAT(ParseTasksPerNode("2(x3),1").value(), ElementsAre(2, 2, 2, 1));
@@ -28,10 +33,10 @@ TEST(SlurmTasks, AreReadInSlurmsForm) {
 }
 
 // An allocation of two nodes, the first of which is this host, with programs in the place of Slurm's.
-class SlurmTest : public testing::Test {
+class SlurmTest : public ::testing::Test {
  protected:
   SlurmTest() {
-    std::string name = testing::TempDir() + "slurm.XXXXXX";
+    std::string name = ::testing::TempDir() + "slurm.XXXXXX";
     directory_ = mkdtemp(name.data());
     Program("srun", "echo 'MPI plugin types are...'\nprintf '\\tnone\\n\\tpmix\\n'");
     Program("scontrol", "[ \"$*\" = 'show hostnames n[1-2]' ] && printf 'n1\\nn2.invalid\\n'");
@@ -58,6 +63,17 @@ class SlurmTest : public testing::Test {
     set_.push_back(name);
   }
 
+  // What srun is told where the tasks lie.
+  std::string HostsFile(const LaunchPlan& plan, const Placement& placement) {
+    EXPECT_TRUE(plan.backend->WriteFiles(placement, {directory_, "/dev/shm/stagecoach.aaaaaa"}).ok());
+    return Contents("hosts");
+  }
+  std::string Contents(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(directory_ + "/" + name).rdbuf();
+    return text.str();
+  }
+
   std::string directory_, path_;
   std::vector<std::string> set_;
   LaunchOptions options_;
@@ -73,17 +89,38 @@ TEST_F(SlurmTest, AnAllocationsNodesAreTheHostsAndSrunStartsTheRanks) {
   const std::vector<std::string> line = plan->backend->Arguments(plan->programs, placement, places);
   EXPECT_THAT(line, Contains("--mpi=pmix"));
   EXPECT_THAT(line, Contains("--ntasks=3"));
+  EXPECT_THAT(line, Contains("--export=ALL"));
   EXPECT_THAT(line.back(), HasSubstr("case $SLURM_PROCID in 0) exec "));
   EXPECT_THAT(line.back(), HasSubstr(";; 1) exec "));
   EXPECT_THAT(line.back(), HasSubstr(";; 2) exec "));
-  ASSERT_TRUE(plan->backend->WriteFiles(placement, places).ok());
-  std::ostringstream hosts;
-  hosts << std::ifstream(directory_ + "/hosts").rdbuf();
-  EXPECT_EQ(hosts.str(), "n1\nn1\nn2.invalid\n");
+  EXPECT_EQ(HostsFile(*plan, placement), "n1\nn1\nn2.invalid\n");
   std::vector<std::string> environment;
   plan->backend->SetEnvironment(placement, places, &environment);
   EXPECT_THAT(environment, Contains("SLURM_HOSTFILE=" + directory_ + "/hosts"));
   EXPECT_THAT(environment, Contains("OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.aaaaaa"));
+}
+
+// salloc does not say on which node its shell runs.
+TEST_F(SlurmTest, WithoutANameOfItsOwnThisNodeHasTheOneOfTheHost) {
+  unsetenv("SLURMD_NODENAME");
+  char name[256] = {};
+  ASSERT_EQ(gethostname(name, sizeof(name) - 1), 0);
+  Program("scontrol", "printf '%s\\nn2.invalid\\n' " + std::string(name));
+  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(HostsFile(*plan, PlaceStages(plan->hosts, 2, {})), absl::StrCat(name, "\n", name, "\nn2.invalid\n"));
+  const std::string short_name = std::string(name).substr(0, std::string(name).find('.'));
+  EXPECT_EQ(HostsFile(*plan, {.hosts = {{"localhost", 1, true}}}), absl::StrCat(short_name, "\n", short_name, "\n"));
+}
+
+TEST_F(SlurmTest, AnAllocationOfThisNodeAloneIsAskedNothing) {
+  Set("SLURM_JOB_NODELIST", "n1");
+  Program("scontrol", "echo 'not in this container'; exit 127");
+  options_.stages = 3;
+  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->AllHere());
+  EXPECT_EQ(plan->stages, 3);
 }
 
 TEST_F(SlurmTest, TasksThatWereAskedForAreTheSlots) {
@@ -91,6 +128,37 @@ TEST_F(SlurmTest, TasksThatWereAskedForAreTheSlots) {
   const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->stages, 4);
+}
+
+// Its ranks are children of Slurm's, and not of srun.
+TEST_F(SlurmTest, RanksOnThisHostAreClearedByTheirName) {
+  Set("SLURM_JOB_NODELIST", "n1");
+  Program("srun", "case $1 in --mpi=list) echo pmix ;; *) exec sleep 100 ;; esac");
+  Program("stage_worker",
+          "echo \"$*\" >'" + directory_ + "/new' && mv '" + directory_ + "/new' '" + directory_ + "/asked'");
+  options_.stage_worker_path = directory_ + "/stage_worker";
+  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const Placement placement = PlaceStages(plan->hosts, plan->stages, {});
+  std::string name;
+  {
+    const absl::StatusOr<std::unique_ptr<Launcher>> launcher = Launcher::Start(*plan, placement);
+    ASSERT_TRUE(launcher.ok()) << launcher.status();
+    EXPECT_FALSE(std::filesystem::exists(directory_ + "/asked"));
+    name = (*launcher)->name();
+  }
+  EXPECT_EQ(Contents("asked"), "--host-report --clear " + name + "\n");
+
+  // The front dies.
+  std::filesystem::remove(directory_ + "/asked");
+  const pid_t front = fork();
+  if (front == 0) {
+    const auto launcher = Launcher::Start(*plan, placement);
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(front, nullptr, 0);
+  for (int i = 0; i < 1000 && !std::filesystem::exists(directory_ + "/asked"); ++i) usleep(10000);
+  EXPECT_THAT(Contents("asked"), ::testing::StartsWith("--host-report --clear stagecoach."));
 }
 
 TEST_F(SlurmTest, MpirunIsTakenWhereSrunHasNoPmixOrTheUserSaysSo) {

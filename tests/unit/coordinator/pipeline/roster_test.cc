@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kSecond = 1000000;
+constexpr int64_t kSecondUs = 1000000;
 
 std::vector<pb::Hello> TwoStages() {
   std::vector<pb::Hello> hellos(2);
@@ -38,7 +38,7 @@ pb::StageReady Ready(int stage) {
 
 class RosterTest : public ::testing::Test {
  protected:
-  RosterTest() : roster_(TwoStages(), /*progress_timeout_us=*/60 * kSecond, /*now_us=*/0) {}
+  RosterTest() : roster_(TwoStages(), /*progress_timeout_us=*/60 * kSecondUs, /*now_us=*/0) {}
 
   void BecomeReady() {
     roster_.Heard(Ready(0), 0);
@@ -46,7 +46,7 @@ class RosterTest : public ::testing::Test {
   }
   // Both stages beat every second until `until`, without moving a counter.
   void BeatUntil(int64_t until, uint64_t steps0, uint64_t steps1) {
-    for (int64_t now = 0; now <= until; now += kSecond) {
+    for (int64_t now = 0; now <= until; now += kSecondUs) {
       roster_.Heard(Beat(0, steps0), now);
       roster_.Heard(Beat(1, steps1), now);
     }
@@ -63,23 +63,23 @@ TEST_F(RosterTest, KnowsWhichRankIsWhichStage) {
 
 TEST_F(RosterTest, ABlipOfAFewSecondsIsNotALoss) {
   BecomeReady();
-  EXPECT_TRUE(roster_.CheckAlive(5 * kSecond, 0).ok());
+  EXPECT_TRUE(roster_.CheckAlive(5 * kSecondUs, 0).ok());
 }
 
 TEST_F(RosterTest, NamesTheStageThatFellSilent) {
   BecomeReady();
-  roster_.Heard(Beat(0, 1), 5 * kSecond);
-  const absl::Status status = roster_.CheckAlive(7 * kSecond, -1);
+  roster_.Heard(Beat(0, 1), 5 * kSecondUs);
+  const absl::Status status = roster_.CheckAlive(7 * kSecondUs, -1);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta (process 20): no heartbeat for 7.0 s"));
 }
 
 TEST_F(RosterTest, NamesTheStageThatHoldsTheWorkWithoutProgress) {
   BecomeReady();
-  roster_.WorkHandedOut(kSecond);
-  BeatUntil(70 * kSecond, /*steps0=*/5, /*steps1=*/4);  // micro-batch 4 passed stage 0 and sits with stage 1
-  EXPECT_TRUE(roster_.CheckAlive(60 * kSecond, 4).ok());
-  const absl::Status status = roster_.CheckAlive(70 * kSecond, 4);
+  roster_.WorkHandedOut(kSecondUs);
+  BeatUntil(70 * kSecondUs, /*steps0=*/5, /*steps1=*/4);  // micro-batch 4 passed stage 0 and sits with stage 1
+  EXPECT_TRUE(roster_.CheckAlive(60 * kSecondUs, 4).ok());
+  const absl::Status status = roster_.CheckAlive(70 * kSecondUs, 4);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("without progress"));
@@ -87,39 +87,39 @@ TEST_F(RosterTest, NamesTheStageThatHoldsTheWorkWithoutProgress) {
 
 TEST_F(RosterTest, IdlenessIsNotLackOfProgress) {
   BecomeReady();
-  BeatUntil(500 * kSecond, 5, 5);
-  EXPECT_TRUE(roster_.CheckAlive(500 * kSecond, -1).ok());
+  BeatUntil(500 * kSecondUs, 5, 5);
+  EXPECT_TRUE(roster_.CheckAlive(500 * kSecondUs, -1).ok());
 }
 
 TEST_F(RosterTest, LoadingWithoutMovingBytesIsALossOfTheStageThatIsNotReady) {
   roster_.Heard(Ready(0), 0);
-  BeatUntil(61 * kSecond, 0, 0);
-  const absl::Status status = roster_.CheckAlive(61 * kSecond, -1);
+  BeatUntil(61 * kSecondUs, 0, 0);
+  const absl::Status status = roster_.CheckAlive(61 * kSecondUs, -1);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta (process 20): loading without progress"));
 }
 
 TEST_F(RosterTest, StreamedBytesAreProgressBeforeAnyWeightIsLoaded) {
-  for (int64_t now = 0; now <= 61 * kSecond; now += kSecond) {
+  for (int64_t now = 0; now <= 61 * kSecondUs; now += kSecondUs) {
     pb::Heartbeat heartbeat = Beat(0, 0);
-    heartbeat.set_bytes_streamed(now > 50 * kSecond ? 50 : static_cast<uint64_t>(now / kSecond));
+    heartbeat.set_bytes_streamed(now > 50 * kSecondUs ? 50 : static_cast<uint64_t>(now / kSecondUs));
     roster_.Heard(heartbeat, now);
     roster_.Heard(Beat(1, 0), now);
   }
-  EXPECT_TRUE(roster_.CheckAlive(61 * kSecond, -1).ok());
+  EXPECT_TRUE(roster_.CheckAlive(61 * kSecondUs, -1).ok());
 }
 
 TEST_F(RosterTest, AMovingCounterRestartsTheProgressClock) {
   BecomeReady();
-  BeatUntil(50 * kSecond, 5, 4);
+  BeatUntil(50 * kSecondUs, 5, 4);
   pb::Heartbeat moved = Beat(1, 4);
   moved.set_layers_done(1);
-  roster_.Heard(moved, 50 * kSecond);
+  roster_.Heard(moved, 50 * kSecondUs);
   for (int64_t now = 51; now <= 100; ++now) {
-    roster_.Heard(Beat(0, 5), now * kSecond);
-    roster_.Heard(moved, now * kSecond);
+    roster_.Heard(Beat(0, 5), now * kSecondUs);
+    roster_.Heard(moved, now * kSecondUs);
   }
-  EXPECT_TRUE(roster_.CheckAlive(100 * kSecond, 4).ok());
+  EXPECT_TRUE(roster_.CheckAlive(100 * kSecondUs, 4).ok());
 }
 
 }  // namespace

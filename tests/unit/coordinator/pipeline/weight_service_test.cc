@@ -22,15 +22,15 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr JobEpoch kJob = {.run_id = 5, .epoch = 2};
-constexpr int kStages = 2;
+constexpr int kReaders = 2;
 
 class WeightServiceTest : public ::testing::Test {
  protected:
   WeightServiceTest() {
     path_ = testing::WriteTinyModel(directory_.File("m.gguf"), {.layers = 4, .ffn = 640});
     model_ = OpenModel(path_).value();
-    std::vector<pb::StageAssignment> assignments(kStages);
-    for (int stage = 0; stage < kStages; ++stage) {
+    std::vector<pb::StageAssignment> assignments(kReaders);
+    for (int stage = 0; stage < kReaders; ++stage) {
       assignments[stage].set_run_id(kJob.run_id);
       assignments[stage].set_epoch(kJob.epoch);
       assignments[stage].set_first_layer(2 * stage);
@@ -138,7 +138,7 @@ TEST_F(WeightServiceTest, StagesAreServedInTurnAndNoneGetsAheadOfItsHost) {
   for (int i = 0; i < kWeightCredit; ++i) ASSERT_TRUE(Ask(1, PartOf("blk.2.ffn_up.weight", i * 1000, 1000)).ok());
   // Nothing that was sent leaves: of each stage so many answers come and no more.
   std::vector<WeightService::Answer> kept;
-  for (int i = 0; i < kStages * WeightService::kChunksOnTheWay; ++i) kept.push_back(NextAnswer());
+  for (int i = 0; i < kReaders * WeightService::kChunksOnTheWay; ++i) kept.push_back(NextAnswer());
   std::map<int, int> of_stage;
   for (const WeightService::Answer& answer : kept) ++of_stage[answer.stage];
   EXPECT_EQ(of_stage[0], WeightService::kChunksOnTheWay);

@@ -9,18 +9,19 @@
 #include <vector>
 
 #include "coordinator/plan/assumed_facts.h"
+#include "coordinator/plan/extrapolation.h"
 #include "coordinator/plan/plan_advice.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/coordinator/plan/plan_inputs.h"
 
 namespace stagecoach {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
+using ::testing::IsEmpty;
 
 // One stage on each of so many equal hosts of 4 cores.
 ClusterQuestion Question(int hosts, const std::string& model = "qwen3-0.6b/q8_0") {
@@ -61,6 +62,69 @@ TEST(ClusterPlan, OneStageHasNoBubble) {
   EXPECT_NEAR(plan.decode.itl_s, (0.633e9 + 8.0 * 576 * 28 * 4096) / 40e9, 0.0005);
 }
 
+TEST(ClusterPlan, ShortStepsWaitForTheCoordinator) {
+  ClusterQuestion question = Question(1, "tiny/q8_0");
+  question.load = {.prompt_tokens = 60, .output_tokens = 4};
+  question.job.set_micro_batches(1);
+  question.coordinator_us = question.wake_us = 0;
+  const double without = Plan(question).decode.itl_s;
+  question.coordinator_us = 25;
+  question.wake_us = 50;
+  EXPECT_NEAR(Plan(question).decode.itl_s, without + 125e-6, 1e-9);  // the stage and the coordinator wake up
+  EXPECT_GT(Plan(question).decode.bubble_coordinator, 0.1);
+}
+
+TEST(ClusterPlan, FewerGroupsMayDecodeThanAreInFlight) {
+  ClusterQuestion question = Question(1);
+  question.stage_hosts = {0, 0};
+  HostFacts& host = question.profile.hosts[0];  // whose memory one stage keeps as busy as two
+  host.speeds.assign(2, host.speeds[0]);
+  for (HostSpeed& speed : host.speeds) speed.threads = 2;
+  host.speeds[0].int8_gops /= 2;
+  host.speeds[0].f32_gops /= 2;
+  host.speeds[1].stages = 2;
+  const ClusterPlan plan = Plan(question);
+  EXPECT_EQ(plan.decode.groups, 1) << "a second one would read the host's memory again";
+  EXPECT_GT(plan.job.micro_batches, 1) << "chunks of prompts keep both stages busy";
+  question.job.set_decode_groups(2);
+  EXPECT_GT(Plan(question).decode.itl_s, 1.3 * plan.decode.itl_s);
+}
+
+TEST(ClusterPlan, AMicroBatchHasNoMoreRowsThanItMay) {
+  ClusterQuestion question = Question(2);
+  for (HostFacts& host : question.profile.hosts) host.available_bytes = 2048 * kGiB;
+  question.job.set_max_num_seqs(4096);
+  question.job.set_micro_batches(2);
+  const ClusterPlan plan = Plan(question);
+  EXPECT_EQ(plan.sequences, 4096);
+  EXPECT_EQ(plan.decode.rows, 512);
+  EXPECT_EQ(plan.decode.groups, 8);
+  EXPECT_EQ(plan.decode.in_flight, 2);
+}
+
+TEST(ClusterPlan, TheMemoryIsThatOfTheNumberInFlightThatItRecommends) {
+  for (const int hosts : {1, 2, 4}) {
+    for (const double latency_us : {0.0, 20000.0}) {
+      ClusterQuestion question = Question(hosts);
+      question.profile.default_link->latency_us = latency_us;
+      const ClusterPlan recommended = Plan(question);
+      question.job.set_micro_batches(recommended.job.micro_batches);
+      const ClusterPlan fixed = Plan(question);
+      for (int s = 0; s < hosts; ++s) {
+        EXPECT_EQ(recommended.memory[s].frames, fixed.memory[s].frames) << recommended.job.micro_batches;
+        EXPECT_EQ(recommended.memory[s].total(), fixed.memory[s].total());
+      }
+    }
+  }
+}
+
+TEST(ClusterPlan, TheFirstTokenOfAnAnswerIsThePromptsAndNoStepOfDecoding) {
+  ClusterQuestion question = Question(1);
+  question.load.output_tokens = 1;
+  const ClusterPlan plan = Plan(question);
+  EXPECT_NEAR(plan.output_tokens_per_s, plan.prefill.tokens_per_s / 512, 1e-9 * plan.prefill.tokens_per_s);
+}
+
 TEST(ClusterPlan, TheSlowHostGetsFewerLayers) {
   ClusterQuestion question = Question(2);
   const auto first = [&] { return Plan(question).job.stages[0].last_layer(); };
@@ -92,6 +156,28 @@ TEST(ClusterPlan, AJobWithoutAPlanSplitsTheLayersAsThePlanWould) {
   }
 }
 
+// A profile may know of a better split, but what is predicted of a run without a plan is that of its own.
+TEST(ClusterPlan, WhatWillRunIsSplitAsIfNothingWereMeasured) {
+  ClusterQuestion question = Question(2);
+  question.job.set_prefill_chunk(512);
+  for (HostSpeed& speed : question.profile.hosts[0].speeds) {
+    speed.read_gbps *= 4;
+    speed.int8_gops *= 4;
+  }
+  const int64_t fastest_takes = Plan(question).job.stages[0].last_layer();
+  const auto unmeasured =
+      PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
+  ASSERT_TRUE(unmeasured.ok()) << unmeasured.status();
+  ASSERT_EQ(SplitAsRun(&question), absl::OkStatus());
+  EXPECT_EQ(Plan(question).job.stages[0].last_layer(), unmeasured->stages[0].last_layer());
+  EXPECT_LT(Plan(question).job.stages[0].last_layer(), fastest_takes);
+
+  question.job.clear_layer_split();
+  for (const int64_t layers : {3, 25}) question.job.add_layer_split(layers);
+  ASSERT_EQ(SplitAsRun(&question), absl::OkStatus());
+  EXPECT_THAT(question.job.layer_split(), ElementsAre(3, 25)) << "the user's own";
+}
+
 // Prompts are bound by arithmetic and do without the head; decoding pays for it in every step.
 TEST(ClusterPlan, FasterArithmeticLeavesTheStageWithTheHeadFewerLayers) {
   const ClusterQuestion question = Question(2);
@@ -111,6 +197,30 @@ TEST(ClusterPlan, FasterArithmeticLeavesTheStageWithTheHeadFewerLayers) {
   EXPECT_EQ(first({avx2}, any), first({avx2, vnni}, avx2)) << "what a job is told to compute with counts";
 }
 
+TEST(ClusterPlan, StagesThatTheLauncherGaveCpusOfTheirOwnAreAsFastAsTheOthers) {
+  const ClusterQuestion question = Question(3);
+  pb::ConfigureJob job = question.job;
+  job.set_prefill_chunk(512);
+  std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts);
+  const auto hosts_apart = PlanJobUnmeasured(job, hellos, question.model, JobEpoch{});
+  for (int stage = 0; stage < 3; ++stage) {
+    for (int core = 0; core < 4; ++core) {
+      pb::CpuPlace* place = hellos[stage].add_cpus();
+      place->set_cpu(stage % 2 * 4 + core);
+      place->set_core(stage % 2 * 4 + core);
+    }
+  }
+  hellos[1].set_host("n0");
+  hellos[1].set_available_memory_bytes(64 * kGiB);
+  hellos[0].set_available_memory_bytes(64 * kGiB);
+  const auto two_on_one = PlanJobUnmeasured(job, hellos, question.model, JobEpoch{});
+  ASSERT_TRUE(hosts_apart.ok() && two_on_one.ok()) << hosts_apart.status() << two_on_one.status();
+  for (int stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(two_on_one->stages[stage].threads(), 4);
+    EXPECT_EQ(two_on_one->stages[stage].last_layer(), hosts_apart->stages[stage].last_layer());
+  }
+}
+
 TEST(ClusterPlan, AShortContextIsNoReasonToRefuseAJob) {
   ClusterQuestion question = Question(2);
   question.job.set_prefill_chunk(512);
@@ -120,6 +230,25 @@ TEST(ClusterPlan, AShortContextIsNoReasonToRefuseAJob) {
         PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
     EXPECT_TRUE(job.ok()) << context << ": " << job.status();
   }
+}
+
+TEST(ClusterPlan, AJobOfNoRowsIsRefusedByItsField) {
+  const ClusterQuestion question = Question(2);
+  const auto refusal = [&](pb::ConfigureJob job) {
+    const absl::Status status =
+        PlanJobUnmeasured(job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  pb::ConfigureJob job = question.job;
+  job.set_prefill_chunk(512);
+  job.set_max_num_batched_tokens(0);
+  EXPECT_THAT(refusal(job), HasSubstr("`max_num_batched_tokens` is 0"));
+  job.set_max_num_batched_tokens(-1);
+  EXPECT_THAT(refusal(job), HasSubstr("`max_num_batched_tokens` is -1"));
+  job.set_max_num_batched_tokens(512);
+  job.set_max_num_seqs(0);
+  EXPECT_THAT(refusal(job), HasSubstr("`max_num_seqs` is 0"));
 }
 
 // The split is the best there is, by the very costs that the prediction is made of.
@@ -134,11 +263,12 @@ TEST(ClusterPlan, NoOtherSplitIsFasterAtItsGroupsAndChunk) {
       host.speeds[0].int8_gops /= factor * static_cast<double>(1 + random() % 3);
     }
     question.job.set_micro_batches(2);
+    question.job.set_decode_groups(2);
     question.job.set_prefill_chunk(512);
     const auto most_busy = [](const ClusterPlan& plan) {
       double most = 0;
       for (int s = 0; s < 2; ++s) {
-        most = std::max(most, 128 * 2 * plan.decode.stage_s[s] + 8 * plan.prefill.stage_s[s]);
+        most = std::max(most, 127 * 2 * plan.decode.stage_s[s] + 8 * plan.prefill.stage_s[s]);
       }
       return most;
     };
@@ -212,6 +342,18 @@ TEST(ClusterPlan, RequestsThatDoNotFitTheContextAreRefused) {
               AllOf(HasSubstr("640 tokens"), HasSubstr("context is 600")));
 }
 
+TEST(ClusterPlan, ARequestThatTheKvCacheDoesNotHoldIsRefused) {
+  ClusterQuestion question = Question(1);
+  question.job.set_kv_cache_bytes(uint64_t{28} * 4096 * 32 * 4);  // of 28 layers 4 blocks of 32 tokens
+  const absl::Status status = PlanCluster(question).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("room for 128 tokens"), HasSubstr("512 prompt and 128 output"), HasSubstr("kv_cache_bytes")));
+  question.load = {.prompt_tokens = 100, .output_tokens = 28};
+  EXPECT_EQ(Plan(question).sequences, 1);
+}
+
 TEST(ClusterPlan, StepsOfAnotherModelAreNotTaken) {
   ClusterQuestion question = Question(1);
   question.profile.hosts[0].steps = {{.rows = 1, .sequences = 1, .threads = 4, .layer_us = 1e6}};
@@ -222,6 +364,66 @@ TEST(ClusterPlan, StepsOfAnotherModelAreNotTaken) {
   question.profile.model->header_hash ^= 1;
   EXPECT_FALSE(Plan(question).measured);
   EXPECT_LT(Plan(question).decode.itl_s, 1);
+}
+
+// Steps of this model whose context costs a microsecond a token, and the rest 600 us.
+void Measure(ClusterQuestion* question) {
+  for (HostFacts& host : question->profile.hosts) {
+    host.steps = {{.rows = 8, .sequences = 8, .context = 50, .threads = 4, .layer_us = 1000},
+                  {.rows = 8, .sequences = 8, .context = 550, .threads = 4, .layer_us = 5000}};
+  }
+  const FileFingerprint fingerprint = question->model->file->fingerprints().front();
+  question->profile.measured_at = "now";
+  question->profile.model = ProbedModel{
+      .file_bytes = fingerprint.size_bytes, .header_hash = fingerprint.header_hash, .layer = 0, .kv_type = "f16"};
+}
+
+TEST(ClusterPlan, WhatContextCostsGoesWithTheTypeOfKAndV) {
+  ClusterQuestion question = Question(1);
+  Measure(&question);
+  const double f16 = Plan(question).decode.itl_s;
+  question.job.set_kv_type(pb::KV_TYPE_Q8_0);
+  const double q8_0 = Plan(question).decode.itl_s;
+  question.profile.model->kv_type = "q8_0";
+  const double measured = Plan(question).decode.itl_s;
+  EXPECT_NEAR(measured, f16, 1e-9) << "of the type that was measured the times are those that were";
+  const AttentionSpec& attention = question.model->hyper.layers[0].attention;
+  const auto bytes = [&](KvType type) { return static_cast<double>(*KvBytesPerTokenLayer(attention, type)); };
+  EXPECT_NEAR(f16 - q8_0, 28 * 8 * 576e-6 * (1 - bytes(KvType::kQ8_0) / bytes(KvType::kF16)), 1e-9);
+}
+
+TEST(PlanExtrapolation, NothingIsSaidOfTheCaseThatWasMeasured) {
+  ClusterQuestion question = Question(2);
+  EXPECT_THAT(ExtrapolationsOf(question, Plan(question)), IsEmpty());
+  Measure(&question);
+  for (HostFacts& host : question.profile.hosts) host.isa = "avx512-vnni";
+  EXPECT_THAT(ExtrapolationsOf(question, Plan(question)), IsEmpty());
+}
+
+TEST(PlanExtrapolation, SaysWhatIsMadeOfOtherCases) {
+  ClusterQuestion question = Question(2);
+  Measure(&question);
+  const auto lines = [&](const std::function<void(ClusterQuestion*)>& change) {
+    ClusterQuestion changed = question;
+    change(&changed);
+    return ExtrapolationsOf(changed, Plan(changed));
+  };
+  EXPECT_THAT(lines([](ClusterQuestion* q) { q->profile.model->header_hash ^= 1, q->profile.model->name = "other"; }),
+              ElementsAre(HasSubstr("another model, other: they are not used")));
+  EXPECT_THAT(lines([](ClusterQuestion* q) { q->job.set_kv_type(pb::KV_TYPE_Q8_0); }),
+              ElementsAre(AllOf(HasSubstr("K and V as f16"), HasSubstr("q8_0"))));
+  EXPECT_THAT(lines([](ClusterQuestion* q) { q->profile.hosts[1].isa = "avx2"; }),
+              ElementsAre(AllOf(HasSubstr("n1: measured with avx2"), HasSubstr("avx512-vnni"))));
+  EXPECT_THAT(lines([](ClusterQuestion* q) { q->job.set_threads(2); }),
+              ElementsAre(HasSubstr("n0, n1: its rates are of 4 threads, the stages there have 2"),
+                          HasSubstr("n0, n1: steps were timed with 4 threads")));
+  EXPECT_THAT(lines([](ClusterQuestion* q) {
+                q->stage_hosts = {0, 0, 1};
+              }),
+              ElementsAre(HasSubstr("n0: measured with 1 at once at most, 2 stages share it"),
+                          HasSubstr("n0: steps were timed with 4 threads")));
+  EXPECT_THAT(lines([](ClusterQuestion* q) { q->load.prompt_tokens = 20000; }),
+              ElementsAre(HasSubstr("at most 550 tokens of context, here are 20064")));
 }
 
 std::map<PlanChange, double> ByChange(const PlanAdvice& advice) {
@@ -238,7 +440,7 @@ TEST(PlanAdvice, AModelThatFitsOneHostRunsFasterAsIndependentJobs) {
   const PlanAdvice advice = AdviceFor(question, plan);
   ASSERT_TRUE(advice.independent.has_value());
   EXPECT_EQ(advice.independent->hosts, (std::vector<int>{0, 1}));
-  EXPECT_EQ(advice.independent->sequences, 4);
+  EXPECT_THAT(advice.independent->sequences, ElementsAre(4, 4));
   EXPECT_GT(advice.independent->output_tokens_per_s, plan.output_tokens_per_s);
 }
 
@@ -246,6 +448,30 @@ TEST(PlanAdvice, AModelThatFitsNoHostHasNoIndependentJobs) {
   ClusterQuestion question = Question(2);
   for (HostFacts& host : question.profile.hosts) host.available_bytes = 600 * kMiB;
   EXPECT_FALSE(AdviceFor(question, Plan(question)).independent.has_value());
+}
+
+TEST(PlanAdvice, AHostThatHoldsTheModelAloneIsComparedWhereOthersAreTooSmall) {
+  ClusterQuestion question = Question(3);
+  question.profile.hosts[1].available_bytes = 400 * kMiB;
+  question.profile.default_link->bandwidth_gbit_s = 0.01;
+  const ClusterPlan plan = Plan(question);
+  const auto independent = AdviceFor(question, plan).independent;
+  ASSERT_TRUE(independent.has_value());
+  EXPECT_EQ(independent->hosts, (std::vector<int>{0, 2}));
+  EXPECT_THAT(independent->sequences, ElementsAre(4, 4));
+  EXPECT_GT(independent->output_tokens_per_s, plan.output_tokens_per_s);
+}
+
+TEST(PlanAdvice, AJobThatHoldsFewerSequencesThanItsPartIsStillOne) {
+  ClusterQuestion question = Question(2);
+  question.job.set_max_num_seqs(64);
+  question.profile.hosts[1].available_bytes = 3 * kGiB;
+  const auto independent = AdviceFor(question, Plan(question)).independent;
+  ASSERT_TRUE(independent.has_value());
+  ASSERT_EQ(independent->sequences.size(), 2u);
+  EXPECT_EQ(independent->sequences[0], 32);
+  EXPECT_GE(independent->sequences[1], 1);
+  EXPECT_LT(independent->sequences[1], 32);
 }
 
 TEST(PlanAdvice, OverASlowLinkAFasterOneHelpsMost) {
@@ -267,6 +493,50 @@ TEST(PlanAdvice, OneStageOverAHostIsComparedWithSeveralOnIt) {
   EXPECT_FALSE(rates.contains(PlanChange::kFasterLinks)) << "there is one host";
   EXPECT_FALSE(rates.contains(PlanChange::kBestChunk)) << "none was asked for";
   EXPECT_TRUE(rates.contains(PlanChange::kAnotherHost));
+}
+
+TEST(PlanAdvice, AnotherHostLeavesTheLinksOfTheOthersAsTheyAre) {
+  ClusterQuestion question = Question(2);
+  question.job.set_max_num_seqs(1);
+  // A host without stages has the slowest link, by which the new one is reached: a third of a second for a row.
+  question.profile.hosts.push_back(AssumedHost("far", 4, 16 * kGiB, InstructionSet::kAvx512Vnni));
+  question.profile.links.push_back({.from = 0, .to = 2, .latency_us = 0, .bandwidth_gbit_s = 1e-4});
+  const ClusterPlan plan = Plan(question);
+  for (const PlanAlternative& alternative : AdviceFor(question, plan).alternatives) {
+    if (alternative.change != PlanChange::kAnotherHost) continue;
+    EXPECT_GT(alternative.itl_s, 0.33);
+    EXPECT_LT(alternative.itl_s, 0.33 + 2 * plan.decode.itl_s) << "one hop over such a link, not two";
+    return;
+  }
+  ADD_FAILURE() << "it was not tried";
+}
+
+TEST(PlanAdvice, ASplitByHandIsNoMeritOfOtherChanges) {
+  ClusterQuestion question = Question(2);
+  question.job.add_layer_split(1);
+  question.job.add_layer_split(27);
+  const ClusterPlan plan = Plan(question);
+  EXPECT_EQ(AdviceFor(question, plan).alternatives.front().change, PlanChange::kBestSplit);
+  const auto rates = ByChange(AdviceFor(question, plan));
+  ASSERT_TRUE(rates.contains(PlanChange::kBestSplit));
+  EXPECT_GT(rates.at(PlanChange::kBestSplit), 1.05 * plan.output_tokens_per_s);
+  EXPECT_LT(rates.at(PlanChange::kFasterLinks), 1.01 * plan.output_tokens_per_s);
+  question.job.clear_layer_split();
+  EXPECT_FALSE(ByChange(AdviceFor(question, Plan(question))).contains(PlanChange::kBestSplit));
+}
+
+TEST(PlanAdvice, MemoryThatKeepsLayersFromTheFasterHostIsNamed) {
+  ClusterQuestion question = Question(2);
+  question.job.set_max_num_seqs(1);
+  question.load = {.prompt_tokens = 32, .output_tokens = 16};
+  question.profile.hosts[0].available_bytes = 400 * kMiB;
+  HostSpeed& slow = question.profile.hosts[1].speeds[0];
+  for (double* rate : {&slow.read_gbps, &slow.int8_gops, &slow.f32_gops}) *rate /= 8;
+  const ClusterPlan plan = Plan(question);
+  ASSERT_EQ(plan.sequences, 1);
+  const auto rates = ByChange(AdviceFor(question, plan));
+  ASSERT_TRUE(rates.contains(PlanChange::kMoreMemory));
+  EXPECT_GT(rates.at(PlanChange::kMoreMemory), 1.2 * plan.output_tokens_per_s);
 }
 
 TEST(PlanAdvice, MemoryIsNamedOnlyWhereItKeepsSequencesOut) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -28,6 +29,7 @@ HostProfile Measured() {
   first.available_bytes = 7 * kGib + 1;
   first.huge_pages = "madvise";
   first.isas = {"avx512-vnni", "avx2", "scalar"};
+  first.isa = "avx2";
   first.speeds = {{1, 2, 11.3, 512.7, 0, 99.1}, {1, 4, 20.1, 1000.9, 0, 200.3}, {2, 2, 19.7, 1001, 0, 201}};
   first.steps = {{1, 1, 513, 2, 512.3, 8000.1}, {8, 8, 518, 2, 610.25, 8100.5}, {64, 1, 64, 2, 2000, 0}};
   HostFacts second;
@@ -82,6 +84,21 @@ TEST(HostProfile, OfAHandWrittenClusterHasTheDefaultsThatItsDescriptionStates) {
   EXPECT_EQ(profile->default_link->bytes_per_s(), 1.25e9);
 }
 
+TEST(HostProfile, TheExampleOfTheHelpIsOne) {
+  const absl::StatusOr<HostProfile> profile = ParseHostProfile("cluster.json", kClusterFileExample);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->hosts.size(), 1u);
+}
+
+TEST(HostProfile, TheExampleOfDeployIsRead) {
+  const auto profile = ReadHostProfile(absl::StrCat(STAGECOACH_SOURCE_DIR, "/deploy/hostfiles/cluster.json"));
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->hosts.size(), 3u);
+  EXPECT_EQ(LinkBetween(*profile, 1, 0)->bandwidth_gbit_s, 25);
+  EXPECT_EQ(LinkBetween(*profile, 0, 2)->bandwidth_gbit_s, 10);
+  EXPECT_EQ(profile->uplinks.size(), 1u);
+}
+
 TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
   const std::string host = R"({"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 10, "int8_gops": 100)";
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
@@ -100,11 +117,14 @@ TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
       {R"({"hosts": [)" + host + R"(, "slots": 18446744073709551615}]})", {"hosts[0].slots", "18446744073709551615"}},
       {R"({"hosts": [)" + host + R"(, "numa_nodes": "two"}]})", {"hosts[0].numa_nodes", "\"two\""}},
       {R"({"hosts": [)" + host + R"(, "isas": ["sse9"]}]})", {"hosts[0].isas", "sse9"}},
+      {R"({"hosts": [)" + host + R"(, "isa": "sse9"}]})", {"hosts[0].isa", "sse9"}},
       {R"({"hosts": [)" + host + R"(, "huge_pages": "maybe"}]})", {"hosts[0].huge_pages", "maybe"}},
       {R"({"hosts": [)" + host + "}, " + host + "}]}", {"hosts[1].name", "\"a\" again"}},
       {R"({"hosts": [)" + host + R"(, "cores": 3}]})", {"once in an object", "\"cores\" twice"}},
       {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 0, "int8_gops": 1}]})",
        {"hosts[0].read_gb_s", "found 0"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 1e-320, "int8_gops": 1}]})",
+       {"hosts[0].read_gb_s", "a number"}},
       {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 1e300, "read_gb_s": 1, "int8_gops": 1}]})",
        {"hosts[0].memory_gib", "1e+300"}},
       {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 1e999}]})", {"a JSON document"}},

@@ -12,6 +12,7 @@
 #include "common/wire/handshake.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/coordinator/plan/plan_inputs.h"
 
 namespace stagecoach {
 namespace {
@@ -21,16 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr JobEpoch kEpoch = {.run_id = 7, .epoch = 3};
-
-// 28 layers, 40960 tokens of context, a KV head width of 1024: 4096 bytes of f16 keys and values a token and layer.
-std::shared_ptr<const ModelDescription> Model(const std::string& name = "qwen3-0.6b/q8_0") {
-  auto model = OpenModel("dummy://" + name);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return *model;
-}
 
 pb::Hello StageOn(const std::string& host, uint64_t available_bytes, int cores = 4) {
   pb::Hello hello;

@@ -67,6 +67,18 @@ TEST(CostModel, StagesThatWorkAtTheSameMomentShareTheHost) {
   EXPECT_FALSE(SpeedOfStage(HostFacts{}, 1, 1).has_value());
 }
 
+TEST(CostModel, FewThreadsDoNotReadWhatAllCoresDo) {
+  HostFacts host = Host(16);
+  host.speeds[0].read_gbps = 80;
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 16, 1)->read_bytes, 80e9);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 8, 2)->read_bytes, 40e9);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 1, 1)->read_bytes, 10e9) << "what is assumed of a core";
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 2, 2)->read_bytes, 20e9);
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 12, 1)->read_bytes, 80e9) << "it takes eight cores";
+  host.speeds[0].read_gbps = 320;
+  EXPECT_DOUBLE_EQ(SpeedOfStage(host, 1, 1)->read_bytes, 20e9) << "its part";
+}
+
 TEST(CostModel, WhatWasMeasuredForSoManyStagesIsTakenForSoMany) {
   HostFacts host = Host(2);
   host.speeds = {{.stages = 1, .threads = 1, .read_gbps = 3, .int8_gops = 2, .f32_gops = 1},
@@ -210,6 +222,18 @@ TEST(PredictDecode, FewerGroupsThanStagesLeaveStagesIdle) {
   EXPECT_NEAR(one.bubble_hop, 0, 1e-9);
 }
 
+TEST(PredictDecode, GroupsThatAreNotUnderWayWaitForThoseThatAre) {
+  Pipeline pipeline({4, 4}, 0.001, kFast);
+  // Four groups of a row, one at a time: four rounds.
+  const DecodePrediction one = PredictDecode(pipeline.model(), 4, 0, 4, 1);
+  EXPECT_NEAR(one.itl_s, 4 * 0.011, 1e-9);
+  EXPECT_NEAR(one.bubble_few, 4 * 0.004 / 0.044, 1e-9);
+  EXPECT_NEAR(one.bubble_hop, 4 * 0.003 / 0.044, 1e-9);
+  EXPECT_NEAR(one.bubble, 1 - 4 * 0.008 / (2 * 0.044), 1e-9);
+  EXPECT_NEAR(PredictDecode(pipeline.model(), 4, 0, 4, 2).itl_s, 2 * 0.011, 1e-9);
+  EXPECT_NEAR(PredictDecode(pipeline.model(), 4, 0, 4, 4).itl_s, PredictDecode(pipeline.model(), 4, 0, 4).itl_s, 0);
+}
+
 TEST(PredictDecode, TheSlowestStageSetsThePace) {
   Pipeline pipeline({6, 2}, 0, kFast);
   const DecodePrediction result = PredictDecode(pipeline.model(), 2, 0, 2);
@@ -238,6 +262,35 @@ TEST(PredictDecode, ASlowLinkIsTheBottleneck) {
   EXPECT_NEAR(result.itl_s, 0.040, 1e-9);
   EXPECT_NEAR(result.bubble, 1 - 4 * 8.0 / (2 * 40), 1e-9);
   EXPECT_NEAR(result.bubble_few + result.bubble_imbalance + result.bubble_hop, result.bubble, 1e-12);
+}
+
+TEST(PredictDecode, TheCoordinatorsTurnAndWakingUpAreInEveryRound) {
+  Pipeline pipeline({4, 4}, 0.001, kFast);
+  pipeline.model().turn_s = 0.0005;
+  pipeline.model().wake_s = 0.0001;
+  const DecodePrediction two = PredictDecode(pipeline.model(), 2, 0, 2);
+  // Three hops, each with somebody who wakes up, and one turn.
+  EXPECT_NEAR(two.itl_s, 0.008 + 3 * 0.001 + 3 * 0.0001 + 0.0005, 1e-9);
+  EXPECT_NEAR(two.bubble_hop, 0.0033 / two.itl_s, 1e-9);
+  EXPECT_NEAR(two.bubble_coordinator, 0.0005 / two.itl_s, 1e-9);
+  EXPECT_NEAR(two.bubble, two.bubble_hop + two.bubble_coordinator, 1e-9);
+  const DecodePrediction four = PredictDecode(pipeline.model(), 4, 0, 4);
+  EXPECT_NEAR(four.itl_s, 0.016, 1e-9) << "hidden behind the other groups' steps";
+  EXPECT_NEAR(four.bubble, 0, 1e-9);
+  pipeline.model().turn_s = 0.010;  // longer than any step: every group waits for its turn
+  EXPECT_NEAR(PredictDecode(pipeline.model(), 4, 0, 4).itl_s, 0.040, 1e-9);
+}
+
+TEST(PredictPrefill, EveryChunkTakesATurnOfTheCoordinator) {
+  Pipeline pipeline({1, 1}, 0, kFast);
+  pipeline.model().turn_s = 0.002;
+  pipeline.model().wake_s = 0.0001;
+  // A turn, two steps of 10 ms, three that wake up; the second chunk's turn is over by then.
+  EXPECT_NEAR(PredictPrefill(pipeline.model(), 10, 10, 100).ttft_s, 0.002 + 0.020 + 3 * 0.0001, 1e-9);
+  EXPECT_NEAR(PredictPrefill(pipeline.model(), 20, 10, 100).ttft_s, 0.002 + 0.030 + 3 * 0.0001, 1e-9);
+  EXPECT_NEAR(PredictPrefill(pipeline.model(), 20, 10, 1).tokens_per_s, 20 / (2 * 0.0223), 1e-6);
+  pipeline.model().turn_s = 0.015;
+  EXPECT_NEAR(PredictPrefill(pipeline.model(), 20, 10, 100).tokens_per_s, 20 / 0.030, 1e-6);
 }
 
 TEST(PredictPrefill, ChunksFillAndDrainThePipeline) {

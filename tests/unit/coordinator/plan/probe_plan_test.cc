@@ -99,7 +99,12 @@ TEST(ProbePlan, MakesAProfileOfAReport) {
   broken->set_to_stage(1);
   broken->set_error("no frame came back");
 
+  EXPECT_EQ(
+      ProfileOf(report, "now", std::nullopt, {.isa = InstructionSet::kScalar, .bf16_dot = std::nullopt}).hosts[0].isa,
+      "scalar");
   const HostProfile profile = ProfileOf(report, "now", ProbedModel{.name = "m"});
+  EXPECT_EQ(profile.hosts[0].isa, "avx2") << "the best, as a job would choose it";
+  EXPECT_EQ(profile.hosts[1].isa, "") << "nothing was measured there";
   ASSERT_EQ(profile.hosts.size(), 2u);
   EXPECT_EQ(profile.hosts[0].name, "node");
   EXPECT_EQ(profile.hosts[0].slots, 2);

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/unit/coordinator/plan/plan_inputs.h"
 
 namespace stagecoach {
 namespace {
@@ -16,14 +17,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Document = nlohmann::ordered_json;
-
-constexpr uint64_t kGiB = uint64_t{1} << 30;
-
-std::shared_ptr<const ModelDescription> Model(const std::string& name = "qwen3-0.6b/q8_0") {
-  auto model = OpenModel("dummy://" + name);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return *model;
-}
 
 SavedPlan Saved() {
   SavedPlan plan;
@@ -37,7 +30,7 @@ SavedPlan Saved() {
 
 std::string DocumentOf(const Document& plan) { return Document{{"other", 1}, {"plan", plan}}.dump(); }
 
-pb::Hello StageOn(const std::string& host, int cores = 4, uint64_t available = 8 * kGiB) {
+pb::Hello HelloOf(const std::string& host, int cores = 4, uint64_t available = 8 * kGiB) {
   pb::Hello hello;
   hello.set_role(pb::Hello::ROLE_STAGE);
   hello.set_host(host);
@@ -94,14 +87,14 @@ TEST(SavedPlan, SaysWhatIsWrongInTheFile) {
 
 TEST(SavedPlan, FitsTheHostsAndTheModelThatItWasMadeFor) {
   const pb::PlannedFor planned = PlannedForOf(Saved());
-  const std::vector<pb::Hello> hosts = {StageOn("a"), StageOn("a"), StageOn("b", 7)};
+  const std::vector<pb::Hello> hosts = {HelloOf("a"), HelloOf("a"), HelloOf("b", 7)};
   EXPECT_TRUE(CheckPlanned(planned, hosts, *Model()).ok()) << CheckPlanned(planned, hosts, *Model());
 }
 
 TEST(SavedPlan, SaysAllThatDiffers) {
   const pb::PlannedFor planned = PlannedForOf(Saved());
   const absl::Status status =
-      CheckPlanned(planned, {StageOn("a", 2, kGiB), StageOn("a"), StageOn("c")}, *Model("qwen3-1.7b/q8_0"));
+      CheckPlanned(planned, {HelloOf("a", 2, kGiB), HelloOf("a"), HelloOf("c")}, *Model("qwen3-1.7b/q8_0"));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("this one has 1828474880"), HasSubstr("whose header has the hash"),
@@ -109,16 +102,16 @@ TEST(SavedPlan, SaysAllThatDiffers) {
                     HasSubstr("takes 2147483648 bytes of memory on a, where 1073741824 are available"),
                     HasSubstr("stage 2 on b.cluster, which is now on c"), HasSubstr("coordinator plan"),
                     HasSubstr("`planned_for`")));
-  EXPECT_THAT(std::string(CheckPlanned(planned, {StageOn("a")}, *Model()).message()),
+  EXPECT_THAT(std::string(CheckPlanned(planned, {HelloOf("a")}, *Model()).message()),
               HasSubstr("it is for 3 stages, this job has 1"));
-  EXPECT_THAT(std::string(CheckPlanned(planned, {StageOn("a")}, *Model("tiny/q8_0")).message()),
+  EXPECT_THAT(std::string(CheckPlanned(planned, {HelloOf("a")}, *Model("tiny/q8_0")).message()),
               HasSubstr("a model of 28 layers, this one has 3"));
 }
 
 TEST(SavedPlan, AnAddressMayBeAnyHost) {
   SavedPlan saved = Saved();
   saved.stages[2].host = "10.1.2.3";
-  EXPECT_TRUE(CheckPlanned(PlannedForOf(saved), {StageOn("a"), StageOn("a"), StageOn("z")}, *Model()).ok());
+  EXPECT_TRUE(CheckPlanned(PlannedForOf(saved), {HelloOf("a"), HelloOf("a"), HelloOf("z")}, *Model()).ok());
 }
 
 TEST(SavedPlan, IsHeldAgainstTheHostsInTheFirstLaunchAlone) {
@@ -133,7 +126,7 @@ TEST(SavedPlan, IsHeldAgainstTheHostsInTheFirstLaunchAlone) {
   job.set_wire_type(pb::WIRE_TYPE_F32);
   job.set_cpu_bind(pb::CPU_BIND_AUTO);
   *job.mutable_planned_for() = PlannedForOf(Saved());
-  const std::vector<pb::Hello> hosts = {StageOn("a"), StageOn("a"), StageOn("c")};
+  const std::vector<pb::Hello> hosts = {HelloOf("a"), HelloOf("a"), HelloOf("c")};
   EXPECT_EQ(PlanJob(job, hosts, *model, {}).status().code(), absl::StatusCode::kFailedPrecondition);
   job.add_fingerprints();
   EXPECT_TRUE(PlanJob(job, hosts, *model, {}).ok());

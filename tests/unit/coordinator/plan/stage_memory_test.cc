@@ -6,15 +6,10 @@
 #include "common/model/footprint.h"
 #include "common/wire/handshake.h"
 #include "gtest/gtest.h"
+#include "tests/unit/coordinator/plan/plan_inputs.h"
 
 namespace stagecoach {
 namespace {
-
-std::shared_ptr<const ModelDescription> Model(const std::string& name) {
-  auto model = OpenModel("dummy://" + name);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return *model;
-}
 
 // Layers [begin, end) of Model(); the stages at its ends own them.
 pb::StageAssignment Stage(const ModelDescription& model, int64_t begin, int64_t end) {

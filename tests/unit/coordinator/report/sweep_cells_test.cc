@@ -72,6 +72,8 @@ TEST(SweepCells, NamesModelsByTheirFileUnlessThatIsAmbiguous) {
   EXPECT_EQ(cells[0].model_name, "/a/m.gguf");
   EXPECT_EQ(cells[1].model_name, "/b/m.gguf");
   EXPECT_EQ(cells[2].model_name, "other.gguf");
+  points[1].config.model = "dummy://qwen3-0.6b/q8_0";
+  EXPECT_EQ(SweepCells(points)[1].model_name, "qwen3-0.6b/q8_0");
 }
 
 TEST(CellLabels, TellWhatDiffersAndWhatIsUnusual) {

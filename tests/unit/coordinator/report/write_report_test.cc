@@ -60,7 +60,7 @@ std::string FreshDirectory(const std::string& name) {
 
 TEST(ReportFigures, AreWellFormedPicturesWithASentenceEach) {
   const std::vector<ReportFigure> figures = FiguresOf(SyntheticExperiment());
-  EXPECT_GT(figures.size(), 15u);
+  EXPECT_GT(figures.size(), 12u);
   for (const ReportFigure& figure : figures) {
     SCOPED_TRACE(figure.id);
     for (const std::string& svg : {figure.page_svg, figure.file_svg}) {
@@ -75,10 +75,10 @@ TEST(ReportFigures, AreWellFormedPicturesWithASentenceEach) {
 
 TEST(ReportFigures, AreMadeOnlyWhereThereArePoints) {
   EXPECT_THAT(Ids(FiguresOf(SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1, .predicted = false}))),
-              ElementsAre("ttft-percentiles", "itl-percentiles", "goodput", "bubble", "rows-per-pass", "stage-times"));
+              ElementsAre("goodput", "itl-percentiles", "ttft-percentiles", "stage-times", "bubble"));
   const std::vector<std::string> scaled =
       Ids(FiguresOf(SyntheticSweep({.stages = {1, 2}, .concurrency = {4}, .repetitions = 1, .predicted = false})));
-  EXPECT_THAT(scaled, Contains("strong-speedup"));
+  EXPECT_THAT(scaled, Contains("strong-throughput"));
   EXPECT_THAT(scaled, Not(Contains("weak-scaling")));
   EXPECT_THAT(scaled, Not(Contains("strong-cores")));
   EXPECT_THAT(Ids(FiguresOf(SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1}))),
@@ -133,6 +133,50 @@ TEST(ReportPage, SaysHowFarMeasuredAndPredictedAreApart) {
   EXPECT_THAT(PageOf(points), HasSubstr("Prediction off the simulation by"));
   EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence,
               HasSubstr("The ratio of simulated to predicted is 2.4."));
+}
+
+TEST(ReportFigures, NameWhatPredictionsRestOn) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4}, .repetitions = 1});
+  const auto sentence = [&] { return Find(FiguresOf(points), "prediction-itl").sentence; };
+  EXPECT_THAT(sentence(), HasSubstr(" Predicted by the planner's formulas from profile synthetic.json, with measured "
+                                    "steps of this model."));
+  points[0].prediction->source = "probe";
+  points[0].prediction->measured_steps = false;
+  EXPECT_THAT(sentence(), HasSubstr("from a probe before the sweep, without measured steps of this model; profile "));
+  points[1].prediction->source = "assumed";
+  EXPECT_THAT(sentence(), HasSubstr("assumed hosts, nothing measured"));
+  EXPECT_THAT(PageOf(points), HasSubstr("by the planner&#39;s formulas from a probe before the sweep"));
+}
+
+TEST(ReportFigures, NameWhatSimulatedPointsRestOn) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4}, .repetitions = 1});
+  const char* const simulated = "Simulated: the real scheduler, with times from cluster hosts.json.";
+  for (const ReportFigure& figure : FiguresOf(points)) {
+    EXPECT_THAT(figure.sentence, Not(HasSubstr("Simulated"))) << figure.id;
+  }
+  points[1].simulated = true;
+  points[1].prediction->source = "cluster hosts.json";
+  for (const char* id : {"stage-times", "itl-percentiles", "prediction-itl"}) {
+    EXPECT_THAT(Find(FiguresOf(points), id).sentence, HasSubstr(simulated)) << id;
+  }
+}
+
+TEST(ReportFigures, ShowTheChoiceThatMattersMostFirst) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {2},
+                                                   .concurrency = {8},
+                                                   .policies = {"decode-first", "prefill-first"},
+                                                   .chunks = {64, 256},
+                                                   .repetitions = 1});
+  const auto choices = [&](double by_policy, double by_chunk) {
+    for (SweepPoint& point : points) {
+      point.result.output_tokens_per_s = 100 * (point.config.policy == "decode-first" ? by_policy : 1) *
+                                         (point.config.prefill_chunk == 64 ? by_chunk : 1);
+    }
+    const std::vector<SweepCell> cells = SweepCells(points);
+    return Ids(ReportSections(PointersTo(cells)).back().figures);
+  };
+  EXPECT_THAT(choices(1.1, 1.5), ElementsAre("chunks", "policies"));
+  EXPECT_THAT(choices(1.5, 1.1), ElementsAre("policies", "chunks"));
 }
 
 TEST(ReportFigures, CallNothingFasterThanItsRepetitionsShow) {
@@ -215,11 +259,73 @@ TEST(ReportPage, EscapesWhatUsersCanName) {
   }
 }
 
+// What few readers ask for is folded up, and no picture is lost by it.
+TEST(ReportPage, FoldsUpAllButTheFirstFiguresOfASection) {
+  const std::vector<SweepPoint> points = SyntheticExperiment();
+  const std::vector<SweepCell> cells = SweepCells(points);
+  const std::string page = PageOf(points);
+  for (const ReportSection& section : ReportSections(PointersTo(cells))) {
+    size_t at = page.find("<h2 id=\"" + section.id + "\">");
+    ASSERT_NE(at, std::string::npos) << section.id;
+    const size_t end = page.find("</section>", at), fold = std::min(end, page.find("<details>", at));
+    for (size_t i = 0; i < section.figures.size(); ++i) {
+      at = page.find("<figure id=\"" + section.figures[i].id + "\">", at);
+      EXPECT_LT(at, end) << section.figures[i].id;
+      EXPECT_EQ(at < fold, i < 2) << section.figures[i].id;
+    }
+  }
+}
+
+TEST(ReportPage, BeginsWithTheAnswers) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {1, 8}, .repetitions = 1});
+  for (SweepPoint& point : points) {
+    const bool loaded = point.config.concurrency == 8;
+    point.result.output_tokens_per_s = loaded ? 40.0 * static_cast<double>(point.config.stages) : 10;
+    point.result.itl_s.p50 = loaded ? 0.1 : 0.025 * static_cast<double>(point.config.stages);
+    point.result.ttft_s.p50 = loaded ? 2 : 0.5 / static_cast<double>(point.config.stages);
+    point.result.bubble = 0.12;
+    point.result.bubble_floor = 0.09;
+    point.prediction.reset();
+  }
+  const std::string page = PageOf(points), top = page.substr(0, page.find("<h2"));
+  EXPECT_THAT(top, HasSubstr("<b>80</b> output tokens/s</p>2 stages, 8 at once</dd>"));
+  EXPECT_THAT(top, HasSubstr("<b>88 %</b> its stages computed</p>12 % waiting with work in the pipeline; no less than "
+                             "9.0 % was possible</dd>"));
+  EXPECT_THAT(top, HasSubstr("<b>25</b> ms between tokens</p>1 stage, 1 at once</dd>"));
+  EXPECT_THAT(top, HasSubstr("<b>250</b> ms to the first token</p>2 stages, 1 at once</dd>"));
+  EXPECT_THAT(top, Not(HasSubstr("Prediction off")));
+}
+
+TEST(ReportPage, SaysBeforeTheFiguresWhatFailed) {
+  const std::vector<SweepPoint> points = SyntheticExperiment();
+  const std::string page = PageOf(points), top = page.substr(0, page.find("<figure"));
+  EXPECT_THAT(top, HasSubstr("2 of " + std::to_string(points.size()) + " runs failed; no figure shows them."));
+  EXPECT_THAT(top, HasSubstr("1 of 3 runs"));
+  EXPECT_THAT(top, HasSubstr("the job was lost: stage 1"));
+  std::vector<SweepPoint> disturbed = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 3});
+  EXPECT_THAT(PageOf(disturbed), Not(HasSubstr("What failed")));
+  disturbed[1].result.relaunches = 1;
+  EXPECT_THAT(PageOf(disturbed), HasSubstr("In 1 run requests failed or the job was launched again"));
+}
+
 TEST(ReportPage, ShowsFailuresCommandsAndTheMachine) {
   const std::string page = PageOf(SyntheticExperiment());
   EXPECT_THAT(page, HasSubstr("the job was lost: stage 1 on synthetic-1 sent no heartbeat"));
   EXPECT_THAT(page, HasSubstr("coordinator sweep -m /models/synthetic-0.6b-q8_0.gguf"));
   EXPECT_THAT(page, HasSubstr("Synthetic CPU"));
+}
+
+TEST(ReportTables, NameTheMachinesThatRanAndNotThoseThatWereSimulated) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
+  points.push_back(points[0]);
+  points[1].simulated = true;
+  points[1].origin.processor = "";
+  points[1].stages[0].host = "simulated-0";
+  const std::vector<SweepCell> cells = SweepCells(points);
+  const ReportTable table = MachineTable(PointersTo(cells));
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0][1], points[0].origin.processor);
+  EXPECT_EQ(table.rows[0][2], "synthetic-0");
 }
 
 TEST(ReportPage, IsThereWhenAllPointsFailed) {

@@ -50,7 +50,7 @@ TEST(Admission, RecomputesLittleWhenManyMoreSequencesWaitThanThePoolHolds) {
   EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.21) << "four micro-batches in flight";
 }
 
-SequenceSpec Spec(SequenceId id, int64_t prompt, int64_t new_tokens) {
+SequenceSpec Waiting(SequenceId id, int64_t prompt, int64_t new_tokens) {
   SequenceSpec spec{.id = id, .max_new_tokens = new_tokens};
   spec.prompt.assign(prompt, 1);
   return spec;
@@ -69,13 +69,13 @@ size_t RunningTogether(int32_t blocks, const SequenceSpec& first, const Sequence
 
 TEST(Admission, KeepsBlocksForTheGrowthOfThoseThatDecode) {
   // The first one has its second block, and may need four more.
-  EXPECT_EQ(RunningTogether(7, Spec(1, 6, 20), Spec(2, 6, 20)), 1u);
-  EXPECT_EQ(RunningTogether(8, Spec(1, 6, 20), Spec(2, 6, 20)), 2u);
+  EXPECT_EQ(RunningTogether(7, Waiting(1, 6, 20), Waiting(2, 6, 20)), 1u);
+  EXPECT_EQ(RunningTogether(8, Waiting(1, 6, 20), Waiting(2, 6, 20)), 2u);
 }
 
 TEST(Admission, KeepsNoMoreBlocksThanThoseThatDecodeCanStillNeed) {
-  EXPECT_EQ(RunningTogether(5, Spec(1, 6, 8), Spec(2, 6, 8)), 1u);
-  EXPECT_EQ(RunningTogether(5, Spec(1, 6, 7), Spec(2, 6, 8)), 2u) << "one more block, for rows 8 to 11";
+  EXPECT_EQ(RunningTogether(5, Waiting(1, 6, 8), Waiting(2, 6, 8)), 1u);
+  EXPECT_EQ(RunningTogether(5, Waiting(1, 6, 7), Waiting(2, 6, 8)), 2u) << "one more block, for rows 8 to 11";
 }
 
 }  // namespace

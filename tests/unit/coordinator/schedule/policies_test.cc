@@ -407,6 +407,47 @@ TEST(Chunks, OfEqualTimeShareAMicroBatchThatTakesNoLongerForSeveralPrompts) {
   }
 }
 
+TEST(Chunks, OfEqualTimeKeepToTheRowsOfAMicroBatchAndEndWithTheContext) {
+  constexpr int64_t kContext = 2000;
+  constexpr int32_t kChunk = 120;
+  const std::map<SequenceId, std::pair<int64_t, int64_t>> prompts_and_outputs = {
+      {1, {kContext - 1, 500}}, {2, {kContext - 10, 500}}, {3, {700, 300}}, {4, {30, 60}}};
+  for (const auto& [policy, name] : kPolicies) {
+    for (const int32_t budget : {48, 100, 300}) {
+      SchedulerOptions options = Options(policy);
+      options.max_num_batched_tokens = budget;
+      options.prefill_chunk = kChunk;
+      options.chunking = Chunking::kEqualTime;
+      options.context = kContext;
+      options.max_open_tokens = 8 * kContext;
+      options.group_blocks = {1024};
+      Composer composer(options);
+      for (const auto& [id, lengths] : prompts_and_outputs) composer.Add(id, lengths.first, lengths.second);
+      std::map<SequenceId, int64_t> rows;
+      int shrunk = 0;
+      while (composer.busy()) {
+        const std::vector<SequenceSlice> slices = composer.Step(1000, 100, 1);
+        int64_t sum = 0;
+        for (const SequenceSlice& slice : slices) {
+          EXPECT_EQ(slice.start, rows[slice.sequence]);
+          EXPECT_LE(slice.count, std::min(kChunk, budget));
+          rows[slice.sequence] += slice.count;
+          sum += slice.count;
+          shrunk += slice.count == kEqualTimeLeastRows ? 1 : 0;
+        }
+        ASSERT_LE(sum, budget) << name << ": " << Composer::Describe(slices);
+      }
+      for (const auto& [id, lengths] : prompts_and_outputs) {
+        const auto& [prompt, output] = lengths;
+        EXPECT_EQ(rows[id], std::min(prompt + output, kContext) - 1) << name << ", sequence " << id;
+      }
+      if (policy == Policy::kPrefillFirst) {
+        EXPECT_EQ(shrunk > 0, budget > kEqualTimeLeastRows) << budget;
+      }
+    }
+  }
+}
+
 TEST(DecodeRows, AreSpreadEvenlyOverTheMicroBatchesInFlight) {
   SchedulerOptions options = Options(Policy::kInterleaved);
   options.micro_batches = 4;

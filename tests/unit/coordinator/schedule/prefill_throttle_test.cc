@@ -6,20 +6,20 @@
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kMost = 512;
+constexpr int64_t kMostRows = 512;
 
-int64_t Rows(const PrefillThrottle::Load& load) { return PrefillThrottle(kMost, 0).Rows(load); }
+int64_t Rows(const PrefillThrottle::Load& load) { return PrefillThrottle(kMostRows, 0).Rows(load); }
 
 TEST(PrefillThrottle, LimitsNothingWhileNobodyDecodes) {
   EXPECT_EQ(Rows({.waiting_rows = 1, .free_share = 0}), PrefillThrottle::kNoLimit);
-  EXPECT_EQ(PrefillThrottle(kMost, 1).Rows({.waiting_rows = 1}), PrefillThrottle::kNoLimit)
+  EXPECT_EQ(PrefillThrottle(kMostRows, 1).Rows({.waiting_rows = 1}), PrefillThrottle::kNoLimit)
       << "there is no gap to keep";
 }
 
 TEST(PrefillThrottle, SpreadsWhatWaitsOverEightMicroBatches) {
   EXPECT_EQ(Rows({.waiting_rows = 800, .decoding = true}), 100);
   EXPECT_EQ(Rows({.waiting_rows = 801, .decoding = true}), 101);
-  EXPECT_EQ(Rows({.waiting_rows = 100000, .decoding = true}), kMost);
+  EXPECT_EQ(Rows({.waiting_rows = 100000, .decoding = true}), kMostRows);
 }
 
 TEST(PrefillThrottle, FillsTheLastFreeBlocksSlowly) {
@@ -48,21 +48,22 @@ PrefillThrottle::Load Loaded(int64_t decode_rows) {
 }
 
 TEST(PrefillThrottle, KeepsTheGapThatIsWantedBetweenTwoTokens) {
-  const PrefillThrottle throttle(kMost, 100000);
+  const PrefillThrottle throttle(kMostRows, 100000);
   EXPECT_EQ(throttle.Rows(Loaded(0)), 40);
   EXPECT_EQ(throttle.Rows(Loaded(4)), 36) << "decode rows take their part";
   EXPECT_EQ(throttle.Rows(Loaded(30)), kThrottledLeastRowsForGap);
   EXPECT_EQ(throttle.Rows(Loaded(1000)), kThrottledLeastRowsForGap);
-  EXPECT_EQ(PrefillThrottle(kMost, 1000).Rows(Loaded(0)), kThrottledLeastRowsForGap) << "one that no step could keep";
-  EXPECT_EQ(PrefillThrottle(kMost, 1e9).Rows(Loaded(4)), kMost);
+  EXPECT_EQ(PrefillThrottle(kMostRows, 1000).Rows(Loaded(0)), kThrottledLeastRowsForGap)
+      << "one that no step could keep";
+  EXPECT_EQ(PrefillThrottle(kMostRows, 1e9).Rows(Loaded(4)), kMostRows);
 }
 
 TEST(PrefillThrottle, GivesTheLeastRowsBesideDecodeRowsUntilItKnowsWhatARowCosts) {
   PrefillThrottle::Load load = Loaded(4);
   load.cost.reset();
-  EXPECT_EQ(PrefillThrottle(kMost, 100000).Rows(load), kThrottledLeastRowsForGap);
+  EXPECT_EQ(PrefillThrottle(kMostRows, 100000).Rows(load), kThrottledLeastRowsForGap);
   load.cost = RowCost{.fixed_us = 10000, .row_us = 0};
-  EXPECT_EQ(PrefillThrottle(kMost, 100000).Rows(load), kMost) << "rows that cost nothing";
+  EXPECT_EQ(PrefillThrottle(kMostRows, 100000).Rows(load), kMostRows) << "rows that cost nothing";
 }
 
 TEST(RowCost, IsFoundFromStepsOfDifferentSizes) {

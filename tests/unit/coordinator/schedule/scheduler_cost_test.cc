@@ -23,9 +23,9 @@ SchedulerOptions Options() {
           .max_open_tokens = 4 * kSequences};
 }
 
-class Machine {
+class CountingMachine {
  public:
-  explicit Machine(const SchedulerOptions& options) : scheduler(options), stages_(options) {}
+  explicit CountingMachine(const SchedulerOptions& options) : scheduler(options), stages_(options) {}
 
   void Add(SequenceId id) {
     SequenceSpec spec{.id = id, .prompt = {1, 2}, .max_new_tokens = 60};
@@ -51,7 +51,7 @@ class Machine {
 };
 
 TEST(SchedulerCost, AMicroBatchLooksTwiceAtEverySequenceThatItHolds) {
-  Machine machine(Options());
+  CountingMachine machine(Options());
   for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
   for (int step = 0; step < 4; ++step) {  // the first one admits them all
     const auto [visits, slices] = machine.Step();
@@ -63,7 +63,7 @@ TEST(SchedulerCost, AMicroBatchLooksTwiceAtEverySequenceThatItHolds) {
 TEST(SchedulerCost, AMicroBatchLooksAtNobodyElse) {
   SchedulerOptions options = Options();
   options.micro_batches = 256;
-  Machine machine(options);
+  CountingMachine machine(options);
   for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
   machine.Step();
   const auto [visits, slices] = machine.Step();  // of 1,024 decoding ones each of 256 micro-batches takes 4
@@ -75,7 +75,7 @@ TEST(SchedulerCost, AdmissionOfOneDoesNotDependOnHowManyRunOrWait) {
   SchedulerOptions options = Options();
   options.max_num_seqs = kSequences / 2 + 1;
   options.micro_batches = 256;
-  Machine machine(options);
+  CountingMachine machine(options);
   for (SequenceId id = 0; id < kSequences / 2; ++id) machine.Add(id);
   machine.Step();
   for (SequenceId id = kSequences / 2; id < kSequences; ++id) machine.Add(id);
@@ -89,7 +89,7 @@ TEST(SchedulerCost, NoPolicyLooksAtThoseThatWait) {
     SchedulerOptions options = Options();
     options.max_num_seqs = 8;
     options.policy = policy;
-    Machine machine(options);
+    CountingMachine machine(options);
     for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
     for (int step = 0; step < 20; ++step) {
       const auto [visits, slices] = machine.Step();

@@ -27,8 +27,9 @@ int32_t FewestBlocks(const SchedulerOptions& options) {
 
 class History {
  public:
-  History(uint32_t seed, const SchedulerOptions& options)
-      : random_(seed), options_(options), scheduler_(options), stages_(options) {}
+  // pair_us: what a step takes for a pair of a row and one before it, beside what each row takes.
+  History(uint32_t seed, const SchedulerOptions& options, int64_t pair_us = 0)
+      : random_(seed), options_(options), pair_us_(pair_us), scheduler_(options), stages_(options) {}
 
   // Nothing more happens once a test failed.
   void Run(int arrivals, bool with_cancels, int preemptions) {
@@ -55,6 +56,7 @@ class History {
   }
 
   const SchedulerCounters& counters() const { return scheduler_.counters(); }
+  int shrunk_chunks() const { return shrunk_chunks_; }  // to the least that equal time allows
 
  private:
   struct Client {
@@ -63,6 +65,12 @@ class History {
     int64_t next_score = 0;
     bool opened = false, done = false;
   };
+
+  int64_t TimeUs(const MicroBatch& batch) const {
+    int64_t us = batch.rows() * 1000;
+    for (const SequenceSlice& s : batch.slices) us += pair_us_ * s.count * (s.count + 2 * int64_t{s.start});
+    return us;
+  }
 
   bool Chance(int one_in) { return random_() % one_in == 0; }
   int64_t Draw(int64_t least, int64_t most) { return least + static_cast<int64_t>(random_() % (most - least + 1)); }
@@ -128,6 +136,7 @@ class History {
       return;
     }
     ASSERT_LT(results_.size(), static_cast<size_t>(options_.micro_batches));
+    for (const SequenceSlice& slice : batch->slices) shrunk_chunks_ += slice.count == kEqualTimeLeastRows ? 1 : 0;
     for (const OpenSequence& open : batch->open) {
       Client& client = clients_.at(open.sequence);
       EXPECT_EQ(open.prompt, client.spec.prompt);
@@ -147,7 +156,8 @@ class History {
     results_.pop_front();
     ASSERT_TRUE(events.ok()) << events.status();
     // Times that have nothing to do with the work: they steer, and must not matter.
-    scheduler_.Took(batches_.front(), Draw(0, 3) == 0 ? Draw(0, 1000000000) : batches_.front().rows() * 1000);
+    scheduler_.Took(batches_.front(),
+                    Draw(0, 3) == 0 && pair_us_ == 0 ? Draw(0, 1000000000) : TimeUs(batches_.front()));
     batches_.pop_front();
     CheckIntegrity();
     for (const SequenceEvent& event : *events) Take(event);
@@ -194,6 +204,7 @@ class History {
 
   std::mt19937 random_;
   const SchedulerOptions options_;
+  const int64_t pair_us_;
   Scheduler scheduler_;
   SimulatedStages stages_;
   std::deque<StepResult> results_;
@@ -201,7 +212,7 @@ class History {
   std::map<SequenceId, Client> clients_;
   std::map<SequenceId, std::vector<TokenId>> outputs_;
   SequenceId next_id_ = 1, newest_opened_ = 0;
-  int steps_ = 0;
+  int steps_ = 0, shrunk_chunks_ = 0;
 };
 
 SchedulerOptions RandomOptions(std::mt19937& random) {
@@ -244,6 +255,31 @@ TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItH
     if (seed % 3 != 1) preemptions += history.counters().preemptions;
   }
   EXPECT_GT(preemptions, kHistories / 3) << "the pools were too large to prove anything";
+}
+
+// Prompts so long, and attention so dear, that chunks shrink; micro-batches of any size beside them.
+TEST(SchedulerHistories, WithChunksThatShrinkEverySequenceHasTheAnswerItHasAlone) {
+  constexpr uint32_t kHistories = 24;
+  int shrunk_chunks = 0;
+  for (uint32_t seed = 0; seed < kHistories; ++seed) {
+    std::mt19937 random(seed);
+    SchedulerOptions options = RandomOptions(random);
+    options.chunking = Chunking::kEqualTime;
+    options.max_num_batched_tokens = 40 + static_cast<int32_t>(random() % 200);
+    options.prefill_chunk = 70 + static_cast<int32_t>(random() % 200);
+    options.block_tokens = 16;
+    options.context = 500 + static_cast<int64_t>(random() % 500);
+    const auto whole_context = static_cast<int32_t>((options.context - 1) / options.block_tokens + 1);
+    for (int32_t& blocks : options.group_blocks)
+      blocks = whole_context + static_cast<int32_t>(random() % whole_context);
+    options.max_open_tokens = 2 * options.context;
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
+    History history(seed, options, /*pair_us=*/100);
+    history.Run(/*arrivals=*/6, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 5 : 0);
+    if (HasFailure()) return;
+    shrunk_chunks += history.shrunk_chunks();
+  }
+  EXPECT_GT(shrunk_chunks, static_cast<int>(kHistories)) << "no chunks shrank, so nothing was proven";
 }
 
 }  // namespace

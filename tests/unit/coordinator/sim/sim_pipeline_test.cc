@@ -116,17 +116,99 @@ TEST(SimPipeline, WhoeverWaitsForAFrameHasItALittleLater) {
   EXPECT_NEAR(results[1].first, results[0].first + 1, 1e-3);  // its frames came while the stages computed
 }
 
-TEST(SimNetwork, LinksBehindOneUplinkShareIt) {
-  // Racks {0, 2} and {1, 3}: every hop crosses, the first and the third in one direction.
-  TestCluster cluster({0, 1, 2, 3});
-  for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e6};
-  const std::vector<SimUplink> racks = {{1e6, {0, 2}}, {1e6, {1, 3}}};
-  SimNetwork shared(&cluster.sim.pipeline, racks, 0), wide(&cluster.sim.pipeline, {{1e9, {0, 2}}}, 0);
-  EXPECT_EQ(shared.Send(0, 0, 1, 0).arrives_ns, 4'000'000);
-  EXPECT_EQ(shared.Send(1, 0, 1, 0).arrives_ns, 4'000'000);  // the other direction
-  EXPECT_EQ(shared.Send(2, 0, 1, 0).arrives_ns, 8'000'000);
-  EXPECT_EQ(wide.Send(0, 0, 1, 0).arrives_ns, 4'000'000);
-  EXPECT_EQ(wide.Send(2, 0, 1, 0).arrives_ns, 4'004'000);  // the uplink was taken for 4 us
+TEST(SimPipeline, AStageThatIsToTakeLongerSleepsAndLeavesItsHostToTheOthers) {
+  // Two stages on one host, of 2 and 4 ms when alone, and 3 ms more a step. The second micro-batch's first stage begins
+  // at 5 ms, with the first one's second stage: both at half speed until the first stage sleeps, at 9 ms. Then 2 of the
+  // other's 4 ms are left, to 11 ms, and it sleeps to 14. Only then it takes the second micro-batch: 4 + 3 ms.
+  TestCluster cluster({0, 0}, {2, 4});
+  cluster.sim.stage_delay_s = 0.003;
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
+  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].second.times[0].end_us, 5000);
+  EXPECT_NEAR(static_cast<double>(results[1].second.times[0].end_us), 12000, 1);
+  EXPECT_NEAR(results[0].first, 14, 1e-3);
+  EXPECT_NEAR(results[1].first, 21, 1e-3);
+}
+
+TEST(SimPipeline, AMicroBatchWithoutRowsIsNotDelayed) {
+  TestCluster cluster({0, 1});
+  cluster.sim.stage_delay_s = 0.003;
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster.sim, &clock, 0);
+  ASSERT_TRUE(pipeline.Submit(Decode(0, 0)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].first, 0);
+}
+
+// Hosts 0 and 2 are in one rack, 1 and 3 are not: the frames of stages 0 and 2 leave it, those of stage 1 enter it. A
+// row takes 4 ms on a link.
+struct RackOfTwo : TestCluster {
+  explicit RackOfTwo(double uplink_bytes_per_s) : TestCluster({0, 1, 2, 3}) {
+    for (PipelineStage& stage : sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e6};
+    sim.uplinks = {{uplink_bytes_per_s, {0, 2}}};
+  }
+};
+
+TEST(SimNetwork, FramesThatCrossAnUplinkAtOnceEachTakeTwiceAsLong) {
+  const RackOfTwo rack(1e6);
+  SimNetwork network(&rack.sim.pipeline, rack.sim.uplinks, 0);
+  EXPECT_TRUE(network.SharesItsWay(0));
+  EXPECT_TRUE(network.SharesItsWay(2));
+  network.Begin(0, 1, 0);
+  network.Begin(2, 1, 0);
+  EXPECT_EQ(network.NextSentNs(), 8'000'000);
+  EXPECT_THAT(network.TakeSent(8'000'000), ::testing::ElementsAre(0, 2));
+  EXPECT_EQ(network.FrameSent(0, 0, 8'000'000).arrives_ns, 8'000'000);
+  // Nobody else's frames go the other way, and none at all after the last stage.
+  EXPECT_FALSE(network.SharesItsWay(1));
+  EXPECT_EQ(network.Send(1, 0, 1, 0).arrives_ns, 4'000'000);
+  EXPECT_FALSE(network.SharesItsWay(3));
+}
+
+TEST(SimNetwork, AnUplinkThatHasRoomForAllLinksIsAsGoodAsNone) {
+  for (const double bytes_per_s : {2e6, 1e9}) {
+    const RackOfTwo rack(bytes_per_s);
+    SimNetwork network(&rack.sim.pipeline, rack.sim.uplinks, 0);
+    for (const int stage : {0, 1, 2}) {
+      EXPECT_FALSE(network.SharesItsWay(stage));
+      EXPECT_EQ(network.Send(stage, 0, 1, 0).arrives_ns, 4'000'000);
+      EXPECT_EQ(network.Send(stage, 1, 1, 1'000'000).arrives_ns, 8'000'000);
+    }
+  }
+}
+
+TEST(SimNetwork, AnUplinkOfOneStageIsALinkOfItsBandwidth) {
+  TestCluster cluster({0, 1});
+  cluster.sim.pipeline.stages[0].link = {.latency_s = 0.001, .bytes_per_s = 1e6};
+  SimNetwork network(&cluster.sim.pipeline, {{5e5, {0}}, {8e5, {1}}}, 0);
+  EXPECT_FALSE(network.SharesItsWay(0));
+  EXPECT_EQ(network.Send(0, 0, 1, 0).arrives_ns, 9'000'000);
+  EXPECT_EQ(network.Send(0, 1, 1, 0).arrives_ns, 17'000'000);
+}
+
+TEST(SimPipeline, AStagesFramesGoOneBehindTheOtherOverAnUplinkAndShareItWithThoseOfOthers) {
+  const RackOfTwo rack(1e6);
+  VirtualClock clock;
+  SimPipeline pipeline(&rack.sim, &clock, 0);
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
+  const auto results = Drain(&pipeline, &clock);
+  ASSERT_EQ(results.size(), 3u);
+  const auto received_us = [&](size_t stage) {
+    std::vector<int64_t> times;
+    for (const auto& result : results) times.push_back(result.second.times[stage].received_us);
+    return times;
+  };
+  // Stage 0's frames are ready at 1, 2 and 3 ms. The first two are alone, 1 to 5 and 5 to 9 ms; the third is half
+  // through at 11 ms, when stage 2 sends its first, and takes 4 ms more. That one has the rest alone, 15 to 17 ms, and
+  // those behind it meet nobody.
+  EXPECT_THAT(received_us(1), ::testing::ElementsAre(5000, 9000, 15000));
+  EXPECT_THAT(received_us(2), ::testing::ElementsAre(10000, 14000, 20000));
+  EXPECT_THAT(received_us(3), ::testing::ElementsAre(17000, 21000, 25000));
 }
 
 TEST(SimPipeline, AFrameThatWaitsForItsOwnLinkLeavesTheUplinkToOthers) {
@@ -141,8 +223,8 @@ TEST(SimPipeline, AFrameThatWaitsForItsOwnLinkLeavesTheUplinkToOthers) {
   for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
   const auto results = Drain(&pipeline, &clock);
   ASSERT_EQ(results.size(), 6u);
-  // Each frame is on stage 0's link for 4 ms; from then on it meets nobody: 1 ms on each of three stages, 0.08 ms on
-  // uplinks. The last frame of stage 0 leaves at 1 + 6 * 4 ms.
+  // Each frame is on stage 0's link for 4 ms, and nobody takes that from it; then 1 ms on each of three stages, 0.08 ms
+  // on uplinks. The last frame of stage 0 leaves at 1 + 6 * 4 ms.
   for (size_t i = 0; i < 6; ++i) {
     EXPECT_NEAR(results[i].first, 1 + 4 * (static_cast<double>(i) + 1) + 3 + 0.08, 1e-2) << i;
   }

@@ -35,7 +35,7 @@ TEST(Simulation, GivesEveryRequestItsTokens) {
 }
 
 // With costs that do not depend on the rows, every closed formula of prediction.h holds exactly.
-class ClosedFormula : public testing::TestWithParam<std::tuple<int, int, double>> {};
+class ClosedFormula : public ::testing::TestWithParam<std::tuple<int, int, double>> {};
 
 TEST_P(ClosedFormula, IsWhatComesOutOfTheSimulation) {
   const auto [stages, groups, latency_s] = GetParam();
@@ -56,8 +56,8 @@ TEST_P(ClosedFormula, IsWhatComesOutOfTheSimulation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipelines, ClosedFormula,
-                         testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 3, 4, 6),
-                                          testing::Values(0.0, 0.0005)));
+                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::Values(1, 3, 4, 6),
+                                            ::testing::Values(0.0, 0.0005)));
 
 TEST(Simulation, AChunkedPromptsFirstTokenComesWhenTheFormulaSays) {
   TestCluster cluster = TestCluster::OfOwnHosts(4);
@@ -215,6 +215,22 @@ TEST(Simulation, Of512StagesTakesTwoEventsAStageAndMicroBatch) {
   EXPECT_EQ(Tokens(*outcome), 512 * 4);
   const uint64_t passes = outcome->jobs[0].counters.micro_batches;
   EXPECT_EQ(outcome->events, passes * (2 * 512 + 1));
+}
+
+TEST(Simulation, OfUplinksThatAllStagesShareTakesTwoEventsMoreAtMost) {
+  TestCluster cluster = TestCluster::OfOwnHosts(512);
+  std::vector<int> rack;
+  for (int host = 0; host < 512; host += 2) rack.push_back(host);
+  for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0.0001, .bytes_per_s = 1e9};
+  cluster.sim.uplinks = {{1e9, rack}};
+  SimOptions options = RunOf(cluster, 512, 4, 4, 512);
+  options.decode_groups = 256;
+  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(Tokens(*outcome), 512 * 4);
+  const uint64_t passes = outcome->jobs[0].counters.micro_batches;
+  EXPECT_GT(outcome->events, passes * (2 * 512 + 1));  // they do share
+  EXPECT_LE(outcome->events, passes * (2 * 512 + 1 + 2 * 511));
 }
 
 }  // namespace

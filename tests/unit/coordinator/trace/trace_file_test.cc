@@ -164,7 +164,7 @@ TEST_F(TraceFile, WhatIsNoTraceIsRefusedInOneSentence) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
   EXPECT_EQ(ReadTrace(dir_.File("none.json")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ReadTrace(dir_.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadTrace(dir_.path()).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(TraceFile, EveryFactIsChecked) {

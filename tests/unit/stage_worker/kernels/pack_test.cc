@@ -27,7 +27,7 @@ Bytes Pack(const Kernels& kernels, TensorType type, const Bytes& rows, size_t st
   return panel;
 }
 
-std::string FirstDifference(const Bytes& expected, const Bytes& found) {
+std::string DifferenceOfBytes(const Bytes& expected, const Bytes& found) {
   const auto [at, other] = std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
   if (at == expected.end() && other == found.end()) return "";
   return "byte " + std::to_string(at - expected.begin()) + " of " + std::to_string(expected.size());
@@ -53,7 +53,7 @@ TEST(PackPanel, GivesTheScalarPackersBytesForRowsOfAnyBits) {
           const Bytes some(rows.begin(), rows.begin() + static_cast<int64_t>((count - 1) * stride + row_bytes));
           const Bytes expected = Pack(Scalar(), type, some, stride, count, cols);
           for (const Kernels* kernels : vector_kernels) {
-            ASSERT_EQ(FirstDifference(expected, Pack(*kernels, type, some, stride, count, cols)), "")
+            ASSERT_EQ(DifferenceOfBytes(expected, Pack(*kernels, type, some, stride, count, cols)), "")
                 << kernels->isa << " " << GetTensorType(type).name << ": " << count << " rows of " << cols;
           }
         }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr int64_t kLengths[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 64, 100, 127, 128, 129, 130, 896, 1024, 1025, 5003};
+constexpr int64_t kRowLengths[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 64, 100, 127, 128, 129, 130, 896, 1024, 1025, 5003};
 
 const SamplingKernels& Definition() { return *Scalar().sampling; }
 
@@ -52,7 +52,7 @@ TEST(FindPeak, IsTheFirstOfTheLargestNumbersAndCountsWhatIsNone) {
 TEST(FindPeak, IsTheSameWithEveryInstructionSet) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   const std::vector<float> values = {-kInf, kNan, -1, -0.0f, 0.0f, 0.5f, 0.5f, 1, kInf};
-  for (int64_t n : kLengths) {
+  for (int64_t n : kRowLengths) {
     for (size_t choices = 1; choices <= values.size(); ++choices) {
       for (uint64_t seed = 0; seed < 5; ++seed) {
         std::vector<float> x(static_cast<size_t>(n));
@@ -99,7 +99,7 @@ TEST(Weigh, CountsNothingBelowTheFloor) {
 
 TEST(Weigh, RoundsWeightsTheSameWithEveryInstructionSet) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
-  for (int64_t n : kLengths) {
+  for (int64_t n : kRowLengths) {
     std::vector<float> x = RandomLogits(3, n, false);
     if (n > 5) x[5] = kNan;
     for (const float scale : {0.0f, 1e-30f, 0.4f, 1.0f, 1.4426950f, 3e38f}) {
@@ -138,7 +138,7 @@ TEST(Weigh, StaysCloseToTheExactPowerOverItsWholeRange) {
 TEST(Gather, FindsTheIndicesOfARangeWithEveryInstructionSet) {
   std::vector<const Kernels*> all = VectorKernels();
   all.push_back(&Scalar());
-  for (int64_t n : kLengths) {
+  for (int64_t n : kRowLengths) {
     const std::vector<float> x = RandomLogits(4, n, true);
     for (const float low : {-kInf, -10.0f, 0.0f, 3.0f}) {
       for (const float high : {-5.0f, 0.0f, 3.0f, 19.0f, kInf}) {
@@ -164,7 +164,7 @@ TEST(Gather, FindsTheIndicesOfARangeWithEveryInstructionSet) {
 TEST(Penalize, ChangesWhatWasSeenAndNothingElseWithEveryInstructionSet) {
   std::vector<const Kernels*> all = VectorKernels();
   all.push_back(&Scalar());
-  for (int64_t n : kLengths) {
+  for (int64_t n : kRowLengths) {
     const std::vector<float> x = RandomLogits(5, n, true);
     for (const double share : {0.01, 0.5, 1.0}) {
       std::vector<uint8_t> seen(x.size());

@@ -20,7 +20,7 @@ std::vector<TokenId> Tokens(int count) {
   return tokens;
 }
 
-std::shared_ptr<const ModelDescription> Write(const TempDir& dir, const TinyModelOptions& options) {
+std::shared_ptr<const ModelDescription> WriteModel(const TempDir& dir, const TinyModelOptions& options) {
   auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), options));
   EXPECT_TRUE(model.ok()) << model.status();
   return std::move(model).value();
@@ -60,7 +60,7 @@ double Spread(const std::vector<std::vector<double>>& logits) {
 // bound: of the largest difference, as a part of the spread of the logits.
 void ExpectMatchesNaive(const TinyModelOptions& options, double bound = 1e-5) {
   const TempDir dir;
-  const auto model = Write(dir, options);
+  const auto model = WriteModel(dir, options);
   const std::vector<TokenId> tokens = Tokens(70);
   const auto naive = NaiveLogits(*model, tokens);
   const double spread = Spread(naive);
@@ -124,12 +124,12 @@ TEST(Architecture, Llama3DividesFrequenciesByTheFilesFactors) {
 TEST(Architecture, ScalingChangesTheAnswer) {
   const TempDir dir;
   const std::vector<TokenId> tokens = Tokens(40);
-  const auto plain = StageLogits(Write(dir, {.architecture = "llama"}), tokens);
+  const auto plain = StageLogits(WriteModel(dir, {.architecture = "llama"}), tokens);
   const TinyModelOptions variants[] = {
       {.architecture = "llama", .rope_scaling = "linear", .rope_factor = 4},
       {.architecture = "llama", .rope_scaling = "yarn", .rope_factor = 4, .rope_original_context = 128},
       {.architecture = "llama", .rope_factors = true}};
-  for (const TinyModelOptions& variant : variants) EXPECT_NE(StageLogits(Write(dir, variant), tokens), plain);
+  for (const TinyModelOptions& variant : variants) EXPECT_NE(StageLogits(WriteModel(dir, variant), tokens), plain);
 }
 
 TEST(Architecture, AFusedQkvMatrixGivesTheSameBits) {
@@ -137,17 +137,17 @@ TEST(Architecture, AFusedQkvMatrixGivesTheSameBits) {
   const std::vector<TokenId> tokens = Tokens(40);
   for (const TensorType type : {TensorType::kF32, TensorType::kQ8_0}) {
     TinyModelOptions options{.architecture = "qwen2", .type = type};
-    const auto separate = StageLogits(Write(dir, options), tokens);
+    const auto separate = StageLogits(WriteModel(dir, options), tokens);
     options.fused_qkv = true;
-    EXPECT_EQ(StageLogits(Write(dir, options), tokens), separate);
+    EXPECT_EQ(StageLogits(WriteModel(dir, options), tokens), separate);
   }
 }
 
 TEST(Architecture, ShardsGiveTheSameBits) {
   const TempDir dir;
   const std::vector<TokenId> tokens = Tokens(20);
-  const auto whole = StageLogits(Write(dir, {}), tokens);
-  EXPECT_EQ(StageLogits(Write(dir, {.shards = 3}), tokens), whole);
+  const auto whole = StageLogits(WriteModel(dir, {}), tokens);
+  EXPECT_EQ(StageLogits(WriteModel(dir, {.shards = 3}), tokens), whole);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "common/base/counter_rng.h"
 #include "gtest/gtest.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
@@ -235,6 +236,8 @@ TEST_P(EqualityTest, OverBatchMixesAndPreemption) {
 
 TEST_P(EqualityTest, OfTheScalarTwinAndTheBestInstructionSet) {
   Play play = Base();
+  // What the twin does beyond one granule the sanitizers see in the attention kernels' own tests.
+  if (kSanitized) play.lengths = {70, 1, 37};
   play.rig.isa = TwinIsa();
   expected_ = Player(model_, play).Run();
   play.rig.isa = "scalar";
@@ -252,11 +255,12 @@ TEST(EqualityOfLargeMatrices, OverChunkSizesAndThreads) {
   const std::vector<int> lengths = {100};  // a full chunk and a part of one
   // A power of two: blocks of whole groups.
   const std::vector<Trace> expected = Player(*model, {.chunk = 64, .lengths = lengths}).Run();
-  for (const int chunk : {10, 90, 96}) {
-    for (const int threads : {1, 2, 3}) {
-      ExpectSame(expected, Player(*model, {.rig = {.threads = threads}, .chunk = chunk, .lengths = lengths}).Run(),
-                 "chunks of " + std::to_string(chunk) + ", " + std::to_string(threads) + " threads");
-    }
+  constexpr int kChunks[] = {10, 90, 96};
+  for (int i = 0; i < 9; ++i) {
+    const int chunk = kChunks[i % 3], threads = 1 + i / 3;
+    if (kSanitized && i % 3 != i / 3) continue;  // the sanitizers see each chunk and each number of threads once
+    ExpectSame(expected, Player(*model, {.rig = {.threads = threads}, .chunk = chunk, .lengths = lengths}).Run(),
+               "chunks of " + std::to_string(chunk) + ", " + std::to_string(threads) + " threads");
   }
 }
 

@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr int32_t kBlockTokens = 32;
+constexpr int32_t kTokensOfABlock = 32;
 
 // Two threads and 32 rows to a walk. A walk of 32 rows over g granules that is cut into p pieces has
 // 1 + g - g / p partial states of 64 columns; there is room for 64 columns a granule of the context.
@@ -27,14 +27,14 @@ AttentionSizes SizesFor(int64_t context, int64_t kv_heads) {
 class PlanRig {
  public:
   PlanRig(const AttentionSizes& sizes, const std::vector<int32_t>& lengths)
-      : table_(kBlockTokens, {4096}, sizes.context), plan_(sizes) {
+      : table_(kTokensOfABlock, {4096}, sizes.context), plan_(sizes) {
     BlockId next_block = 0;
     MicroBatch stored;
     for (size_t i = 0; i < lengths.size(); ++i) {
       stored.open.push_back({.sequence = i + 1, .prompt = {1}});
       SequenceSlice slice{.sequence = i + 1, .start = 0, .count = lengths[i]};
       slice.new_blocks.resize(1);
-      for (int32_t b = 0; b * kBlockTokens < lengths[i]; ++b) slice.new_blocks[0].push_back(next_block++);
+      for (int32_t b = 0; b * kTokensOfABlock < lengths[i]; ++b) slice.new_blocks[0].push_back(next_block++);
       stored.slices.push_back(slice);
       batch_.slices.push_back({.sequence = i + 1, .start = lengths[i] - 32, .count = 32});
     }

@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -14,16 +16,17 @@
 namespace stagecoach {
 namespace {
 
-constexpr uint64_t kChunk = kMaxWeightChunkBytes;
-constexpr WeightRange kTensor = {1, uint64_t{5} << 40, 2 * kChunk + 100};
+constexpr uint64_t kMostOfAChunk = kMaxWeightChunkBytes;
+constexpr WeightRange kTensor = {1, uint64_t{5} << 40, 2 * kMostOfAChunk + 100};
 
-std::vector<FileFingerprint> Fingerprints(int64_t modified_ns = 3) {
-  return {{.size_bytes = 10, .modified_ns = 1, .header_hash = 7},
-          {.size_bytes = uint64_t{6} << 40, .modified_ns = modified_ns, .header_hash = 0xabc}};
+std::vector<FileFingerprint> Fingerprints(int64_t modified_ns = 3, uint64_t sample_hash = 0xdef) {
+  return {
+      {.size_bytes = 10, .modified_ns = 1, .header_hash = 7},
+      {.size_bytes = uint64_t{6} << 40, .modified_ns = modified_ns, .header_hash = 0xabc, .sample_hash = sample_hash}};
 }
 
 std::vector<uint8_t> ChunkBytes(size_t chunk) {
-  std::vector<uint8_t> bytes(chunk == 2 ? 100 : kChunk);
+  std::vector<uint8_t> bytes(chunk == 2 ? 100 : kMostOfAChunk);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7 + i / 251 + chunk);
   return bytes;
 }
@@ -82,6 +85,14 @@ TEST_F(WeightCacheTest, AnotherModelAtTheSamePathFindsNothing) {
   EXPECT_NE(Cache(3)->Find(kTensor), nullptr);
 }
 
+// An image or an archive gives all its files one time, and what was trained further has the same header.
+TEST_F(WeightCacheTest, AnotherModelOfTheSameTimeFindsNothing) {
+  Fill(Cache().get());
+  WeightCache other(Directory(), Fingerprints(/*modified_ns=*/3, /*sample_hash=*/0xdee));
+  EXPECT_EQ(other.Find(kTensor), nullptr);
+  EXPECT_NE(Cache()->Find(kTensor), nullptr);
+}
+
 TEST_F(WeightCacheTest, AnUnfinishedTensorLeavesNothing) {
   const auto cache = Cache();
   Fill(cache.get(), /*chunks=*/2);
@@ -103,9 +114,25 @@ TEST_F(WeightCacheTest, WhatAKilledStageLeftIsRemovedAndWhatIsBeingWrittenStays)
   EXPECT_NE(next->Find(kTensor), nullptr);
 }
 
+TEST_F(WeightCacheTest, AStageThatBeginsWhileAnotherWritesTakesNothingOfItForLeftOver) {
+  const auto cache = Cache();
+  std::atomic<bool> done{false};
+  std::thread others([&] {
+    while (!done) Cache();
+  });
+  const WeightRange small = {1, 4096, 100};
+  const std::vector<uint8_t> bytes = ChunkBytes(2);
+  for (int i = 0; i < 500 && cache->writes(); ++i) cache->Add(small)->Write(0, bytes, Crc32c(bytes));
+  done = true;
+  others.join();
+  EXPECT_TRUE(cache->writes());
+  EXPECT_NE(cache->Find(small), nullptr);
+  EXPECT_EQ(Files().size(), 1u);
+}
+
 TEST_F(WeightCacheTest, ADamagedChunkIsFoundAndItsFileRemoved) {
   Fill(Cache().get());
-  Damage(kChunk + 5);
+  Damage(kMostOfAChunk + 5);
   const auto tensor = Cache()->Find(kTensor);
   ASSERT_NE(tensor, nullptr);
   EXPECT_TRUE(Holds(*tensor, 0));
@@ -115,13 +142,13 @@ TEST_F(WeightCacheTest, ADamagedChunkIsFoundAndItsFileRemoved) {
 }
 
 TEST_F(WeightCacheTest, ACutFileAndADamagedTrailerAreFound) {
-  for (const uint64_t cut : {uint64_t{0}, kChunk, kTensor.bytes, kTensor.bytes + 40}) {
+  for (const uint64_t cut : {uint64_t{0}, kMostOfAChunk, kTensor.bytes, kTensor.bytes + 40}) {
     Fill(Cache().get());
     std::filesystem::resize_file(Files().front(), cut);
     EXPECT_EQ(Cache()->Find(kTensor), nullptr) << cut;
     EXPECT_EQ(Files().size(), 0u);
   }
-  for (uint64_t offset = kTensor.bytes; offset < kTensor.bytes + 3 * 4 + 8 * 8; offset += 11) {
+  for (uint64_t offset = kTensor.bytes; offset < kTensor.bytes + 3 * 4 + 9 * 8; offset += 11) {
     Fill(Cache().get());
     Damage(offset);
     EXPECT_EQ(Cache()->Find(kTensor), nullptr) << offset;
