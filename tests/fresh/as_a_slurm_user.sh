@@ -96,8 +96,8 @@ END
 srun --mpi=pmix --nodes=2 --ntasks=3 --multi-prog multiprog.conf >out 2>err </dev/null || wrong "srun --multi-prog: exit code $?"
 same_text "srun --multi-prog over two nodes"
 
-# The same with a component for each program.
-srun --mpi=pmix --ntasks=1 "${generate[@]}" : --ntasks=2 "$programs/stage_worker" >out 2>err </dev/null || wrong "srun with components: exit code $?"
+# The same with a component for each program, which do not end at once: hetjob.sbatch says why.
+srun --mpi=pmix --ntasks=1 "${generate[@]}" : --ntasks=2 sh -c "$programs/stage_worker; code=\$?; sleep 2; exit \$code" >out 2>err </dev/null || wrong "srun with components: exit code $?"
 same_text "srun coordinator : stage_worker"
 
 # Of the job $job.
