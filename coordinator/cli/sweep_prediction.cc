@@ -33,13 +33,13 @@ void PlaceMoreStages(int64_t stages, PlanPlaces* places) {
   places->stage_hosts = std::move(hosts);
 }
 
-// Output tokens a second if the pipeline never were behind: the last request ends as soon as it would alone.
-double OfferedRate(const std::vector<ArrivingRequest>& requests, const SweepPrediction& p) {
+// Output tokens a second if the pipeline never were behind: the last request ends as soon as it does alone.
+double OfferedRate(const std::vector<ArrivingRequest>& requests, const ClusterPlan& alone) {
   double tokens = 0;
   for (const ArrivingRequest& request : requests) tokens += static_cast<double>(request.output_tokens);
   const ArrivingRequest& last = requests.back();
   const double gaps = static_cast<double>(last.output_tokens - 1);
-  return tokens / (last.arrival_s - requests.front().arrival_s + p.ttft_s + gaps * p.itl_s);
+  return tokens / (last.arrival_s - requests.front().arrival_s + alone.prefill.ttft_s + gaps * alone.decode.itl_s);
 }
 
 }  // namespace
@@ -117,7 +117,9 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
   ASSIGN_OR_RETURN(const ClusterPlan plan, PlanCluster(question));
   SweepPrediction prediction = PredictionOf(plan);
   if (point.concurrency == 0) {
-    prediction.output_tokens_per_s = std::min(prediction.output_tokens_per_s, OfferedRate(requests, prediction));
+    question.job.set_max_num_seqs(1);
+    ASSIGN_OR_RETURN(const ClusterPlan alone, PlanCluster(question));
+    prediction.output_tokens_per_s = std::min(prediction.output_tokens_per_s, OfferedRate(requests, alone));
   }
   prediction.source = !sources.profile.empty()   ? absl::StrCat("profile ", sources.profile)
                       : !sources.cluster.empty() ? absl::StrCat("cluster ", sources.cluster)

@@ -25,7 +25,7 @@ SweepPrediction PredictionOf(const ClusterPlan& plan);
 
 // What the planner expects of a point: `options` and `launch` are those of its job, `requests` those of its load, whose
 // mean lengths it reckons with; layers are split as in the job. An open loop is taken for a closed one of max_num_seqs,
-// which gives the most that the pipeline can carry, and no more comes out than arrives. Where a profile has fewer slots
+// which gives the most that the pipeline can carry, and no more comes out than if the last one to arrive were alone. Where a profile has fewer slots
 // than the point has stages, its hosts are taken to have more. Errors are those of FindPlaces and PlanCluster: there is
 // no prediction then.
 absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std::vector<ArrivingRequest>& requests,
