@@ -126,6 +126,7 @@ PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineMod
   const int64_t chunk =
       std::min<int64_t>(question.job.prefill_chunk() > 0 ? question.job.prefill_chunk() : kLargestChunk,
                         question.job.max_num_batched_tokens());
+  const PromptChunks chunks = ChunksOf(question.load.prompt_tokens, chunk);
   const double steps = groups * DecodedTokens(question.load);
   PartitionInput input;
   input.stages = stages;
@@ -138,11 +139,7 @@ PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineMod
     for (size_t layer = 0; layer < all.layers.size(); ++layer) {
       const auto number = static_cast<int64_t>(layer);
       double prompt = 0;
-      for (int64_t done = 0; done < question.load.prompt_tokens; done += chunk) {
-        const int64_t rows = std::min(chunk, question.load.prompt_tokens - done);
-        prompt +=
-            on.Layer(number, StepLoad::Chunk(static_cast<double>(rows), static_cast<double>(done), false), active);
-      }
+      for (const StepLoad& load : chunks.loads) prompt += chunks.each * on.Layer(number, load, active);
       all.layers[layer] = steps * on.Layer(number, decode, active) + sequences * prompt;
     }
     all.head = steps * on.Head(decode, active) + sequences * on.Head(StepLoad::Decode(1, 1), active);

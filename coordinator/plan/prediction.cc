@@ -22,16 +22,6 @@ std::vector<double> DecodeSteps(const PipelineModel& pipeline, double rows, doub
   return steps;
 }
 
-std::vector<StepLoad> ChunksOf(int64_t prompt_tokens, int64_t chunk) {
-  std::vector<StepLoad> chunks;
-  for (int64_t done = 0; done < prompt_tokens; done += chunk) {
-    const int64_t rows = std::min(chunk, prompt_tokens - done);
-    chunks.push_back(
-        StepLoad::Chunk(static_cast<double>(rows), static_cast<double>(done), done + rows == prompt_tokens));
-  }
-  return chunks;
-}
-
 // When the last chunk of a prompt that is alone is back at the coordinator; `busy_s`: the stages' time, all together.
 double LonePromptSeconds(const PipelineModel& pipeline, const std::vector<StepLoad>& chunks, int in_flight,
                          double* busy_s) {
@@ -55,6 +45,22 @@ double LonePromptSeconds(const PipelineModel& pipeline, const std::vector<StepLo
     ends.push_back(arrival);
   }
   return ends.back();
+}
+
+// The same for a whole prompt, of which there may only be samples. In e times the time of every e-th chunk alone, what
+// comes once (the pipeline fills and drains) comes e times; samples half as dense tell how long that is.
+double FirstTokenSeconds(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight,
+                         double* busy_s) {
+  const PromptChunks chunks = ChunksOf(prompt_tokens, chunk);
+  if (chunks.each == 1) return LonePromptSeconds(pipeline, chunks.loads, in_flight, busy_s);
+  int64_t half = kMostChunks / 2;
+  if (in_flight < half) half -= half % in_flight;  // whole rounds of those in flight
+  const PromptChunks dense = ChunksOf(prompt_tokens, chunk, 2 * half), sparse = ChunksOf(prompt_tokens, chunk, half);
+  double sparse_busy = 0;
+  const double sparse_s = sparse.each * LonePromptSeconds(pipeline, sparse.loads, in_flight, &sparse_busy);
+  const double dense_s = dense.each * LonePromptSeconds(pipeline, dense.loads, in_flight, busy_s);
+  *busy_s *= dense.each;
+  return dense_s - (dense.each - 1) * (sparse_s - dense_s) / (sparse.each - dense.each);
 }
 
 }  // namespace
@@ -114,20 +120,40 @@ DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences,
   return result;
 }
 
+PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t most) {
+  PromptChunks chunks;
+  if ((prompt_tokens + chunk - 1) / chunk > most) {
+    const double tokens = static_cast<double>(prompt_tokens) / static_cast<double>(most);  // that each stands for
+    const auto rows = static_cast<double>(chunk);
+    chunks.each = tokens / rows;
+    for (int64_t k = 0; k < most; ++k) {
+      const double history = (static_cast<double>(k) + 0.5) * tokens - rows / 2;
+      chunks.loads.push_back(StepLoad::Chunk(rows, history, /*last=*/false));  // of so many, the last's head is nothing
+    }
+    return chunks;
+  }
+  for (int64_t done = 0; done < prompt_tokens; done += chunk) {
+    const int64_t rows = std::min(chunk, prompt_tokens - done);
+    chunks.loads.push_back(
+        StepLoad::Chunk(static_cast<double>(rows), static_cast<double>(done), done + rows == prompt_tokens));
+  }
+  return chunks;
+}
+
 PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight) {
   CHECK(prompt_tokens >= 1 && chunk >= 1 && in_flight >= 1);
   const int stages = pipeline.size();
-  const std::vector<StepLoad> chunks = ChunksOf(prompt_tokens, chunk);
+  const PromptChunks chunks = ChunksOf(prompt_tokens, chunk);
   PrefillPrediction result;
   result.chunk = chunk;
-  const auto count = static_cast<double>(chunks.size());
+  const auto count = chunks.each * static_cast<double>(chunks.loads.size());
   double busiest = 0, busy = 0;
   double rounds = count * (pipeline.turn_s + pipeline.to_first_s + (stages + 1) * pipeline.wake_s);
   for (int s = 0; s < stages; ++s) {
     double seconds = 0, link = 0;
-    for (const StepLoad& load : chunks) {
-      seconds += StageSeconds(pipeline, s, load, in_flight);
-      link += LinkSeconds(pipeline, s, load.rows);
+    for (const StepLoad& load : chunks.loads) {
+      seconds += chunks.each * StageSeconds(pipeline, s, load, in_flight);
+      link += chunks.each * LinkSeconds(pipeline, s, load.rows);
     }
     rounds += seconds + link + count * pipeline.stages[s].link.latency_s;
     result.stage_s.push_back(seconds);
@@ -139,7 +165,7 @@ PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_t
   }
   const double each = std::max({busiest, rounds / in_flight, count * pipeline.turn_s});
   result.tokens_per_s = static_cast<double>(prompt_tokens) / each;
-  result.ttft_s = LonePromptSeconds(pipeline, chunks, in_flight, &busy);
+  result.ttft_s = FirstTokenSeconds(pipeline, prompt_tokens, chunk, in_flight, &busy);
   result.bubble = 1 - busy / (stages * result.ttft_s);
   return result;
 }

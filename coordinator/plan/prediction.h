@@ -84,6 +84,15 @@ struct DecodePrediction {
 DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups,
                                int in_flight = 0);
 
+// The chunks of a prompt. Of more than `most`, so many, evenly from the prompt's length: what they cost is nearly
+// linear in the history, so that each stands for `each` of them.
+struct PromptChunks {
+  std::vector<StepLoad> loads;
+  double each = 1;
+};
+inline constexpr int64_t kMostChunks = 1024;
+PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t most = kMostChunks);
+
 struct PrefillPrediction {
   int64_t chunk = 0;
   double tokens_per_s = 0;      // many prompts, one behind the other

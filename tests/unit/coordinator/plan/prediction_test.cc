@@ -194,6 +194,7 @@ class Pipeline {
     model_.row_bytes = 4000;
   }
   PipelineModel& model() { return model_; }
+  ModelParts& parts() { return parts_; }
 
  private:
   HostFacts host_ = Host();
@@ -314,6 +315,27 @@ TEST(PredictPrefill, FramesFollowEachOtherOnTheLink) {
   EXPECT_NEAR(result.ttft_s, 0.072 + 0.002 + 0.010 + 0.002, 1e-9);
   EXPECT_TRUE(result.link_is_bottleneck);
   EXPECT_NEAR(result.tokens_per_s, 20 / 0.060, 1e-6);
+}
+
+// One token each; every one would take minutes of planning.
+TEST(PredictPrefill, SamplesOfVeryManyChunksTellWhatAllTake) {
+  EXPECT_EQ(ChunksOf(kMostChunks, 1).loads.size(), static_cast<size_t>(kMostChunks));
+  EXPECT_EQ(ChunksOf(kMostChunks, 1).each, 1);
+  EXPECT_LE(ChunksOf(1 << 24, 1).loads.size(), static_cast<size_t>(kMostChunks));
+  Pipeline pipeline({1, 1, 1}, 0, kFast);
+  constexpr int kTokens = 120000;
+  const PrefillPrediction even = PredictPrefill(pipeline.model(), kTokens, 1, 100);
+  EXPECT_NEAR(even.ttft_s, (kTokens + 2) * 0.001, 1e-6);
+  EXPECT_NEAR(even.tokens_per_s, 1000, 1e-6);
+  EXPECT_NEAR(even.bubble, 2.0 / (kTokens + 2), 1e-7);
+  EXPECT_NEAR(PredictPrefill(pipeline.model(), kTokens, 1, 1).ttft_s, kTokens * 0.003, 1e-6);
+  EXPECT_NEAR(PredictPrefill(pipeline.model(), kTokens, 1, 2).ttft_s, kTokens / 2 * 0.003 + 0.001, 1e-6);
+
+  for (PartWork& layer : pipeline.parts().layers) layer.attention_ops = 10;  // 10 ns a position
+  const PrefillPrediction growing = PredictPrefill(pipeline.model(), kTokens, 1, 100);
+  const double first_stage_s = kTokens * 0.001 + 1e-8 * kTokens * (kTokens + 1.0) / 2;
+  EXPECT_NEAR(growing.tokens_per_s, kTokens / first_stage_s, 1e-6);
+  EXPECT_NEAR(growing.ttft_s, first_stage_s + 2 * (0.001 + 1e-8 * kTokens), 0.001);
 }
 
 TEST(PredictBestPrefill, OneStageTakesThePromptWholeAndMoreStagesCutIt) {
