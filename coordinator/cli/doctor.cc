@@ -104,14 +104,12 @@ class DoctorVerb : public Verb {
     }
     FindLauncherVersion(launch, *plan);
     std::vector<HostQuestion> questions;
-    std::vector<std::string> spare;
     std::set<std::string> asked;
     for (const LaunchHost& host : plan->hosts) {
       if (host.here || !asked.insert(host.name()).second) continue;
       // The others are asked for it by the job.
       const std::string model = host.slots.spare ? ModelOnHost(launch.job, host.slots) : "";
       questions.push_back(AskHost(*plan->backend, plan->programs, host.name(), /*clear=*/{}, model));
-      if (host.slots.spare) spare.push_back(host.name());
     }
     ProgressLine progress(verbosity_.ShowProgress());
     if (!questions.empty()) {
@@ -119,7 +117,7 @@ class DoctorVerb : public Verb {
     }
     const std::vector<HostAnswer> answers = AskAndWait(std::move(questions), launch.host_timeout);
     progress.Clear();
-    const Findings hosts = FindingsOfSurvey(answers, own, spare);
+    const Findings hosts = FindingsOfSurvey(answers, own, plan->hosts, plan->stages);
     findings_.insert(findings_.end(), hosts.begin(), hosts.end());
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -191,12 +192,21 @@ Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode 
 }
 
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
-                          const std::vector<std::string>& spare) {
+                          const std::vector<LaunchHost>& hosts, int stages) {
   Findings findings;
+  std::set<std::string> left_out, spare;
+  for (const LaunchHost& host : hosts) {
+    if (host.slots.spare) spare.insert(host.name());
+  }
+  for (const HostAnswer& answer : answers) {
+    if (WhyNotUsed("", answer, own).has_value()) left_out.insert(answer.host);
+  }
+  const bool others_do = PlaceStages(hosts, stages, left_out).stages() == stages;  // as the launch will place them
   for (const HostAnswer& answer : answers) {
     const std::string subject = absl::StrCat("host ", answer.host);
     if (std::optional<Finding> why_not = WhyNotUsed(subject, answer, own); why_not.has_value()) {
-      if (std::find(spare.begin(), spare.end(), answer.host) != spare.end()) why_not->level = Finding::Level::kWarning;
+      if (others_do || spare.contains(answer.host)) why_not->level = Finding::Level::kWarning;
+      if (others_do) absl::StrAppend(&why_not->found, " (a job of ", Count(stages, "stage"), " does without it)");
       findings.push_back(*std::move(why_not));
       continue;
     }

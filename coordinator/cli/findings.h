@@ -10,6 +10,7 @@
 #include "common/base/file_fingerprint.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/host_survey.h"
+#include "coordinator/launch/placement.h"
 #include "proto/probe.pb.h"
 
 namespace stagecoach {
@@ -38,10 +39,11 @@ using Findings = std::vector<Finding>;
 // An error whose message ends with what to do: "... is cut; copy it again". That part, after the last "; ", is its fix.
 Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code = ExitCode::kLaunch);
 
-// Of the answers of other hosts (host_survey.h). `own`: this program's Hello. `spare`: the hosts whose absence a job
-// survives.
+// Of the answers of other hosts (host_survey.h). `own`: this program's Hello. `hosts`, `stages`: of the launch
+// (launch_plan.h). A host that cannot be used is an error where the others have too few slots for the stages, and the
+// host is not a spare one.
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
-                          const std::vector<std::string>& spare);
+                          const std::vector<LaunchHost>& hosts, int stages);
 
 // Of the report of a probe: each host, each link, each clock, each stage's model. `model`: what the file is here; empty
 // when the stages need none, without a model or with one that is streamed to them.

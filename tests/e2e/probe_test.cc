@@ -155,5 +155,14 @@ TEST(Doctor, NamesAHostThatDoesNotExist) {
   ExpectOneError({"--host", "no-such-host.invalid", "--rsh-agent", "/bin/false"}, 4, "no-such-host.invalid");
 }
 
+TEST(Doctor, AJobThatDoesWithoutAHostWouldRun) {
+  const ProgramResult doctor = Coordinator(
+      {"doctor", "--host", "no-such-host.invalid,localhost", "--rsh-agent", "/bin/false", "--pp", "1", "-t", "1"});
+  EXPECT_EQ(doctor.exit_code, 0) << doctor;
+  const std::vector<std::string> warnings = LinesOf(doctor, "warning");
+  ASSERT_FALSE(warnings.empty()) << doctor;
+  EXPECT_THAT(warnings[0], AllOf(HasSubstr("no-such-host.invalid"), HasSubstr("a job of 1 stage does without it")));
+}
+
 }  // namespace
 }  // namespace stagecoach::testing

@@ -160,7 +160,10 @@ TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   answers[3] = {"reserve", std::nullopt, ""};
   answers[4] = answers[1];
   answers[4].host = "old reserve";
-  const Findings findings = FindingsOfSurvey(answers, own, {"reserve", "old reserve"});
+  std::vector<LaunchHost> hosts;
+  for (const char* host : {"good", "old", "gone"}) hosts.push_back({{.name = host}});
+  for (const char* host : {"reserve", "old reserve"}) hosts.push_back({{.name = host, .spare = true}});
+  const Findings findings = FindingsOfSurvey(answers, own, hosts, /*stages=*/3);
   ASSERT_EQ(findings.size(), 6u);
   EXPECT_EQ(findings[0].level, Level::kOk);
   EXPECT_EQ(findings[1].level, Level::kWarning);
@@ -171,18 +174,36 @@ TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   EXPECT_EQ(findings[3].subject, "host gone");
   EXPECT_THAT(findings[3].found, HasSubstr("no route"));
   EXPECT_EQ(findings[4].level, Level::kWarning);  // a job runs without a spare host
-  EXPECT_THAT(findings[4].found, HasSubstr("no answer"));
+  EXPECT_EQ(findings[4].found, "gave no answer in time");
   EXPECT_EQ(findings[5].level, Level::kWarning);
   EXPECT_THAT(findings[5].found, HasSubstr("0.0.1"));
   EXPECT_THAT(findings[5].fix, HasSubstr("one version"));
 
+  const std::vector<LaunchHost> good = {{{.name = "good", .spare = true}}};
   answers[0].model = "/m.gguf";
-  const Findings lacking = FindingsOfSurvey({answers[0]}, own, {"good"});
+  const Findings lacking = FindingsOfSurvey({answers[0]}, own, good, /*stages=*/2);
   ASSERT_EQ(lacking.size(), 1u);
   EXPECT_EQ(lacking[0].level, Level::kWarning);
   EXPECT_THAT(lacking[0].found, HasSubstr("cannot read the model file '/m.gguf'"));
   answers[0].report->mutable_hello()->set_model_path("/m.gguf");
-  EXPECT_EQ(FindingsOfSurvey({answers[0]}, own, {"good"})[0].level, Level::kOk);
+  EXPECT_EQ(FindingsOfSurvey({answers[0]}, own, good, /*stages=*/2)[0].level, Level::kOk);
+}
+
+TEST(Findings, AHostThatTheJobDoesWithoutIsNoError) {
+  const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
+  std::vector<HostAnswer> answers(3);
+  answers[0].host = "good";
+  *answers[0].report.emplace().mutable_hello() = own;
+  answers[1] = {"gone", std::nullopt, "no route"};
+  answers[2] = {"reserve", std::nullopt, ""};
+  const std::vector<LaunchHost> hosts = {{{.name = "gone"}}, {{.name = "good"}}, {{.name = "reserve", .spare = true}}};
+  const Findings one = FindingsOfSurvey(answers, own, hosts, /*stages=*/1);
+  EXPECT_EQ(VerdictOf(one), ExitCode::kOk);
+  EXPECT_EQ(one[1].level, Level::kWarning);
+  EXPECT_EQ(one[1].found, "no route (a job of 1 stage does without it)");
+  EXPECT_EQ(VerdictOf(FindingsOfSurvey(answers, own, hosts, /*stages=*/2)), ExitCode::kLaunch);
+  *answers[2].report.emplace().mutable_hello() = own;
+  EXPECT_EQ(VerdictOf(FindingsOfSurvey(answers, own, hosts, /*stages=*/2)), ExitCode::kOk) << "the spare one stands in";
 }
 
 TEST(Findings, AreOneLineEach) {
