@@ -1,6 +1,9 @@
 #include "coordinator/cli/plan_places.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +17,7 @@
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/local_host.h"
 #include "coordinator/launch/placement.h"
 #include "coordinator/plan/assumed_facts.h"
 
@@ -70,6 +74,22 @@ absl::StatusOr<PlanPlaces> DescribedPlaces(const ClusterOptions& options, const 
   return places;
 }
 
+// A sentence for each two names of one address, as which a host may have been named twice.
+std::vector<std::string> NamesOfOneAddress(const std::vector<std::string>& hosts) {
+  std::map<uint32_t, std::string> named;
+  std::vector<std::string> sentences;
+  for (const std::string& host : hosts) {
+    const std::optional<uint32_t> address = AddressOf(host);
+    if (!address.has_value()) continue;
+    const auto [first, is_new] = named.emplace(*address, host);
+    if (is_new) continue;
+    sentences.push_back(absl::StrCat(first->second, " and ", host,
+                                     " are two hosts, although they have one address; if they are one, name it once "
+                                     "with all its slots"));
+  }
+  return sentences;
+}
+
 absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
   const absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
   if (!hosts.ok()) return UsageError(WithFlags(hosts.status().message()));
@@ -100,6 +120,7 @@ absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
     places.assumptions.push_back(absl::StrFormat("%s: %d cores with %s and %.1f GiB of free memory, as this host has",
                                                  absl::StrJoin(unseen, ", "), cores, InstructionSetName(isa),
                                                  static_cast<double>(memory) / kBytesOfGib));
+    for (std::string& sentence : NamesOfOneAddress(unseen)) places.assumptions.push_back(std::move(sentence));
     places.assumptions.push_back(
         absl::StrFormat("links between hosts: %g Gbit/s, %g us", kAssumedLinkGbitS, kAssumedLinkLatencyUs));
   }

@@ -12,7 +12,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -44,7 +43,17 @@ std::vector<Interface> Interfaces() {
   return interfaces;
 }
 
-std::optional<uint32_t> Resolve(const std::string& name) {
+bool IsLoopback(uint32_t address) { return (address >> 24) == 127; }
+
+std::string NetworkText(const Interface& interface) {
+  const uint32_t network = interface.address & interface.mask;
+  return absl::StrCat(network >> 24, ".", (network >> 16) & 255, ".", (network >> 8) & 255, ".", network & 255, "/",
+                      std::popcount(interface.mask));
+}
+
+}  // namespace
+
+std::optional<uint32_t> AddressOf(const std::string& name) {
   addrinfo hints;
   std::memset(&hints, 0, sizeof(hints));
   hints.ai_family = AF_INET;
@@ -56,16 +65,6 @@ std::optional<uint32_t> Resolve(const std::string& name) {
   return address;
 }
 
-bool IsLoopback(uint32_t address) { return (address >> 24) == 127; }
-
-std::string NetworkText(const Interface& interface) {
-  const uint32_t network = interface.address & interface.mask;
-  return absl::StrCat(network >> 24, ".", (network >> 16) & 255, ".", (network >> 8) & 255, ".", network & 255, "/",
-                      std::popcount(interface.mask));
-}
-
-}  // namespace
-
 bool IsThisHost(const std::string& name) {
   if (name == "localhost") return true;
   char own[256] = {};
@@ -73,7 +72,7 @@ bool IsThisHost(const std::string& name) {
     const std::string full = own;
     if (name == full || name == full.substr(0, full.find('.'))) return true;
   }
-  const std::optional<uint32_t> address = Resolve(name);
+  const std::optional<uint32_t> address = AddressOf(name);
   if (!address.has_value()) return false;
   if (IsLoopback(*address)) return true;
   const std::vector<Interface> interfaces = Interfaces();
@@ -84,7 +83,7 @@ std::string NetworksTowards(const std::vector<std::string>& hosts) {
   const std::vector<Interface> interfaces = Interfaces();
   std::vector<std::string> networks;
   for (const std::string& host : hosts) {
-    const std::optional<uint32_t> address = Resolve(host);
+    const std::optional<uint32_t> address = AddressOf(host);
     if (!address.has_value()) return "";
     const auto towards = std::find_if(interfaces.begin(), interfaces.end(), [&](const Interface& i) {
       return !IsLoopback(i.address) && i.mask != 0 && (i.address & i.mask) == (*address & i.mask);

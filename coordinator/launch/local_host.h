@@ -3,6 +3,8 @@
 
 // What this machine's interfaces say about a host name.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,9 @@ namespace stagecoach {
 // Whether the name means the machine we run on: localhost, our host name (short or full), or a name of one of our
 // addresses.
 bool IsThisHost(const std::string& name);
+
+// The IPv4 address of a name, the first where it has several, in host byte order; absent where it cannot be resolved.
+std::optional<uint32_t> AddressOf(const std::string& name);
 
 // The IPv4 networks of this machine's interfaces that hold the hosts' addresses, as "10.1.0.0/16,10.2.0.0/16" in the
 // order of first use; empty when one of the hosts cannot be resolved or lies in none of them.
