@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -183,6 +184,24 @@ std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& 
   return std::nullopt;
 }
 
+// Hosts are told apart by what they call themselves: `own` this one, each other one in its answer.
+void FindNamesOfOneHost(const std::vector<HostAnswer>& answers, const pb::Hello& own,
+                        const std::vector<LaunchHost>& hosts, Findings* out) {
+  std::map<std::string, std::string> named;
+  for (const LaunchHost& host : hosts) {
+    if (host.here) named.emplace(own.host(), host.name());
+  }
+  for (const HostAnswer& answer : answers) {
+    if (!answer.report.has_value()) continue;
+    const auto [first, is_new] = named.emplace(answer.report->hello().host(), answer.host);
+    if (is_new) continue;
+    out->push_back(Finding::Warning(
+        absl::StrCat("hosts ", first->second, " and ", answer.host),
+        absl::StrCat("both call themselves '", first->first, "': stages share the cores and memory of one host"),
+        "name a host once, with all its slots; if they are two, give each a host name of its own"));
+  }
+}
+
 }  // namespace
 
 Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code) {
@@ -219,6 +238,7 @@ Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hell
                                           "end it, or restart the host: it holds memory"));
     }
   }
+  FindNamesOfOneHost(answers, own, hosts, &findings);
   return findings;
 }
 

@@ -156,10 +156,12 @@ TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   answers[1].host = "old";
   *answers[1].report.emplace().mutable_hello() = own;
   answers[1].report->mutable_hello()->set_program_version("0.0.1");
+  answers[1].report->mutable_hello()->set_host("old");
   answers[2] = {"gone", std::nullopt, "`ssh` ended with exit code 255: no route"};
   answers[3] = {"reserve", std::nullopt, ""};
   answers[4] = answers[1];
   answers[4].host = "old reserve";
+  answers[4].report->mutable_hello()->set_host("old reserve");
   std::vector<LaunchHost> hosts;
   for (const char* host : {"good", "old", "gone"}) hosts.push_back({{.name = host}});
   for (const char* host : {"reserve", "old reserve"}) hosts.push_back({{.name = host, .spare = true}});
@@ -204,6 +206,32 @@ TEST(Findings, AHostThatTheJobDoesWithoutIsNoError) {
   EXPECT_EQ(VerdictOf(FindingsOfSurvey(answers, own, hosts, /*stages=*/2)), ExitCode::kLaunch);
   *answers[2].report.emplace().mutable_hello() = own;
   EXPECT_EQ(VerdictOf(FindingsOfSurvey(answers, own, hosts, /*stages=*/2)), ExitCode::kOk) << "the spare one stands in";
+}
+
+TEST(Findings, NameTheHostsThatCallThemselvesAlike) {
+  pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
+  own.set_host("front");
+  std::vector<HostAnswer> answers(3);
+  answers[0].host = "n1";
+  answers[1].host = "10.0.0.1";
+  answers[2].host = "n2";
+  for (HostAnswer& answer : answers) {
+    *answer.report.emplace().mutable_hello() = own;
+    answer.report->mutable_hello()->set_host(answer.host == "n2" ? "n2" : "n1");
+  }
+  std::vector<LaunchHost> hosts = {{{.name = "n1"}}, {{.name = "10.0.0.1"}}, {{.name = "n2"}}};
+  const Findings findings = FindingsOfSurvey(answers, own, hosts, /*stages=*/3);
+  ASSERT_EQ(findings.size(), 4u);
+  EXPECT_EQ(findings[3].level, Level::kWarning);
+  EXPECT_EQ(findings[3].subject, "hosts n1 and 10.0.0.1");
+  EXPECT_THAT(findings[3].found, HasSubstr("'n1'"));
+
+  own.set_host("n2");
+  EXPECT_EQ(FindingsOfSurvey(answers, own, hosts, /*stages=*/3).size(), 4u) << "no stage is here";
+  hosts.push_back({{.name = "localhost"}, true});
+  const Findings here = FindingsOfSurvey(answers, own, hosts, /*stages=*/4);
+  ASSERT_EQ(here.size(), 5u);
+  EXPECT_EQ(here[4].subject, "hosts localhost and n2");
 }
 
 TEST(Findings, AreOneLineEach) {
