@@ -70,6 +70,7 @@ allow stage_worker/probe 'common/(base|job|model|step)|stage_worker/(exec|model)
 allow stage_worker 'common/(base|job|model|step|wire|transport|transport/mpi)|proto|stage_worker/(check|exec|kernels|model|probe|stream)'
 
 allow coordinator/text 'common/(base|gguf)'
+allow coordinator/text/jinja 'common/base|coordinator/text'
 allow coordinator/request 'common/(base|step)'
 allow coordinator/schedule 'common/(base|job|step)|coordinator/request'
 allow coordinator/plan 'common/(base|job|model|step|wire)|proto'

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_MARKED_TEXT_H_
 #define STAGECOACH_COORDINATOR_TEXT_MARKED_TEXT_H_
 
-// What a chat template renders: text that knows of each byte whether the template wrote it or the request brought it. A control
-// token's text becomes the token only where the template wrote all of it.
+// What a chat template renders: text that knows of each byte whether the template wrote it or the request brought it. A
+// control token's text becomes the token only where the template wrote all of it.
 
 #include <cstddef>
 #include <cstdint>

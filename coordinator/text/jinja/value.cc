@@ -1,0 +1,171 @@
+#include "coordinator/text/jinja/value.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/text/jinja/builtins.h"
+#include "coordinator/text/jinja/heap.h"
+
+namespace stagecoach::jinja {
+namespace {
+
+size_t CountCodePoints(absl::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+// One for each alternative of Value::Form.
+struct TypeNames {
+  absl::string_view operator()(Undefined) const { return "undefined"; }
+  absl::string_view operator()(None) const { return "NoneType"; }
+  absl::string_view operator()(bool) const { return "bool"; }
+  absl::string_view operator()(Integer) const { return "int"; }
+  absl::string_view operator()(double) const { return "float"; }
+  absl::string_view operator()(const std::shared_ptr<const String>&) const { return "str"; }
+  absl::string_view operator()(const List* list) const {
+    switch (list->kind) {
+      case List::Kind::kList: return "list";
+      case List::Kind::kTuple: return "tuple";
+      case List::Kind::kRange: return "range";
+      case List::Kind::kView: return list->label;
+      case List::Kind::kGenerator: return "generator";
+    }
+    return "list";
+  }
+  absl::string_view operator()(const Dict*) const { return "dict"; }
+  absl::string_view operator()(const Namespace*) const { return "namespace"; }
+  absl::string_view operator()(const Loop*) const { return "loop"; }
+  absl::string_view operator()(const Macro*) const { return "macro"; }
+  absl::string_view operator()(const BoundMethod*) const { return "method"; }
+  absl::string_view operator()(const Builtin*) const { return "function"; }
+};
+
+struct Truths {
+  bool operator()(Undefined) const { return false; }
+  bool operator()(None) const { return false; }
+  bool operator()(bool value) const { return value; }
+  bool operator()(Integer value) const { return value != 0; }
+  bool operator()(double value) const { return value != 0; }
+  bool operator()(const std::shared_ptr<const String>& value) const { return !value->text.empty(); }
+  bool operator()(const List* list) const { return list->kind == List::Kind::kGenerator || !list->items.empty(); }
+  bool operator()(const Dict* dict) const { return !dict->entries().empty(); }
+  bool operator()(const Object*) const { return true; }
+  bool operator()(const Macro*) const { return true; }
+  bool operator()(const Builtin*) const { return true; }
+};
+
+}  // namespace
+
+String::String(MarkedText marked, Budget* owner)
+    : text(std::move(marked)), code_points(CountCodePoints(text.text())), budget(owner) {}
+
+String::~String() {
+  if (budget != nullptr) budget->Give(StringBytes(text));
+}
+
+const Value* Dict::Find(const std::string& key) const {
+  const auto place = places_.find(key);
+  return place == places_.end() ? nullptr : &entries_[place->second].second;
+}
+
+Value* Dict::Find(const std::string& key) { return const_cast<Value*>(std::as_const(*this).Find(key)); }
+
+bool Dict::Set(const std::string& key, Value name, Value value) {
+  const auto [place, is_new] = places_.try_emplace(key, entries_.size());
+  if (is_new) {
+    entries_.emplace_back(std::move(name), std::move(value));
+  } else {
+    entries_[place->second].second = std::move(value);
+  }
+  return is_new;
+}
+
+void Dict::Erase(const std::string& key) {
+  const auto place = places_.find(key);
+  const size_t index = place->second;
+  places_.erase(place);
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
+  for (auto& [other, at] : places_) {
+    if (at > index) --at;
+  }
+}
+
+void Dict::Clear() {
+  entries_.clear();
+  places_.clear();
+}
+
+Value* Namespace::Find(absl::string_view name) {
+  for (auto& [attribute, value] : attributes) {
+    if (attribute == name) return &value;
+  }
+  return nullptr;
+}
+
+Value Value::NoneOf(TextOrigin origin) {
+  Value none;
+  none.form_ = None{};
+  none.origin_ = origin;
+  return none;
+}
+
+const String* Value::AsString() const {
+  const auto* string = std::get_if<std::shared_ptr<const String>>(&form_);
+  return string == nullptr ? nullptr : string->get();
+}
+
+List* Value::AsList(List::Kind kind) const {
+  List* list = AsList();
+  return list != nullptr && list->kind == kind ? list : nullptr;
+}
+
+bool Value::AsInteger(Integer* integer) const {
+  if (const bool* flag = AsBool()) {
+    *integer = *flag ? 1 : 0;
+    return true;
+  }
+  const Integer* value = std::get_if<Integer>(&form_);
+  if (value != nullptr) *integer = *value;
+  return value != nullptr;
+}
+
+bool Value::AsNumber(double* number) const {
+  if (const double* value = AsDouble()) {
+    *number = *value;
+    return true;
+  }
+  Integer integer = 0;
+  if (!AsInteger(&integer)) return false;
+  *number = static_cast<double>(integer);
+  return true;
+}
+
+TextOrigin Value::origin() const {
+  if (const String* string = AsString()) return OriginOf(string->text);
+  if (const List* list = AsList()) return list->origin;
+  if (const Dict* dict = AsDict()) return dict->origin;
+  return origin_;
+}
+
+TextOrigin Both(TextOrigin a, TextOrigin b) { return a == TextOrigin::kRequest ? a : b; }
+
+TextOrigin OriginOf(const MarkedText& text) {
+  return text.IsTemplate(0, text.size()) ? TextOrigin::kTemplate : TextOrigin::kRequest;
+}
+
+TextOrigin OriginAt(const MarkedText& text, size_t byte) {
+  return text.IsTemplate(byte, byte + 1) ? TextOrigin::kTemplate : TextOrigin::kRequest;
+}
+
+absl::string_view TypeName(const Value& value) { return std::visit(TypeNames(), value.form()); }
+
+bool Truth(const Value& value) { return std::visit(Truths(), value.form()); }
+
+std::string DictKeyOf(absl::string_view text) { return absl::StrCat("s", text); }
+
+std::string UndefinedMessage(const Value& undefined) {
+  const auto* form = std::get_if<Undefined>(&undefined.form());
+  if (form == nullptr || form->name == nullptr) return "the value is undefined";
+  return absl::StrCat("'", *form->name, "' is undefined");
+}
+
+}  // namespace stagecoach::jinja
