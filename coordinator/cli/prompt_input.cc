@@ -28,7 +28,7 @@ void AddPromptOptions(CLI::App* app, PromptInput* input, const std::string& what
            absl::StrCat("as -p, from a file; without -p and -f: standard input"));
 }
 
-absl::StatusOr<std::string> ReadDescriptor(int descriptor) {
+absl::StatusOr<std::string> ReadDescriptor(int descriptor, size_t most_bytes) {
   std::string text;
   std::vector<char> buffer(1 << 16);
   while (true) {
@@ -36,6 +36,9 @@ absl::StatusOr<std::string> ReadDescriptor(int descriptor) {
     if (got == 0) return text;
     if (got > 0) {
       text.append(buffer.data(), static_cast<size_t>(got));
+      if (text.size() > most_bytes) {
+        return InputFileError(absl::StrCat("standard input has more than ", most_bytes >> 20, " MiB; cut the text"));
+      }
     } else if (errno != EINTR) {
       return InputFileError(absl::StrCat("cannot read standard input: ", std::strerror(errno)));
     }

@@ -3,6 +3,8 @@
 
 // Where text comes from: -p, -f, or standard input.
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,8 +28,8 @@ void AddPromptOptions(CLI::App* app, PromptInput* input, const std::string& what
 // there.
 absl::StatusOr<std::vector<std::string>> CollectPrompts(const PromptInput& input, bool strip_newline);
 
-// All of a descriptor, to its end.
-absl::StatusOr<std::string> ReadDescriptor(int descriptor);
+// All of a descriptor, to its end. ExitCode::kInputFile when it cannot be read or has more than `most_bytes`.
+absl::StatusOr<std::string> ReadDescriptor(int descriptor, size_t most_bytes = SIZE_MAX);
 
 }  // namespace stagecoach
 

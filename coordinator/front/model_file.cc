@@ -14,7 +14,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kMostTextBytes = size_t{1} << 30;  // a device would fill the memory
 constexpr size_t kPartBytes = 1 << 20;
 
 // Says which file it was, unless the message does.
@@ -64,21 +63,21 @@ absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path, absl::string_
   return model;
 }
 
-absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return InputFileError(absl::StrCat("'", path, "' is a directory"));
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   std::string text, part(kPartBytes, '\0');
-  while (in && text.size() <= kMostTextBytes) {
+  while (in && text.size() <= most_bytes) {
     in.read(part.data(), static_cast<std::streamsize>(part.size()));
     text.append(part, 0, static_cast<size_t>(in.gcount()));
   }
   if (!in.is_open() || in.bad()) {
     return InputFileError(absl::StrCat("cannot read '", path, "': ", std::strerror(errno == 0 ? EIO : errno)));
   }
-  if (text.size() <= kMostTextBytes) return text;
-  return InputFileError(absl::StrCat("'", path, "' has more than ", kMostTextBytes >> 20, " MiB; cut the text"));
+  if (text.size() <= most_bytes) return text;
+  return InputFileError(absl::StrCat("'", path, "' has more than ", most_bytes >> 20, " MiB; cut the text"));
 }
 
 }  // namespace stagecoach

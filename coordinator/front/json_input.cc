@@ -1,0 +1,98 @@
+#include "coordinator/front/json_input.h"
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMostReasonBytes = 200;  // the library shows all of a string that does not end
+
+// Cut between two characters.
+std::string Shortened(const std::string& text) {
+  if (text.size() <= kMostReasonBytes) return text;
+  size_t end = kMostReasonBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+// Reads a text and keeps nothing but the keys of what is open. (The library can ask about values while it builds them,
+// but then looks through all of a list at the end of each object in it.)
+class JsonCheck final : public nlohmann::json_sax<Json> {
+ public:
+  const absl::Status& status() const { return status_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+
+  bool start_object(size_t) override {
+    keys_.emplace_back();
+    return Descend();
+  }
+  bool key(string_t& key) override {
+    std::set<std::string>& keys = keys_.back();
+    if (!keys.insert(key).second) {
+      return Refuse(absl::StrCat("every key once in an object, found ", Shortened(CompactJson(key)), " twice"));
+    }
+    if (keys.size() > kMostKeysOfObject) {
+      return Refuse(absl::StrCat("at most ", kMostKeysOfObject, " keys in an object, found more"));
+    }
+    if (++all_keys_ > kMostKeysOfJson) {
+      return Refuse(absl::StrCat("at most ", kMostKeysOfJson, " keys in all objects together, found more"));
+    }
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(size_t) override { return Descend(); }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    const std::string what = error.what();
+    const size_t tag = what.find("] ");
+    return Refuse(absl::StrCat("JSON, found: ", Shortened(what.substr(tag == std::string::npos ? 0 : tag + 2))));
+  }
+
+ private:
+  bool Descend() {
+    if (++depth_ <= kMostJsonDepth) return true;
+    return Refuse(absl::StrCat("at most ", kMostJsonDepth, " lists and objects in each other, found more"));
+  }
+  bool Refuse(absl::string_view expected) {
+    status_ = absl::InvalidArgumentError(absl::StrCat("expected ", expected));
+    return false;  // the library stops
+  }
+
+  absl::Status status_;
+  size_t depth_ = 0;
+  size_t all_keys_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ParseJson(absl::string_view text) {
+  JsonCheck check;
+  if (!Json::sax_parse(text.begin(), text.end(), &check)) return check.status();
+  return Json::parse(text.begin(), text.end());
+}
+
+}  // namespace stagecoach
