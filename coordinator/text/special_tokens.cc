@@ -26,6 +26,14 @@ void SpecialTokens::Insert(absl::string_view text, Node node) {
 }
 
 std::vector<SpecialTokens::Match> SpecialTokens::Find(absl::string_view text, bool parse_special) const {
+  return FindWhere(text, [parse_special](size_t, size_t) { return parse_special; });
+}
+
+std::vector<SpecialTokens::Match> SpecialTokens::Find(const MarkedText& text) const {
+  return FindWhere(text.text(), [&text](size_t begin, size_t end) { return text.IsTemplate(begin, end); });
+}
+
+std::vector<SpecialTokens::Match> SpecialTokens::FindWhere(absl::string_view text, MayBeControl may_be_control) const {
   std::vector<Match> found;
   for (size_t start = 0; start < text.size(); ++start) {
     size_t at = 0;
@@ -34,7 +42,7 @@ std::vector<SpecialTokens::Match> SpecialTokens::Find(absl::string_view text, bo
       if (edge == edges_.end()) break;
       at = edge->second;
       const Node& node = nodes_[at];
-      if (node.token != kNoToken && (parse_special || node.always))
+      if (node.token != kNoToken && (node.always || may_be_control(start, end + 1)))
         found.push_back({start, end + 1 - start, node.token});
     }
   }

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/gguf/gguf_file.h"
+#include "coordinator/text/marked_text.h"
 
 namespace stagecoach {
 
@@ -30,12 +31,26 @@ class Tokenizer {
   // plain text.
   virtual std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const = 0;
 
+  // Tokens of a rendered conversation, to which the request cannot give another shape than the template did: a control
+  // token's text becomes the token where the template wrote all of it, and is plain text where any byte of it came from
+  // the request. User-defined tokens are taken wherever they stand, as by Encode. Who wrote a byte makes no other
+  // difference, and the text between two special tokens is cut to pieces as a whole: a request without a control
+  // token's text gets the tokens of Encode(text.text(), add_bos, /*parse_special=*/true).
+  //
+  // add_bos: with the BOS token where the vocabulary asks for one and the text does not begin with it, so that a prompt
+  // has exactly one. Templates of models that were trained with a BOS token mostly write it, as they are made for
+  // engines that add none to a conversation; the vocabulary's flag is meant for plain text. The EOS token is not added:
+  // the answer is to follow.
+  virtual std::vector<TokenId> EncodeMarked(const MarkedText& text, bool add_bos) const = 0;
+
   // The bytes one token stands for: possibly part of a UTF-8 sequence, empty for control tokens (their text when
   // `render_control`). A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a
   // text.
   virtual std::string TokenBytes(TokenId token, bool render_control) const = 0;
 
   virtual int64_t vocab_size() const = 0;
+  virtual TokenId bos() const = 0;                                  // kNoToken where there is none
+  virtual TokenId eos() const = 0;                                  // as bos
   virtual absl::Span<const TokenId> end_of_generation() const = 0;  // the whole set, ascending
   virtual bool strips_leading_space() const = 0;                    // SentencePiece with add_space_prefix
 
