@@ -71,6 +71,7 @@ allow stage_worker 'common/(base|job|model|step|wire|transport|transport/mpi)|pr
 
 allow coordinator/text 'common/(base|gguf)'
 allow coordinator/text/jinja 'common/base|coordinator/text'
+allow coordinator/text/chat 'common/(base|gguf)|coordinator/text|coordinator/text/jinja'
 allow coordinator/request 'common/(base|step)'
 allow coordinator/schedule 'common/(base|job|step)|coordinator/request'
 allow coordinator/plan 'common/(base|job|model|step|wire)|proto'

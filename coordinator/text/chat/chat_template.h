@@ -1,0 +1,101 @@
+#ifndef STAGECOACH_COORDINATOR_TEXT_CHAT_CHAT_TEMPLATE_H_
+#define STAGECOACH_COORDINATOR_TEXT_CHAT_CHAT_TEMPLATE_H_
+
+// A conversation as the text that a model was trained to continue. The model file brings the program that writes it, a
+// template in Jinja's language; another can be given in its place, or one that is built in.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/gguf/gguf_file.h"
+#include "coordinator/text/marked_text.h"
+#include "coordinator/text/tokenizer.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace stagecoach {
+
+class JinjaTemplate;
+
+// The text of a template, and what messages call it: "'mine.jinja'".
+struct ChatTemplateSource {
+  std::string name;
+  std::string text;
+};
+
+// What is to be used in place of the model file's template; by default nothing.
+struct ChatTemplateChoice {
+  std::optional<ChatTemplateSource> given;
+  std::string built_in;  // one of BuiltInChatTemplates(); empty: none
+};
+
+// The names of those that are built in. "chatml": every message as <|im_start|>ROLE, newline, its text, <|im_end|>,
+// newline; it knows no tools.
+std::vector<std::string> BuiltInChatTemplates();
+
+// The template for a conversation with or without tools: the given one, else the built-in one, else of the model file
+// tokenizer.chat_template.tool_use where there are tools and it has that key, else tokenizer.chat_template. kNotFound
+// where the file has none, kInvalidArgument for an unknown built-in one and for a key that is no text; the message says
+// what can be done.
+absl::StatusOr<ChatTemplateSource> ChooseChatTemplate(const ChatTemplateChoice& choice, const GgufMetadata& metadata,
+                                                      bool with_tools);
+
+// What a client sends, checked where it comes in: Render trusts it. kInvalidArgument names the place,
+// "messages[2].role" (from 0), what was expected and what was found.
+//
+// A list, not empty, of objects with a `role`, a string that is not empty. `content` is a string, null, or a list of
+// parts, objects with a string `type`, and those of type "text" with a string `text`. An assistant's may be absent, and
+// what a tool gave (the roles tool, function and ipython) may be any value. What else a message has is the template's
+// affair.
+absl::Status CheckMessages(const nlohmann::ordered_json& messages);
+// A list of objects.
+absl::Status CheckTools(const nlohmann::ordered_json& tools);
+// An object that sets nothing that Render sets itself: messages, tools, add_generation_prompt, bos_token, eos_token.
+absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables);
+
+// What is pointed to outlives the rendering.
+struct Conversation {
+  const nlohmann::ordered_json* messages;         // as CheckMessages asks for
+  const nlohmann::ordered_json* tools = nullptr;  // as CheckTools does; nullptr, null or an empty list: none
+  bool add_generation_prompt = true;              // ends where the assistant is to speak
+  // Of models that can think before they answer: whether to; absent: what the template does by itself.
+  std::optional<bool> thinking;
+  // Further variables that the template knows, as CheckTemplateVariables asks for; they overwrite what `thinking` sets.
+  const nlohmann::ordered_json* variables = nullptr;
+};
+
+// Immutable and thread-safe. Copies are cheap.
+class ChatTemplate {
+ public:
+  // bos_token and eos_token are those of the vocabulary; where it has none, empty. kInvalidArgument, with the source's
+  // name, the line and the reason, when it does not parse.
+  static absl::StatusOr<ChatTemplate> Parse(ChatTemplateSource source, const Tokenizer& tokenizer);
+
+  // The conversation's text, for Tokenizer::EncodeMarked. As the template's count what it wrote itself, bos_token,
+  // eos_token, and the roles where all are usual words (system, developer, user, assistant, tool, function, ipython),
+  // as some templates make control tokens of them; as the request's, all else that comes from the conversation. `now`
+  // is the moment whose date the template may write, in local time.
+  //
+  // kInvalidArgument: the template refuses the conversation (JinjaRaised is true then), or cannot do with what is in
+  // it. kResourceExhausted: one of JinjaLimits. The message has the source's name.
+  absl::StatusOr<MarkedText> Render(const Conversation& conversation, absl::Time now) const;
+
+  const std::string& name() const { return name_; }  // the source's
+
+ private:
+  ChatTemplate() = default;
+
+  std::string name_;
+  std::shared_ptr<const JinjaTemplate> program_;
+  std::string bos_;
+  std::string eos_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_TEXT_CHAT_CHAT_TEMPLATE_H_
