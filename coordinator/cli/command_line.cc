@@ -44,6 +44,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeQuantizeVerb());
   verbs.push_back(MakeTokenizeVerb());
   verbs.push_back(MakeDetokenizeVerb());
+  verbs.push_back(MakeApplyTemplateVerb());
   verbs.push_back(MakeCompletionVerb());
   verbs.push_back(MakeManualVerb());
   verbs.push_back(MakeEngineVerb());

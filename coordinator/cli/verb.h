@@ -54,6 +54,7 @@ std::unique_ptr<Verb> MakeInspectVerb();
 std::unique_ptr<Verb> MakeQuantizeVerb();
 std::unique_ptr<Verb> MakeTokenizeVerb();
 std::unique_ptr<Verb> MakeDetokenizeVerb();
+std::unique_ptr<Verb> MakeApplyTemplateVerb();
 std::unique_ptr<Verb> MakeCompletionVerb();
 std::unique_ptr<Verb> MakeManualVerb();
 std::unique_ptr<Verb> MakeEngineVerb();

@@ -37,7 +37,7 @@ TEST(CommandLine, ListsEveryVerbInItsHelpButNotTheHiddenOne) {
     const Parsed parsed = Parse(arguments);
     EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
     for (const char* verb : {"generate", "batch", "perplexity", "bench", "plan", "simulate", "quantize", "inspect",
-                             "tokenize", "detokenize", "help"}) {
+                             "tokenize", "detokenize", "apply-template", "help"}) {
       EXPECT_THAT(parsed.output, HasSubstr(verb));
     }
     EXPECT_THAT(parsed.output, Not(HasSubstr("engine ")));
@@ -120,6 +120,7 @@ TEST(CommandLine, KnowsWhichVerbsNeedACluster) {
   EXPECT_FALSE(Parse({"inspect", "-m", "x"}).needs_cluster);
   EXPECT_FALSE(Parse({"tokenize", "-m", "x"}).needs_cluster);
   EXPECT_FALSE(Parse({"detokenize", "-m", "x", "1", "2"}).needs_cluster);
+  EXPECT_FALSE(Parse({"apply-template", "-m", "x", "-p", "y"}).needs_cluster);
 }
 
 TEST(CommandLine, RefusesWithTheReasonAndWhereToLook) {

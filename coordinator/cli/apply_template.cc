@@ -1,0 +1,185 @@
+// apply-template: a conversation as a model's chat template writes it.
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/prompt_input.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/json_input.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/text/chat/chat_template.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+// Far more than any context takes.
+constexpr size_t kMostJsonBytes = size_t{64} << 20;
+constexpr size_t kMostTemplateBytes = size_t{1} << 20;
+constexpr char kModelsOwn[] = "auto";  // --chat-template
+
+// The JSON of an input file that passes `check`; "-" is standard input.
+absl::StatusOr<Json> ReadJsonInput(const std::string& path, absl::Status (*check)(const Json&)) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   path == "-" ? ReadDescriptor(STDIN_FILENO, kMostJsonBytes) : ReadWholeFile(path, kMostJsonBytes));
+  absl::StatusOr<Json> json = ParseJson(text);
+  const absl::Status status = json.ok() ? check(*json) : json.status();
+  if (status.ok()) return json;
+  return InputFileError(
+      absl::StrCat(path == "-" ? std::string("standard input") : absl::StrCat("'", path, "'"), ": ", status.message()));
+}
+
+// Adds the variable of -D to `variables`: its value is JSON if it can be, else a text.
+absl::Status AddVariable(const std::string& definition, Json* variables) {
+  const size_t equals = definition.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return UsageError(absl::StrCat("--define: expected NAME=VALUE, found '", definition, "'"));
+  }
+  const std::string name = definition.substr(0, equals), value = definition.substr(equals + 1);
+  const absl::StatusOr<Json> json = ParseJson(value);
+  (*variables)[name] = json.ok() ? *json : Json(value);
+  return absl::OkStatus();
+}
+
+class ApplyTemplateVerb : public Verb {
+ public:
+  const char* name() const override { return "apply-template"; }
+  const char* summary() const override { return "print a conversation as the model's chat template writes it"; }
+  const char* example() const override {
+    return "coordinator apply-template -m model.gguf --system \"Be brief.\" -p \"Hello\" --tokens";
+  }
+
+  void AddOptions(CLI::App* app) override {
+    AddModelOption(app, &model_);
+    AddQ2LayoutOption(app, &q2_layout_);
+    AddText(app, "messages", &path_, "FILE",
+            "the conversation, a JSON list such as [{\"role\": \"user\", \"content\": \"Hello\"}]; -, or neither FILE "
+            "nor -p: standard input");
+    AddTexts(app, "-p,--prompt", &prompts_, "TEXT", "in place of FILE: what the user says");
+    AddText(app, "--system", &system_, "TEXT", "with -p: the system message before it");
+    AddText(app, "--tools", &tools_path_, "FILE", "the tools the model may call, a JSON list in OpenAI's form");
+    std::vector<std::string> names = BuiltInChatTemplates();
+    names.insert(names.begin(), kModelsOwn);
+    AddChoice(app, "--chat-template", &built_in_, names, "auto: the model file's; else one that is built in");
+    AddText(app, "--chat-template-file", &template_path_, "FILE",
+            "a template of your own, which goes before the others");
+    AddFlag(app, "--no-generation-prompt", &no_generation_prompt_, "end after the last message");
+    AddText(app, "--variables", &variables_, "JSON",
+            "what else the template knows, such as {\"enable_thinking\": false}");
+    AddTexts(app, "-D,--define", &definitions_, "NAME=VALUE",
+             "one more of those; a VALUE that is no JSON is a text. Of two with one name the last counts");
+    AddFlag(app, "--tokens", &tokens_, "print the token ids that a model is given, in place of the text");
+  }
+
+  // The text as it is, without a newline of ours.
+  absl::Status Run(const RunContext&) override {
+    RETURN_IF_ERROR(CheckOptions());
+    ASSIGN_OR_RETURN(const Json variables, Variables());
+    ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, OpenGguf(model_, q2_layout_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(*file));
+    Json tools;
+    if (!tools_path_.empty()) {
+      ASSIGN_OR_RETURN(tools, ReadJsonInput(tools_path_, CheckTools));
+    }
+    ASSIGN_OR_RETURN(const ChatTemplate chat_template, Template(file->metadata(), *tokenizer, !tools.empty()));
+    ASSIGN_OR_RETURN(const Json messages, Messages());
+    Conversation conversation = {.messages = &messages};
+    if (!tools.empty()) conversation.tools = &tools;
+    conversation.add_generation_prompt = !no_generation_prompt_;
+    conversation.variables = &variables;
+    const absl::StatusOr<MarkedText> text = chat_template.Render(conversation, absl::Now());
+    if (!text.ok()) return UsageError(text.status().message());
+    if (!tokens_) return WriteStdout(text->text());
+    return WriteStdout(absl::StrJoin(tokenizer->EncodeMarked(*text, /*add_bos=*/true), " ") + "\n");
+  }
+
+ private:
+  absl::Status CheckOptions() const {
+    if (prompts_.size() > 1) {
+      return UsageError(absl::StrCat("--prompt: expected one message of the user, found ", prompts_.size(),
+                                     "; write a longer conversation to a file, as JSON"));
+    }
+    if (!prompts_.empty() && !path_.empty()) {
+      return UsageError(absl::StrCat("--prompt and '", path_, "': expected one of them, as each is a conversation"));
+    }
+    if (prompts_.empty() && !system_.empty()) {
+      return UsageError("--system needs --prompt; in JSON the first message can be of the role system");
+    }
+    if (prompts_.empty() && path_.empty() && isatty(STDIN_FILENO)) {
+      return UsageError(
+          "there is no conversation: give what the user says with -p TEXT, or messages as JSON in a file or on "
+          "standard "
+          "input");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Json> Variables() const {
+    Json variables = Json::object();
+    if (!variables_.empty()) {
+      absl::StatusOr<Json> given = ParseJson(variables_);
+      if (!given.ok()) return UsageError(absl::StrCat("--variables: ", given.status().message()));
+      variables = *std::move(given);
+    }
+    if (variables.is_object()) {
+      for (const std::string& definition : definitions_) RETURN_IF_ERROR(AddVariable(definition, &variables));
+    }
+    if (const absl::Status status = CheckTemplateVariables(variables); !status.ok()) {
+      return UsageError(status.message());
+    }
+    return variables;
+  }
+
+  absl::StatusOr<ChatTemplate> Template(const GgufMetadata& metadata, const Tokenizer& tokenizer,
+                                        bool with_tools) const {
+    ChatTemplateChoice choice;
+    if (!template_path_.empty()) {
+      ASSIGN_OR_RETURN(std::string text, ReadWholeFile(template_path_, kMostTemplateBytes));
+      choice.given = ChatTemplateSource{absl::StrCat("'", template_path_, "'"), std::move(text)};
+    }
+    if (built_in_ != kModelsOwn) choice.built_in = built_in_;
+    absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate(choice, metadata, with_tools);
+    absl::StatusOr<ChatTemplate> made =
+        source.ok() ? ChatTemplate::Parse(*std::move(source), tokenizer) : source.status();
+    if (made.ok()) return made;
+    return InputFileError(absl::StrCat(made.status().message(), " (--chat-template-file, --chat-template)"));
+  }
+
+  absl::StatusOr<Json> Messages() const {
+    if (prompts_.empty()) return ReadJsonInput(path_.empty() ? "-" : path_, CheckMessages);
+    Json messages = Json::array();
+    if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
+    messages.push_back({{"role", "user"}, {"content", prompts_.front()}});
+    return messages;
+  }
+
+  std::string model_;
+  std::string q2_layout_ = "auto";
+  std::string path_;
+  std::vector<std::string> prompts_;
+  std::string system_;
+  std::string tools_path_;
+  std::string built_in_ = kModelsOwn;
+  std::string template_path_;
+  bool no_generation_prompt_ = false;
+  std::string variables_;
+  std::vector<std::string> definitions_;
+  bool tokens_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeApplyTemplateVerb() { return std::make_unique<ApplyTemplateVerb>(); }
+
+}  // namespace stagecoach
