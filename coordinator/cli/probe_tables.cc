@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-std::string Number(double value) { return absl::StrFormat(value < 100 ? "%.1f" : "%.0f", value); }
+std::string Number(double value) { return absl::StrFormat("%.*f", value < 100 ? 1 : 0, value); }
 std::string Gib(uint64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / 1073741824.0); }
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 

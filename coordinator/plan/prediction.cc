@@ -16,6 +16,7 @@ double Sum(const std::vector<double>& values) { return std::accumulate(values.be
 // What a group of `rows` costs each stage when `groups` are under way.
 std::vector<double> DecodeSteps(const PipelineModel& pipeline, double rows, double context, int groups) {
   std::vector<double> steps;
+  steps.reserve(static_cast<size_t>(pipeline.size()));
   for (int s = 0; s < pipeline.size(); ++s) {
     steps.push_back(StageSeconds(pipeline, s, StepLoad::Decode(rows, context), groups));
   }
