@@ -34,9 +34,8 @@ struct ClusterOptions {
   int64_t max_num_batched_tokens = 512;
   int64_t prefill_chunk = 512;
   // Which in simulation gives most tokens, first tokens soonest and the shortest long gaps:
-  // tests/bench/policy_bench.py, whose README has the table and what it costs. Of real programs one campaign tells
-  // (tests/bench/results): beside interleaved 4 to 9 % more tokens/s over two stages and 6 to 8 % fewer over one, with 8
-  // requests at once and more.
+  // tests/bench/policy_bench.py, whose README has the table and what it costs. The one campaign of real programs
+  // (tests/bench/results) cannot tell: policies differ there by no more than one request alone, which they treat alike.
   Policy policy = Policy::kThrottled;
   Chunking chunking = Chunking::kConstant;
   double slo_itl_s = 0;
