@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
+#include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/prompt_input.h"
@@ -18,7 +19,7 @@
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/json_input.h"
 #include "coordinator/front/model_file.h"
-#include "coordinator/text/chat/chat_template.h"
+#include "coordinator/text/chat/chat_format.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -26,8 +27,6 @@ namespace {
 
 // Far more than any context takes.
 constexpr size_t kMostJsonBytes = size_t{64} << 20;
-constexpr size_t kMostTemplateBytes = size_t{1} << 20;
-constexpr char kModelsOwn[] = "auto";  // --chat-template
 
 // The JSON of an input file that passes `check`; "-" is standard input.
 absl::StatusOr<Json> ReadJsonInput(const std::string& path, absl::Status (*check)(const Json&)) {
@@ -69,11 +68,7 @@ class ApplyTemplateVerb : public Verb {
     AddTexts(app, "-p,--prompt", &prompts_, "TEXT", "in place of FILE: what the user says");
     AddText(app, "--system", &system_, "TEXT", "with -p: the system message before it");
     AddText(app, "--tools", &tools_path_, "FILE", "the tools the model may call, a JSON list in OpenAI's form");
-    std::vector<std::string> names = BuiltInChatTemplates();
-    names.insert(names.begin(), kModelsOwn);
-    AddChoice(app, "--chat-template", &built_in_, names, "auto: the model file's; else one that is built in");
-    AddText(app, "--chat-template-file", &template_path_, "FILE",
-            "a template of your own, which goes before the others");
+    AddChatTemplateOptions(app, &template_options_);
     AddFlag(app, "--no-generation-prompt", &no_generation_prompt_, "end after the last message");
     AddText(app, "--variables", &variables_, "JSON",
             "what else the template knows, such as {\"enable_thinking\": false}");
@@ -92,13 +87,15 @@ class ApplyTemplateVerb : public Verb {
     if (!tools_path_.empty()) {
       ASSIGN_OR_RETURN(tools, ReadJsonInput(tools_path_, CheckTools));
     }
-    ASSIGN_OR_RETURN(const ChatTemplate chat_template, Template(file->metadata(), *tokenizer, !tools.empty()));
+    ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(template_options_));
+    const ChatFormat format(choice, file->metadata(), tokenizer.get());
+    if (const absl::Status usable = format.usable(!tools.empty()); !usable.ok()) return UnusableTemplate(usable);
     ASSIGN_OR_RETURN(const Json messages, Messages());
     Conversation conversation = {.messages = &messages};
     if (!tools.empty()) conversation.tools = &tools;
     conversation.add_generation_prompt = !no_generation_prompt_;
     conversation.variables = &variables;
-    const absl::StatusOr<MarkedText> text = chat_template.Render(conversation, absl::Now());
+    const absl::StatusOr<MarkedText> text = format.Render(conversation, absl::Now());
     if (!text.ok()) return UsageError(text.status().message());
     if (!tokens_) return WriteStdout(text->text());
     return WriteStdout(absl::StrJoin(tokenizer->EncodeMarked(*text, /*add_bos=*/true), " ") + "\n");
@@ -141,21 +138,6 @@ class ApplyTemplateVerb : public Verb {
     return variables;
   }
 
-  absl::StatusOr<ChatTemplate> Template(const GgufMetadata& metadata, const Tokenizer& tokenizer,
-                                        bool with_tools) const {
-    ChatTemplateChoice choice;
-    if (!template_path_.empty()) {
-      ASSIGN_OR_RETURN(std::string text, ReadWholeFile(template_path_, kMostTemplateBytes));
-      choice.given = ChatTemplateSource{absl::StrCat("'", template_path_, "'"), std::move(text)};
-    }
-    if (built_in_ != kModelsOwn) choice.built_in = built_in_;
-    absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate(choice, metadata, with_tools);
-    absl::StatusOr<ChatTemplate> made =
-        source.ok() ? ChatTemplate::Parse(*std::move(source), tokenizer) : source.status();
-    if (made.ok()) return made;
-    return InputFileError(absl::StrCat(made.status().message(), " (--chat-template-file, --chat-template)"));
-  }
-
   absl::StatusOr<Json> Messages() const {
     if (prompts_.empty()) return ReadJsonInput(path_.empty() ? "-" : path_, CheckMessages);
     Json messages = Json::array();
@@ -170,8 +152,7 @@ class ApplyTemplateVerb : public Verb {
   std::vector<std::string> prompts_;
   std::string system_;
   std::string tools_path_;
-  std::string built_in_ = kModelsOwn;
-  std::string template_path_;
+  ChatTemplateOptions template_options_;
   bool no_generation_prompt_ = false;
   std::string variables_;
   std::vector<std::string> definitions_;

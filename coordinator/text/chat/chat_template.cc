@@ -119,6 +119,38 @@ absl::Status Framed(absl::string_view before, const absl::Status& status, absl::
   return longer;
 }
 
+// The text that an assistant's message ends with, which is to be continued.
+absl::StatusOr<std::string*> TextToContinue(TemplateJson* messages) {
+  TemplateJson& last = messages->back();
+  const std::string place = absl::StrCat("messages[", messages->size() - 1, "]");
+  if (last["role"] != "assistant") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ".role: expected 'assistant', whose message is to be continued, found '",
+                     last["role"].get<std::string>(), "'"));
+  }
+  if (const auto calls = last.find("tool_calls"); calls != last.end() && !calls->empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ".tool_calls: a message that calls tools cannot be continued"));
+  }
+  TemplateJson* content = last.contains("content") ? &last["content"] : nullptr;
+  if (content != nullptr && content->is_array() && !content->empty() && content->back()["type"] == "text") {
+    content = &content->back()["text"];
+  }
+  if (content != nullptr && content->is_string()) return content->get_ptr<std::string*>();
+  return absl::InvalidArgumentError(absl::StrCat(place, ".content: expected a text that is to be continued, found ",
+                                                 content == nullptr    ? "none"
+                                                 : content->is_array() ? "a list that ends with none"
+                                                                       : content->type_name()));
+}
+
+// A text that is nowhere in the messages.
+std::string AbsentText(const TemplateJson& messages) {
+  const std::string all = messages.dump(-1, ' ', false, TemplateJson::error_handler_t::replace);
+  std::string absent = "end-of-what-was-said";
+  while (all.find(absent) != std::string::npos) absent += "-here";
+  return absent;
+}
+
 TemplateJson VariablesOf(const Conversation& conversation, const std::string& bos, const std::string& eos) {
   TemplateJson variables = TemplateJson::object();
   // One switch, which templates know by either name.
@@ -130,14 +162,18 @@ TemplateJson VariablesOf(const Conversation& conversation, const std::string& bo
   variables["messages"] = *conversation.messages;
   // Undefined where there are none, not null: there are templates that cannot do with null, and those that cannot do
   // without the variable are not known.
-  if (conversation.tools != nullptr && !conversation.tools->empty()) variables["tools"] = *conversation.tools;
-  variables["add_generation_prompt"] = conversation.add_generation_prompt;
+  if (HasTools(conversation)) variables["tools"] = *conversation.tools;
+  variables["add_generation_prompt"] = conversation.add_generation_prompt && !conversation.continue_final_message;
   variables["bos_token"] = bos;
   variables["eos_token"] = eos;
   return variables;
 }
 
 }  // namespace
+
+bool HasTools(const Conversation& conversation) {
+  return conversation.tools != nullptr && !conversation.tools->empty();
+}
 
 std::vector<std::string> BuiltInChatTemplates() {
   std::vector<std::string> names;
@@ -222,7 +258,21 @@ absl::StatusOr<MarkedText> ChatTemplate::Render(const Conversation& conversation
       std::all_of(conversation.messages->begin(), conversation.messages->end(),
                   [](const TemplateJson& message) { return IsUsualRole(message["role"].get<std::string>()); });
   if (usual_roles) of_template.emplace_back("messages.role");
-  absl::StatusOr<MarkedText> text = program_->Render(VariablesOf(conversation, bos_, eos_), of_template, now);
+  TemplateJson variables = VariablesOf(conversation, bos_, eos_);
+  // Where the content ends is found by a mark, not by the content: that may stand elsewhere too, and templates trim it.
+  std::string mark;
+  if (conversation.continue_final_message) {
+    ASSIGN_OR_RETURN(std::string* const said, TextToContinue(&variables["messages"]));
+    mark = AbsentText(*conversation.messages);
+    *said += mark;
+  }
+  absl::StatusOr<MarkedText> text = program_->Render(variables, of_template, now);
+  if (text.ok() && !mark.empty()) {
+    const size_t end = text->text().rfind(mark);
+    if (end != std::string::npos) return text->Substr(0, end);
+    return absl::InvalidArgumentError(
+        absl::StrCat(name_, " does not write the end of the last message, so that it cannot be continued"));
+  }
   if (text.ok()) return text;
   const char* verb = JinjaRaised(text.status()) ? " refuses this conversation: " : " cannot write this conversation: ";
   return Framed(absl::StrCat(name_, verb), text.status());

@@ -63,11 +63,17 @@ struct Conversation {
   const nlohmann::ordered_json* messages;         // as CheckMessages asks for
   const nlohmann::ordered_json* tools = nullptr;  // as CheckTools does; nullptr, null or an empty list: none
   bool add_generation_prompt = true;              // ends where the assistant is to speak
+  // The last message is the beginning of what the assistant is to say: the text ends with its content, and there is no
+  // generation prompt.
+  bool continue_final_message = false;
   // Of models that can think before they answer: whether to; absent: what the template does by itself.
   std::optional<bool> thinking;
   // Further variables that the template knows, as CheckTemplateVariables asks for; they overwrite what `thinking` sets.
   const nlohmann::ordered_json* variables = nullptr;
 };
+
+// Whether the model is to be told of tools.
+bool HasTools(const Conversation& conversation);
 
 // Immutable and thread-safe. Copies are cheap.
 class ChatTemplate {
@@ -82,7 +88,8 @@ class ChatTemplate {
   // is the moment whose date the template may write, in local time.
   //
   // kInvalidArgument: the template refuses the conversation (JinjaRaised is true then), or cannot do with what is in
-  // it. kResourceExhausted: one of JinjaLimits. The message has the source's name.
+  // it, or the last message is to be continued and cannot be: it is not an assistant's with a text, or calls tools, or
+  // the template does not write its end. kResourceExhausted: one of JinjaLimits. The message has the source's name.
   absl::StatusOr<MarkedText> Render(const Conversation& conversation, absl::Time now) const;
 
   const std::string& name() const { return name_; }  // the source's
