@@ -3,27 +3,33 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "coordinator/text/chat/message_shape.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 
+ChatFormat::Template ChatFormat::Make(absl::StatusOr<ChatTemplateSource> source, const Tokenizer& tokenizer) {
+  if (!source.ok()) return {.made = source.status()};
+  Template made = {.source = source->text, .made = ChatTemplate::Parse(*std::move(source), tokenizer)};
+  if (made.made.ok()) made.abilities = ProbeAbilities(*made.made);
+  return made;
+}
+
 ChatFormat::ChatFormat(const ChatTemplateChoice& choice, const GgufMetadata& metadata, const Tokenizer* tokenizer)
-    : tokenizer_(tokenizer) {
-  for (Template* made : {&without_tools_, &with_tools_}) {
-    absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate(choice, metadata, made == &with_tools_);
-    if (!source.ok()) {
-      made->made = source.status();
-      continue;
-    }
-    made->source = source->text;
-    made->made = ChatTemplate::Parse(*std::move(source), *tokenizer);
-  }
+    : tokenizer_(tokenizer),
+      without_tools_(Make(ChooseChatTemplate(choice, metadata, /*with_tools=*/false), *tokenizer)) {
+  absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate(choice, metadata, /*with_tools=*/true);
+  const bool same = source.ok() && without_tools_.made.ok() && source->name == without_tools_.made->name();
+  with_tools_ = same ? without_tools_ : Make(std::move(source), *tokenizer);
 }
 
 absl::StatusOr<MarkedText> ChatFormat::Render(const Conversation& conversation, absl::Time now) const {
-  const absl::StatusOr<ChatTemplate>& made = Of(HasTools(conversation)).made;
-  if (!made.ok()) return absl::FailedPreconditionError(made.status().message());
-  return made->Render(conversation, now);
+  const Template& used = Of(HasTools(conversation));
+  if (!used.made.ok()) return absl::FailedPreconditionError(used.made.status().message());
+  const nlohmann::ordered_json messages = ShapeMessages(*conversation.messages, used.abilities);
+  Conversation shaped = conversation;
+  shaped.messages = &messages;
+  return used.made->Render(shaped, now);
 }
 
 absl::StatusOr<std::vector<TokenId>> ChatFormat::Encode(const Conversation& conversation, absl::Time now) const {
