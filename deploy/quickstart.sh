@@ -15,20 +15,23 @@ fi
 cmake --build "$root/build" --target coordinator stage_worker 2>&1 |
   { grep -vE 'no work to do|Re-checking globbed' >&2 || true; } || stop $? "the build failed with exit code $?"
 
-has_model= has_prompt= has_length= has_stages=
+has_model= has_prompt= has_length= has_stages= has_template=
 for argument in "$@"; do
   case $argument in
     -m | -m?* | --model | --model=*) has_model=1 ;;
     -p | -p?* | --prompt | --prompt=* | -f | -f?* | --file | --file=*) has_prompt=1 ;;
     -n | -n?* | --predict | --predict=*) has_length=1 ;;
     --layer-split | --layer-split=* | --plan | --plan=* | --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=* | --host | --host=*) has_stages=1 ;;
+    --system | --system=* | --chat-template | --chat-template=* | --chat-template-file | --chat-template-file=*) has_template=1 ;;
   esac
 done
 # Text that is piped in is a prompt too.
 if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then read -t 0 && has_prompt=1; fi
 defaults=()
 [ -n "$has_model" ] || defaults+=(-m "$root/deploy/models/demo-q8_0.gguf")
+# A sentence to be continued, not a question, unless it is to go through a template.
 [ -n "$has_prompt" ] || defaults+=(-p "In the beginning God created")
+[ -n "$has_prompt$has_template" ] || defaults+=(--raw)
 [ -n "$has_length" ] || defaults+=(-n 64)
 [ -n "$has_stages" ] || defaults+=(--pp 2)
 exec "$root/build/coordinator/coordinator" generate "${defaults[@]}" "$@"

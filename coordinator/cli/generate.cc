@@ -8,9 +8,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
+#include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
@@ -27,6 +29,7 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/launch/launch_plan.h"
+#include "coordinator/text/chat/chat_format.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -35,9 +38,9 @@ namespace {
 class GenerateVerb : public Verb {
  public:
   const char* name() const override { return "generate"; }
-  const char* summary() const override { return "continue a prompt"; }
+  const char* summary() const override { return "answer a prompt"; }
   const char* example() const override {
-    return "coordinator generate -m model.gguf --pp 2 -p \"In the beginning\" -n 64 --temp 0.7";
+    return "coordinator generate -m model.gguf --pp 2 -p \"Why is the sky blue?\" -n 64 --temp 0.7";
   }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
   void AddOptions(CLI::App* app) override;
@@ -51,7 +54,10 @@ class GenerateVerb : public Verb {
     std::vector<TokenId> prompt;
   };
 
+  absl::Status CheckOptions() const;
   absl::Status Prepare();
+  absl::StatusOr<std::optional<ChatFormat>> Format() const;
+  absl::StatusOr<std::vector<TokenId>> ChatTokens(const ChatFormat& format, const std::string& prompt) const;
   absl::Status SubmitMore();
   absl::Status RunAll();
   absl::Status Take(const SessionEvent& event);
@@ -67,6 +73,9 @@ class GenerateVerb : public Verb {
   ClusterOptions cluster_options_;
   SamplingOptions sampling_options_;
   PromptInput input_;
+  std::string system_;
+  ChatTemplateOptions template_options_;
+  bool raw_ = false;
   Verbosity verbosity_;
   int64_t max_new_tokens_ = 256;
   std::vector<std::string> stops_;
@@ -85,11 +94,16 @@ class GenerateVerb : public Verb {
 };
 
 void GenerateVerb::AddOptions(CLI::App* app) {
-  AddPromptOptions(app, &input_, "the prompt; several run at once and are answered in order");
+  AddPromptOptions(app, &input_,
+                   "what the user says, which goes through the model's chat template where it has one; several run at "
+                   "once and are answered in order, each as a conversation of its own");
+  AddText(app, "--system", &system_, "TEXT", "the system message before each prompt");
+  AddChatTemplateOptions(app, &template_options_);
+  AddFlag(app, "--raw", &raw_, "no chat template: the prompt is text to be continued");
+  AddFlag(app, "--special", &parse_special_, "with --raw: control tokens written in the prompt become tokens");
   AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer",
              absl::StrCat(max_new_tokens_));
   AddTexts(app, "--stop", &stops_, "TEXT", "end the answer before this text; may be given several times");
-  AddFlag(app, "--special", &parse_special_, "control tokens written in the prompt become tokens");
   AddInteger(app, "--logprobs", &logprobs_, kLogprobsRange,
              "with --output json: log-probabilities, and the N best tokens", "");
   AddChoice(app, "--output", &output_, {"text", "json"}, "json: one object at the end");
@@ -98,8 +112,21 @@ void GenerateVerb::AddOptions(CLI::App* app) {
   AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
 }
 
-absl::Status GenerateVerb::Prepare() {
+absl::Status GenerateVerb::CheckOptions() const {
   if (logprobs_.has_value() && output_ != "json") return UsageError("--logprobs needs --output json");
+  if (raw_ && (template_options_.given() || !system_.empty())) {
+    return UsageError(
+        "--raw sends a prompt without a chat template: expected it without --system, --chat-template and "
+        "--chat-template-file");
+  }
+  if (parse_special_ && !raw_) {
+    return UsageError("--special needs --raw: in a conversation control tokens are written by the chat template alone");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GenerateVerb::Prepare() {
+  RETURN_IF_ERROR(CheckOptions());
   ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
   sampling_ = ResolveSampling(sampling_options_, model_.metadata());
   if (sampling_.temperature == 0) sampling_.seed = sampling_options_.seed.value_or(0);  // nothing is drawn
@@ -107,9 +134,15 @@ absl::Status GenerateVerb::Prepare() {
   if (logprobs_.has_value()) sampling_.logprobs = static_cast<int32_t>(*logprobs_);
   if (cluster_options_.dry_run) return absl::OkStatus();
 
+  ASSIGN_OR_RETURN(const std::optional<ChatFormat> format, Format());
   ASSIGN_OR_RETURN(const std::vector<std::string> prompts, CollectPrompts(input_, /*strip_newline=*/true));
   for (size_t i = 0; i < prompts.size(); ++i) {
-    std::vector<TokenId> tokens = model_.tokenizer->Encode(prompts[i], /*add_special=*/true, parse_special_);
+    std::vector<TokenId> tokens;
+    if (!format.has_value()) {
+      tokens = model_.tokenizer->Encode(prompts[i], /*add_special=*/true, parse_special_);
+    } else if (!prompts[i].empty()) {
+      ASSIGN_OR_RETURN(tokens, ChatTokens(*format, prompts[i]));
+    }
     if (tokens.empty()) {
       return UsageError(prompts.size() == 1 ? std::string("the prompt is empty")
                                             : absl::StrCat("prompt ", i + 1, " of ", prompts.size(), " is empty"));
@@ -117,6 +150,31 @@ absl::Status GenerateVerb::Prepare() {
     answers_.emplace_back(model_.tokenizer.get(), stops_, std::move(tokens));
   }
   return absl::OkStatus();
+}
+
+// How the model is talked to; nothing: prompts are raw. A model that cannot be talked to is given them raw unless the
+// user asked for more.
+absl::StatusOr<std::optional<ChatFormat>> GenerateVerb::Format() const {
+  if (raw_) return std::nullopt;
+  ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(template_options_));
+  ChatFormat format(choice, model_.metadata(), model_.tokenizer.get());
+  const absl::Status usable = format.usable(/*with_tools=*/false);
+  if (usable.ok()) return format;
+  if (template_options_.given() || !system_.empty()) return UnusableTemplate(usable);
+  LogInfo(absl::IsNotFound(usable)
+              ? std::string("the file has no chat template; the prompt is sent raw, as with --raw")
+              : absl::StrCat(UnusableTemplate(usable).message(), "; until then the prompt is sent raw, as with --raw"));
+  return std::nullopt;
+}
+
+absl::StatusOr<std::vector<TokenId>> GenerateVerb::ChatTokens(const ChatFormat& format,
+                                                              const std::string& prompt) const {
+  Json messages = Json::array();
+  if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
+  messages.push_back({{"role", "user"}, {"content", prompt}});
+  absl::StatusOr<std::vector<TokenId>> tokens = format.Encode({.messages = &messages}, absl::Now());
+  if (!tokens.ok()) return UsageError(tokens.status().message());
+  return tokens;
 }
 
 absl::Status GenerateVerb::Run(const RunContext& context) {
@@ -128,7 +186,6 @@ absl::Status GenerateVerb::Run(const RunContext& context) {
     if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
     return WriteStdout(*line + "\n");
   }
-  if (model_.has_chat_template()) LogInfo("the file has a chat template; the prompt is sent raw, without it");
   if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   return Report(RunAll());

@@ -32,10 +32,26 @@ std::vector<std::string> Prompts() {
 
 // The results without what may differ: times, stages.
 json Answers(const std::vector<std::string>& options, size_t sequences, int* preemptions) {
-  std::vector<std::string> arguments = {
-      "generate", "-m", testing::DemoModelPath(), "-n",  "80",           "--temp",     "0.9", "--top-k",  "50",
-      "--seed",   "5",  "--repeat-penalty",       "1.1", "--ignore-eos", "--logprobs", "3",   "--output", "json",
-      "-q"};
+  std::vector<std::string> arguments = {"generate",
+                                        "-m",
+                                        testing::DemoModelPath(),
+                                        "--raw",
+                                        "-n",
+                                        "80",
+                                        "--temp",
+                                        "0.9",
+                                        "--top-k",
+                                        "50",
+                                        "--seed",
+                                        "5",
+                                        "--repeat-penalty",
+                                        "1.1",
+                                        "--ignore-eos",
+                                        "--logprobs",
+                                        "3",
+                                        "--output",
+                                        "json",
+                                        "-q"};
   const std::vector<std::string> prompts = Prompts();
   for (size_t i = prompts.size() - sequences; i < prompts.size(); ++i)
     arguments.insert(arguments.end(), {"-p", prompts[i]});
@@ -95,10 +111,10 @@ TEST(Overlap, ALongPromptHasTwoOfItsChunksInFlightAtOnceOverTwoStages) {
   std::string prompt;
   for (int i = 0; i < 600; ++i) prompt += "the ";
   testing::WriteFileOrDie(dir.File("prompt.txt"), prompt);
-  const ProgramResult result =
-      testing::RunProgram(STAGECOACH_COORDINATOR,
-                          {"generate", "-m", testing::DemoModelPath(), "-f", dir.File("prompt.txt"), "-n", "2", "--pp",
-                           "2", "-t", "1", "--prefill-chunk", "128", "--step-log", dir.File("steps.jsonl"), "-q"});
+  const ProgramResult result = testing::RunProgram(
+      STAGECOACH_COORDINATOR,
+      {"generate", "-m", testing::DemoModelPath(), "--raw", "-f", dir.File("prompt.txt"), "-n", "2", "--pp", "2", "-t",
+       "1", "--prefill-chunk", "128", "--step-log", dir.File("steps.jsonl"), "-q"});
   ASSERT_EQ(result.exit_code, 0) << result;
   std::vector<json> chunks;
   std::istringstream lines(testing::ReadFileOrDie(dir.File("steps.jsonl")));

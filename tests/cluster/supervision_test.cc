@@ -34,6 +34,7 @@ class SupervisionTest : public ::testing::Test {
     std::vector<std::string> arguments = {"generate",
                                           "-m",
                                           testing::DemoModelPath(),
+                                          "--raw",
                                           "-p",
                                           "And Jesus said unto them",
                                           "--pp",

@@ -112,7 +112,7 @@ TEST_P(WrongApplyTemplate, EndsWithAMessageAndItsExitCode) {
   WriteFileOrDie(directory.File("text.json"), R"("Hello")");
   WriteFileOrDie(directory.File("roles.json"), R"([{"role": "user", "content": "a"}, {"content": "b"}])");
   WriteFileOrDie(directory.File("deep.json"), std::string(1'000'000, '['));
-  WriteFileOrDie(directory.File("parts.json"), R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}])");
+  WriteFileOrDie(directory.File("parts.json"), R"([{"role": "user", "content": [{"type": "image", "url": "a"}]}])");
   WriteFileOrDie(directory.File("open.jinja"), "{% if x %}\n");
   WriteFileOrDie(directory.File("strict.jinja"), "{{ raise_exception('only system messages') }}");
   WriteFileOrDie(directory.File("endless.jinja"),

@@ -15,9 +15,10 @@ using ::testing::HasSubstr;
 constexpr char kLink[] = "latency=3ms,bandwidth=100Mbit";
 
 OrderedJson GenerateJson(const Words& more) {
-  Words words = {"generate", "-m", DemoModelPath(), "-p", "In the beginning", "-n",  "12",     "--pp", "2",
-                 "-t",       "1",  "--logprobs",    "2",  "--temp",           "0.8", "--seed", "5",    "--output",
-                 "json"};
+  Words words = {"generate",   "-m",  DemoModelPath(), "--raw", "-p",     "In the beginning",
+                 "-n",         "12",  "--pp",          "2",     "-t",     "1",
+                 "--logprobs", "2",   "--temp",        "0.8",   "--seed", "5",
+                 "--output",   "json"};
   words.insert(words.end(), more.begin(), more.end());
   const ProgramResult result = Coordinator(words);
   EXPECT_EQ(result.exit_code, 0) << result;

@@ -17,7 +17,7 @@ cd /
 
 # ---- the programs --------------------------------------------------------------------------------------------------------------------
 
-question=(-m "$model" -p "In the beginning God created" -n 16 -t 1 -q)
+question=(-m "$model" --raw -p "In the beginning God created" -n 16 -t 1 -q)
 run "$build/coordinator/coordinator" generate "${question[@]}" --pp 2 >"$work/expected" </dev/null
 run coordinator generate "${question[@]}" --pp 2 >"$work/answer" </dev/null
 cmp "$work/expected" "$work/answer" || stop 1 "the installed programs print other text than those of the build"

@@ -175,7 +175,8 @@ TEST(Plan, ASavedPlanIsFollowedAndGivesTheSameText) {
   const ProgramResult plan = Coordinator({"plan", "-m", DemoModelPath(), "--layer-split", "3,5", "-t", "1",
                                           "--micro-batches", "3", "--prefill-chunk", "64", "-o", file});
   ASSERT_EQ(plan.exit_code, 0) << plan;
-  const Words generate = {"generate", "-m", DemoModelPath(), "-q", "-p", "In the beginning", "-n", "6", "--temp", "0"};
+  const Words generate = {"generate", "-m", DemoModelPath(), "--raw", "-q", "-p", "In the beginning",
+                          "-n",       "6",  "--temp",        "0"};
   const auto with = [&](const Words& more) {
     Words words = generate;
     words.insert(words.end(), more.begin(), more.end());

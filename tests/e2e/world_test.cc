@@ -126,8 +126,8 @@ TEST(World, WithTheCoordinatorLastEndsInOneMessage) {
 
 TEST(World, PrintsPartialStatisticsWhenItsLauncherIsTold) {
   Subprocess process("mpirun",
-                     WorldArguments({"generate", "-m", DemoModelPath(), "-p", kPrompt, "-n", "900", "--ignore-eos",
-                                     "-v", "--stage-delay-us", "20000"},
+                     WorldArguments({"generate", "-m", DemoModelPath(), "--raw", "-p", kPrompt, "-n", "900",
+                                     "--ignore-eos", "-v", "--stage-delay-us", "20000"},
                                     2),
                      AllowRoot());
   ASSERT_TRUE(process.WaitForOutput(" the heaven and the earth", 60));

@@ -70,7 +70,7 @@ done
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 programs=/opt/stagecoach
-generate=("$programs/coordinator" generate -m "$programs/demo.gguf" -p "In the beginning God created" -n 32 -t 1)
+generate=("$programs/coordinator" generate -m "$programs/demo.gguf" -p "In the beginning God created" --raw -n 32 -t 1)
 
 wrong() {
   sed 's/^/  2 /' err
@@ -188,7 +188,7 @@ echo "four drains and a heterogeneous job: the same 36 answers as without Slurm"
 # stays a race, so that either is taken for either stage: the one beside the coordinator, and the one that is alone on its node.
 for node in 0 1; do
   rm -f out err
-  started multiprog.sbatch "${generate[@]:1:3}" -p "And the king" -n 400 -t 1 --ignore-eos --stage-delay-us 30000
+  started multiprog.sbatch "${generate[@]:1:3}" --raw -p "And the king" -n 400 -t 1 --ignore-eos --stage-delay-us 30000
   until_true "generate in multiprog.sbatch" test -s out
   for process in /proc/[0-9]*; do
     if [ "$process/exe" -ef "$programs/stage_worker" ] && grep -qz "^SLURM_NODEID=$node" "$process/environ"; then victim=${process#/proc/}; fi

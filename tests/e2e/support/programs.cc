@@ -36,7 +36,7 @@ ProgramResult World(const Words& coordinator_arguments, int stages, const std::s
 }
 
 Words Generate(const Words& more) {
-  Words words = {"generate", "-m", DemoModelPath(), "-q", "--threads", "1"};
+  Words words = {"generate", "-m", DemoModelPath(), "--raw", "-q", "--threads", "1"};
   Append(more, &words);
   return words;
 }

@@ -30,7 +30,7 @@ std::vector<std::pair<std::string, std::string>> AllowRoot();
 ProgramResult World(const Words& coordinator_arguments, int stages, const std::string& input = "",
                     double timeout_s = 90);
 
-// "generate -m <the demo model> -q" and more, for the tests that are not about these.
+// "generate -m <the demo model> --raw -q" and more, for the tests that are not about these.
 Words Generate(const Words& more);
 Words Batch(const std::string& in, const std::string& out, const Words& more = {});
 

@@ -23,6 +23,7 @@ Words Generate(int tokens) {
   return {"generate",
           "-m",
           DemoModelPath(),
+          "--raw",
           "-p",
           "And Jesus said unto them",
           "-n",
