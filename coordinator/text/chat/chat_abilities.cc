@@ -29,9 +29,10 @@ constexpr char kSecondResult[] =
     R"({"role": "tool", "tool_call_id": "probecal2", "name": "probe_tool", "content": "done"})";
 constexpr char kTypedThought[] = R"({"role": "assistant", "content": [
     {"type": "thinking", "thinking": "probe-thought"}, {"type": "text", "text": "probe-answer"}]})";
+// Its field has another name than that of the calls below, so that this can be found in the text.
 constexpr char kTools[] = R"([{"type": "function", "function": {
     "name": "probe_tool", "description": "A probe.", "parameters": {
-    "type": "object", "properties": {"probe_key": {"type": "string", "description": "A key."}}, "required": []}}}])";
+    "type": "object", "properties": {"probe_field": {"type": "string", "description": "A field."}}, "required": []}}}])";
 // There are templates that want identifiers of nine letters and digits.
 constexpr char kObjectCall[] = R"({"id": "probecal1", "type": "function",
     "function": {"name": "probe_tool", "arguments": {"probe_key": "probe-value"}}})";

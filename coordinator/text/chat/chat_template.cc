@@ -121,26 +121,20 @@ absl::Status Framed(absl::string_view before, const absl::Status& status, absl::
 
 // The text that an assistant's message ends with, which is to be continued.
 absl::StatusOr<std::string*> TextToContinue(TemplateJson* messages) {
+  constexpr absl::string_view kExpected = "the last message cannot be continued: expected ";
   TemplateJson& last = messages->back();
-  const std::string place = absl::StrCat("messages[", messages->size() - 1, "]");
   if (last["role"] != "assistant") {
     return absl::InvalidArgumentError(
-        absl::StrCat(place, ".role: expected 'assistant', whose message is to be continued, found '",
-                     last["role"].get<std::string>(), "'"));
+        absl::StrCat(kExpected, "one of the role 'assistant', found '", last["role"].get<std::string>(), "'"));
   }
   if (const auto calls = last.find("tool_calls"); calls != last.end() && !calls->empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ".tool_calls: a message that calls tools cannot be continued"));
+    return absl::InvalidArgumentError(absl::StrCat(kExpected, "one without calls of tools, found 'tool_calls'"));
   }
-  TemplateJson* content = last.contains("content") ? &last["content"] : nullptr;
-  if (content != nullptr && content->is_array() && !content->empty() && content->back()["type"] == "text") {
-    content = &content->back()["text"];
-  }
-  if (content != nullptr && content->is_string()) return content->get_ptr<std::string*>();
-  return absl::InvalidArgumentError(absl::StrCat(place, ".content: expected a text that is to be continued, found ",
-                                                 content == nullptr    ? "none"
-                                                 : content->is_array() ? "a list that ends with none"
-                                                                       : content->type_name()));
+  TemplateJson* content = &last["content"];  // null where there is none
+  if (content->is_array() && !content->empty() && content->back()["type"] == "text") content = &content->back()["text"];
+  if (content->is_string()) return content->get_ptr<std::string*>();
+  return absl::InvalidArgumentError(absl::StrCat(kExpected, "content that ends with a text, found ",
+                                                 content->is_array() ? "a list that does not" : content->type_name()));
 }
 
 // A text that is nowhere in the messages.

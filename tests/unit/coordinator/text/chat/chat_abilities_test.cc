@@ -90,6 +90,11 @@ TEST(ChatAbilities, TellHowCallsAreTaken) {
       with_calls("{% if loop.length > 1 %}{{ raise_exception('one') }}{% endif %}{{ c.function.arguments | tojson "
                  "}}"),
       "text null system late object");
+  EXPECT_EQ(AbilitiesOf("{{ tools if tools else '' }}" +
+                        ForEachMessage("{{ m.content or '' }}{% for c in m.tool_calls or [] %}"
+                                       "{{ c.function.arguments | tojson }}{% endfor %}")),
+            "text null system late tools parallel object")
+      << "tools may be printed as Python does";
   EXPECT_EQ(AbilitiesOf("{{ tools | tojson if tools else '' }}" + ForEachMessage("{{ m.content or '' }}")),
             "text null system late tools");
 }

@@ -130,11 +130,12 @@ TEST(ChatFormat, RefusesToContinueWhatCannotBe) {
     const char* message;
   };
   for (const Wrong& wrong : std::vector<Wrong>{
-           {R"([{"role": "user", "content": "a"}])", "messages[0].role: expected 'assistant', whose message"},
+           {R"([{"role": "user", "content": "a"}])",
+            "the last message cannot be continued: expected one of the role 'assistant', found 'user'"},
            {R"([{"role": "assistant", "content": "a", "tool_calls": [{}]}])",
-            "messages[0].tool_calls: a message that calls tools cannot be continued"},
+            "expected one without calls of tools, found 'tool_calls'"},
            {R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "image"}]}])",
-            "messages[1].content: expected a text that is to be continued, found a list that ends with none"}}) {
+            "expected content that ends with a text, found a list that does not"}}) {
     const FormatJson messages = FormatJson::parse(wrong.messages);
     const auto text = format.Render({.messages = &messages, .continue_final_message = true}, absl::Now());
     EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
