@@ -32,7 +32,8 @@ constexpr char kTypedThought[] = R"({"role": "assistant", "content": [
 // Its field has another name than that of the calls below, so that this can be found in the text.
 constexpr char kTools[] = R"([{"type": "function", "function": {
     "name": "probe_tool", "description": "A probe.", "parameters": {
-    "type": "object", "properties": {"probe_field": {"type": "string", "description": "A field."}}, "required": []}}}])";
+    "type": "object", "properties": {
+    "probe_field": {"type": "string", "description": "A field."}}, "required": []}}}])";
 // There are templates that want identifiers of nine letters and digits.
 constexpr char kObjectCall[] = R"({"id": "probecal1", "type": "function",
     "function": {"name": "probe_tool", "arguments": {"probe_key": "probe-value"}}})";

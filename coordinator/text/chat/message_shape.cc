@@ -169,13 +169,13 @@ class SystemPlacement {
     if (!HasRole(message, "system") && !HasRole(message, "developer")) {
       at_beginning_ = false;
       if (HasRole(message, "user") && !waiting_.empty()) {
-        AddText(std::exchange(waiting_, ""), /*in_front=*/true, &message["content"]);
+        Add(std::exchange(waiting_, ""), /*in_front=*/true, &message);
       }
       placed_.push_back(std::move(message));
       return;
     }
     const std::optional<std::string> text = TextOf(message["content"]);
-    const bool first = index == 0;
+    const bool first = placed_.empty();  // others may have been moved
     if (!text.has_value() || (first ? abilities_.system : abilities_.late_system)) {
       placed_.push_back(std::move(message));
     } else if (!text->empty()) {
@@ -186,14 +186,19 @@ class SystemPlacement {
   Messages Placed() && { return std::move(placed_); }
 
  private:
+  void Add(const std::string& text, bool in_front, Messages* message) {
+    AddText(text, in_front, &(*message)["content"]);
+    ShapeContent(abilities_, message);  // which may have had no form yet
+  }
+
   void Move(size_t index, const std::string& text) {
     if (at_beginning_ && abilities_.system && !placed_.empty()) {
-      AddText(text, /*in_front=*/false, &placed_.back()["content"]);
+      Add(text, /*in_front=*/false, &placed_.back());
     } else if (has_user_ && index < last_user_) {
       if (!waiting_.empty()) waiting_ += kBetweenTexts;
       waiting_ += text;
     } else if (!placed_.empty() && HasRole(placed_.back(), "user")) {
-      AddText(text, /*in_front=*/false, &placed_.back()["content"]);
+      Add(text, /*in_front=*/false, &placed_.back());
     } else {
       Messages message = {{"role", "user"}, {"content", text}};
       ShapeContent(abilities_, &message);
@@ -230,7 +235,8 @@ Messages ShapeMessages(const Messages& messages, const ChatAbilities& abilities)
     ShapeContent(abilities, &message);
     placement.Take(i, std::move(message));
   }
-  return std::move(placement).Placed();
+  Messages placed = std::move(placement).Placed();
+  return placed.empty() ? messages : placed;  // nothing but system messages without a text
 }
 
 }  // namespace stagecoach

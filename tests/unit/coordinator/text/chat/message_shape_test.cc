@@ -1,8 +1,11 @@
 #include "coordinator/text/chat/message_shape.h"
 
+#include <random>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/text/chat/chat_template.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -165,6 +168,46 @@ TEST(ShapeMessages, SaysAllThreeInTwoWhereOnlyTwoAreTaken) {
             R"({"role":"assistant","content":"","tool_calls":[{}],"thinking":"t\n\na"})");
   EXPECT_EQ(Shaped(R"({"role":"assistant","content":"a","reasoning_content":"t"})", two),
             R"({"role":"assistant","content":"a","thinking":"t"})");
+}
+
+TEST(ShapeMessages, KeepsMessagesThatSayNothingWhereThereAreNoOthers) {
+  EXPECT_EQ(Shaped(Said("system", ""), {.system = false}), Said("system", ""));
+}
+
+TEST(ShapeMessages, GivesMessagesThatPassTheSameCheckAndAreLeftAsTheyAreTheSecondTime) {
+  std::mt19937 random(7);
+  const auto one_of = [&random](const std::vector<std::string>& texts) { return texts[random() % texts.size()]; };
+  const auto some = [&random] { return random() % 2 == 0; };
+  for (int round = 0; round < 5000; ++round) {
+    std::string json;
+    for (size_t i = 0, count = 1 + random() % 6; i < count; ++i) {
+      absl::StrAppend(&json, i == 0 ? "" : ",", R"({"role":")",
+                      one_of({"system", "developer", "user", "assistant", "tool", "critic"}), R"(","content":)",
+                      one_of({R"("a")", R"("")", "null", "[]", R"([{"type":"text","text":"b"}])",
+                              R"([{"type":"image"},{"type":"text","text":"c"}])"}));
+      if (some())
+        absl::StrAppend(&json, R"(,"tool_calls":)",
+                        one_of({"null", "[]", "[{}]", "3", R"([{"function":{"arguments":"{}"}}])"}));
+      if (some())
+        absl::StrAppend(&json, ",\"", one_of({"thinking", "reasoning", "reasoning_content"}),
+                        "\":", one_of({"null", "3", R"("t")", R"("")"}));
+      json += "}";
+    }
+    const ShapeJson messages = ShapeJson::parse("[" + json + "]");
+    ASSERT_TRUE(CheckMessages(messages).ok()) << json;
+    const ChatAbilities abilities = {.string_content = some(),
+                                     .typed_content = true,
+                                     .null_content = some(),
+                                     .system = some(),
+                                     .late_system = some(),
+                                     .developer = some(),
+                                     .arguments = some() ? ArgumentsForm::kObject : ArgumentsForm::kText,
+                                     .reasoning = static_cast<ReasoningForm>(random() % 4),
+                                     .reasoning_with_content_and_calls = true};
+    const ShapeJson shaped = ShapeMessages(messages, abilities);
+    ASSERT_TRUE(CheckMessages(shaped).ok()) << json << " became " << shaped.dump();
+    ASSERT_EQ(ShapeMessages(shaped, abilities), shaped) << json;
+  }
 }
 
 }  // namespace
