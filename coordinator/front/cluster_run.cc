@@ -1,11 +1,15 @@
 #include "coordinator/front/cluster_run.h"
 
+#include <sys/epoll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/job_proto.h"
@@ -66,6 +70,27 @@ ClusterRun::ClusterRun(std::unique_ptr<Session> session, std::string trace, std:
       signals_(SignalWatch::Get()),
       progress_(show_progress),
       start_us_(MonotonicUs()) {}
+
+ClusterRun::~ClusterRun() {
+  session_.reset();  // which watches it
+  if (waits_ >= 0) close(waits_);
+}
+
+// The session watches one descriptor: one that is readable when the signals' or the input is.
+void ClusterRun::WatchInput(int descriptor) {
+  if (descriptor == input_) return;
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  if (waits_ < 0) {
+    waits_ = epoll_create1(EPOLL_CLOEXEC);
+    CHECK_GE(waits_, 0);
+    CHECK_EQ(epoll_ctl(waits_, EPOLL_CTL_ADD, signals_.descriptor(), &event), 0);
+    session_->WatchDescriptor(waits_);
+  }
+  if (input_ >= 0) epoll_ctl(waits_, EPOLL_CTL_DEL, input_, nullptr);
+  input_ = descriptor;
+  if (input_ >= 0) epoll_ctl(waits_, EPOLL_CTL_ADD, input_, &event);  // EPERM for a regular file
+}
 
 void ClusterRun::Cancel(RequestId request) {
   session_->Cancel(request);
@@ -157,7 +182,10 @@ void ClusterRun::Count(const SessionEvent& event) {
 }
 
 bool ClusterRun::GiveUp() {
-  if (!StopRequested()) return false;
+  if (!StopRequested()) {
+    stop_us_ = 0;  // an earlier one may have been forgotten
+    return false;
+  }
   const int64_t now = MonotonicUs();
   if (stop_us_ == 0) stop_us_ = now;
   const int64_t patience = joined_ && signals_.terminated() ? kCancelWhenTerminatedUs : kCancelUs;

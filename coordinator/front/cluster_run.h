@@ -24,6 +24,8 @@ namespace stagecoach {
 // Not thread-safe.
 class ClusterRun {
  public:
+  ~ClusterRun();
+
   // Launches a job, or joins the one this process is part of: `engine_descriptor` is the socket to its engine, -1 for
   // a launch. From here on signals are caught (SignalWatch).
   static absl::StatusOr<std::unique_ptr<ClusterRun>> Open(LaunchOptions options, int engine_descriptor,
@@ -39,7 +41,12 @@ class ClusterRun {
   // final and carry their exit code.
   absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration most = absl::Seconds(1));
 
+  // Next also ends its wait when this descriptor is readable; -1: none. Without an effect for one that always is, a
+  // regular file.
+  void WatchInput(int descriptor);
+
   // A first signal asked to stop: cancel what runs and go on calling Next until all has ended or GiveUp() holds.
+  // Also the stops of one answer, where SignalWatch::ForgetStops follows it.
   bool StopRequested() const { return signals_.stops() > 0; }
   // Waiting any longer is of no use: a second signal came, or nothing runs that could be cancelled, or the cancelled
   // requests did not end in time.
@@ -77,6 +84,8 @@ class ClusterRun {
   const std::string emulated_link_;
   const bool joined_;
   SignalWatch& signals_;
+  int waits_ = -1;  // an epoll descriptor: the signals and input_
+  int input_ = -1;  // see WatchInput
   ProgressLine progress_;
   RunTotals totals_;
   absl::flat_hash_map<RequestId, Running> running_;

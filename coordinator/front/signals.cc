@@ -77,6 +77,7 @@ void SignalWatch::Clear() {
 
 void SignalWatch::Wake() { WriteByte(); }
 int SignalWatch::stops() const { return g_stops.load(); }
+int SignalWatch::ForgetStops() { return terminated() ? stops() : g_stops.exchange(0); }
 bool SignalWatch::terminated() const { return g_terminated.load(); }
 bool SignalWatch::drain() const { return g_drain.load(); }
 void SignalWatch::EndAtSecondStop() { g_stops_that_end.store(2); }

@@ -20,7 +20,10 @@ class SignalWatch {
   void Clear();
   void Wake();  // from any thread
 
-  int stops() const;        // SIGINT and SIGTERM so far
+  int stops() const;  // SIGINT and SIGTERM so far
+  // The same, and counts from 0 again, unless one was SIGTERM: for a program that a SIGINT stops in what it does, not
+  // altogether.
+  int ForgetStops();
   bool terminated() const;  // one of them was SIGTERM
   bool drain() const;
   // From now on a second stop ends the process at once, with exit code 130, from within the handler: for phases in
