@@ -85,6 +85,7 @@ allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(c
 allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|launch)'
 allow coordinator/sim 'common/(base|job|obs|step)|coordinator/(bench|engine|pipeline|plan|schedule|trace)'
 allow coordinator/report 'common/base|coordinator/bench'
+allow coordinator/cli/chat 'common/base|coordinator/(front|text|text/chat)'
 allow coordinator/cli 'common/.*|proto|coordinator/.*'
 allow coordinator 'common/(base|transport/mpi)|coordinator/(cli|front)'
 for folder in $(grep -E '^(common|coordinator|stage_worker)/' <<<"$sources" | xargs -n1 dirname | sort -u); do
@@ -116,6 +117,7 @@ only_in '^stage_worker/kernels/' '(x86|imm|arm_neon|arm_sve)[a-z]*\.h' 'intrinsi
 only_in '^(stage_worker/weights|common/parallel)/' '(tbb|oneapi)/' '<tbb/...> lives in stage_worker/weights and common/parallel'
 only_in '^common/base/cpu_topology' 'hwloc' '<hwloc.h> lives in common/base/cpu_topology'
 only_in "^(coordinator/cli|tests/unit/coordinator/cli)/" 'CLI/' 'the command-line library lives in coordinator/cli'
+only_in '^coordinator/cli/chat/line_editor' '(histedit|editline/)' '<histedit.h> lives in coordinator/cli/chat/line_editor'
 
 # A library's messages name a job's fields; coordinator/cli turns them into flags. stage_worker's own check has arguments of its own, and
 # mpirun has on its launch line.

@@ -6,7 +6,7 @@ source "$here/../../deploy/last_words.sh"
 build=$1 model=$2
 code=0
 "$here/minimal_root.sh" \
-  --include slurmctld,slurmd,slurm-client,munge,libpmix-dev,iproute2,openmpi-bin,libprotobuf32,libtbb12,libhwloc15,libabsl20220623 \
+  --include slurmctld,slurmd,slurm-client,munge,libpmix-dev,iproute2,openmpi-bin,libprotobuf32,libtbb12,libhwloc15,libedit2,libabsl20220623 \
   --copy "$build/coordinator/coordinator:/opt/stagecoach/coordinator" --copy "$build/stage_worker/stage_worker:/opt/stagecoach/stage_worker" \
   --copy "$model:/opt/stagecoach/demo.gguf" --copy "$here:/opt/stagecoach/tests/fresh" \
   --copy "$here/../../deploy:/opt/stagecoach/deploy" \

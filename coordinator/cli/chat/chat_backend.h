@@ -1,0 +1,73 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_BACKEND_H_
+#define STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_BACKEND_H_
+
+// Who answers in a conversation: a cluster of our own, or somebody else.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/front/json.h"
+
+namespace stagecoach {
+
+enum class AnswerPart {
+  kContent,
+  kReasoning,  // what the model thought before
+};
+
+// Takes text as it comes: UTF-8, whole characters. An error ends the answer, and is the answer's error.
+using TakeText = std::function<absl::Status(AnswerPart part, absl::string_view text)>;
+
+struct ChatTurn {
+  const Json* messages;          // as CheckMessages asks for; outlives the answer
+  std::optional<bool> thinking;  // absent: what the template does by itself
+  int attempt = 0;               // how often the same messages were answered before: random numbers are other ones
+};
+
+struct ChatAnswer {
+  std::string content;
+  std::string reasoning;
+  std::string finish_reason;  // "stop", "length", "cancelled": by a signal
+  // Why there is none, or it could not be finished, and what can be done; empty otherwise. The conversation may go on.
+  std::string refusal;
+  bool failed = false;  // with a refusal: it could not be computed, whatever was asked
+
+  int64_t prompt_tokens = 0;
+  std::optional<int64_t> cached_tokens;  // of them; absent: nobody says
+  int64_t tokens = 0;                    // of the answer
+  double first_token_s = 0;              // after the turn was begun
+  double decode_s = 0;                   // from the first token to the last
+};
+
+// Not thread-safe: one thread calls everything. Signals are those that SignalWatch counts; whoever calls forgets them.
+// Errors are final and carry their exit code.
+class ChatBackend {
+ public:
+  virtual ~ChatBackend() = default;
+
+  // Waits until somebody can answer. kCancelled: a signal came first.
+  virtual absl::Status Prepare() = 0;
+  // See line_source.h.
+  virtual absl::StatusOr<bool> AwaitInput(int descriptor) = 0;
+  // Streams an answer. A first signal to stop ends it early, keeping what came.
+  virtual absl::StatusOr<ChatAnswer> Answer(const ChatTurn& turn, const TakeText& take) = 0;
+
+  // How tokens are chosen: "temp" to "0.7". kInvalidArgument: no such name or value. The value "default" takes back
+  // what was set.
+  virtual absl::Status Set(absl::string_view name, absl::string_view value) = 0;
+  virtual std::string Settings() const = 0;     // a line each
+  virtual bool AlwaysAnswersAlike() const = 0;  // the same messages get the same answer, whatever the attempt
+  virtual std::string Name() const = 0;         // of the model
+  // How many tokens a prompt and its answer may have; 0: nobody knows.
+  virtual int64_t context_tokens() const = 0;
+  virtual std::string Describe() const = 0;  // what else there is to say of it; a line each
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_BACKEND_H_

@@ -1,0 +1,78 @@
+#include "coordinator/cli/chat/chat_screen.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr absl::string_view kDim = "\x1b[2m";
+constexpr absl::string_view kPlain = "\x1b[0m";
+
+}  // namespace
+
+ChatScreen::ChatScreen(ChatScreenOptions options, Output output, Messages messages)
+    : options_(options), output_(std::move(output)), messages_(std::move(messages)) {}
+
+// A new line between what was thought and what is said.
+absl::Status ChatScreen::Switch(AnswerPart part) {
+  if (part == part_) return absl::OkStatus();
+  part_ = part;
+  std::string text = filter_.Flush();
+  if (options_.dims && part == AnswerPart::kContent) absl::StrAppend(&text, kPlain);
+  if (!at_line_start_) text += '\n';
+  at_line_start_ = true;
+  if (options_.dims && part == AnswerPart::kReasoning) absl::StrAppend(&text, kDim);
+  return output_(text);
+}
+
+absl::Status ChatScreen::Show(AnswerPart part, absl::string_view text) {
+  if (text.empty()) return absl::OkStatus();
+  if (!options_.terminal) {
+    if (part == AnswerPart::kReasoning) return absl::OkStatus();
+    shown_ = true;
+    return output_(text);
+  }
+  RETURN_IF_ERROR(Switch(part));
+  const std::string clean = filter_.Push(text);
+  if (clean.empty()) return absl::OkStatus();
+  shown_ = true;
+  at_line_start_ = clean.back() == '\n';
+  return output_(clean);
+}
+
+absl::Status ChatScreen::EndAnswer() {
+  const bool shown = std::exchange(shown_, false);
+  if (!options_.terminal) return shown ? output_("\n") : absl::OkStatus();
+  std::string text = filter_.Flush();
+  at_line_start_ = at_line_start_ && text.empty();
+  if (options_.dims && part_ == AnswerPart::kReasoning) absl::StrAppend(&text, kPlain);
+  part_ = AnswerPart::kContent;
+  if (shown && !at_line_start_) text += '\n';
+  at_line_start_ = true;
+  return text.empty() ? absl::OkStatus() : output_(text);
+}
+
+absl::Status ChatScreen::Say(absl::string_view lines) {
+  const std::string text = absl::StrCat(absl::StripSuffix(lines, "\n"), "\n");
+  if (options_.terminal) return output_(ForTerminal(text));
+  messages_(text);
+  return absl::OkStatus();
+}
+
+absl::Status ChatScreen::Note(absl::string_view line) {
+  if (options_.quiet) return absl::OkStatus();
+  if (!options_.terminal) {
+    messages_(absl::StrCat(line, "\n"));
+    return absl::OkStatus();
+  }
+  const std::string clean = ForTerminal(line);
+  return output_(options_.dims ? absl::StrCat(kDim, clean, kPlain, "\n") : absl::StrCat(clean, "\n"));
+}
+
+absl::Status ChatScreen::NewLine() { return options_.terminal ? output_("\n") : absl::OkStatus(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,60 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SCREEN_H_
+#define STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SCREEN_H_
+
+// What a conversation shows, and where. At a terminal everything is written to it, reasoning and notes dim, and nothing
+// that a model says can command it. Otherwise the text of answers alone goes to the output, byte for byte, and what the
+// program says itself to the messages.
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/cli/chat/chat_backend.h"
+#include "coordinator/cli/chat/terminal_text.h"
+
+namespace stagecoach {
+
+struct ChatScreenOptions {
+  bool terminal = false;
+  bool dims = false;   // the terminal understands it
+  bool quiet = false;  // no notes
+};
+
+// Not thread-safe.
+class ChatScreen {
+ public:
+  using Output = std::function<absl::Status(absl::string_view)>;
+  using Messages = std::function<void(absl::string_view)>;
+
+  // `messages` is given text with its newlines.
+  ChatScreen(ChatScreenOptions options, Output output, Messages messages);
+
+  // An answer: its text as it comes, and its end, which ends the line. One of which nothing came leaves nothing.
+  absl::Status Show(AnswerPart part, absl::string_view text);
+  absl::Status EndAnswer();
+
+  absl::Status Say(
+      absl::string_view lines);  // what was asked for; may have several lines, and ends in a newline or not
+  absl::Status Note(absl::string_view line);  // what nobody asked for
+  absl::Status NewLine();                     // at a terminal: the cursor is in the middle of one
+
+  bool terminal() const { return options_.terminal; }
+
+ private:
+  absl::Status Switch(AnswerPart part);
+
+  const ChatScreenOptions options_;
+  const Output output_;
+  const Messages messages_;
+
+  // Of the answer.
+  TerminalText filter_;
+  AnswerPart part_ = AnswerPart::kContent;
+  bool shown_ = false;
+  bool at_line_start_ = true;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SCREEN_H_

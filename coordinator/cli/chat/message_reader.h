@@ -1,0 +1,52 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_CHAT_MESSAGE_READER_H_
+#define STAGECOACH_COORDINATOR_CLI_CHAT_MESSAGE_READER_H_
+
+// Lines put together to messages and commands.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+// Far more than any context takes.
+inline constexpr size_t kMostMessageBytes = size_t{8} << 20;
+
+struct ChatInput {
+  std::string text;
+  bool command = false;  // begins with a slash, and not within a fence
+};
+
+// A message is one line, but
+//  * a line that ends with an odd number of backslashes goes on in the next one, without the last of them;
+//  * from a line that begins with """ to one that ends with """ everything is one message as it stands.
+// Not thread-safe.
+class MessageReader {
+ public:
+  // Takes a line, without its newline, and returns what it completes. Nothing comes of a line that is blank. Errors
+  // (kInvalidArgument: the message has more than kMostMessageBytes, or is no UTF-8) cost that message only.
+  absl::StatusOr<std::optional<ChatInput>> Take(absl::string_view line);
+  // The input has ended: what was begun is the message.
+  absl::StatusOr<std::optional<ChatInput>> TakeRest();
+  // Forgets what was begun.
+  void Drop() { *this = MessageReader(); }
+
+  bool inside() const { return inside_; }  // of a message that goes on
+
+ private:
+  void Append(absl::string_view text);
+  absl::StatusOr<std::optional<ChatInput>> Complete();
+
+  bool inside_ = false;
+  bool fenced_ = false;
+  bool too_long_ = false;
+  bool first_line_ = true;  // nothing was appended so far
+  std::string text_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_CHAT_MESSAGE_READER_H_
