@@ -31,6 +31,7 @@ std::string BelowVerb(const CLI::App& app, int argc, const char* const* argv) {
 std::vector<std::unique_ptr<Verb>> AllVerbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
   verbs.push_back(MakeGenerateVerb());
+  verbs.push_back(MakeChatVerb());
   verbs.push_back(MakeBatchVerb());
   verbs.push_back(MakePerplexityVerb());
   verbs.push_back(MakeBenchVerb());

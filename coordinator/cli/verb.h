@@ -41,6 +41,7 @@ class Verb {
 inline constexpr char kExamplePrefix[] = "Example: ";
 
 std::unique_ptr<Verb> MakeGenerateVerb();
+std::unique_ptr<Verb> MakeChatVerb();
 std::unique_ptr<Verb> MakeBatchVerb();
 std::unique_ptr<Verb> MakePerplexityVerb();
 std::unique_ptr<Verb> MakeBenchVerb();

@@ -1,0 +1,166 @@
+// chat: a conversation with a model.
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/step/sampling_limits.h"
+#include "coordinator/cli/chat/chat_repl.h"
+#include "coordinator/cli/chat/chat_screen.h"
+#include "coordinator/cli/chat/line_editor.h"
+#include "coordinator/cli/chat/line_history.h"
+#include "coordinator/cli/chat/piped_lines.h"
+#include "coordinator/cli/chat_cluster.h"
+#include "coordinator/cli/chat_settings.h"
+#include "coordinator/cli/chat_template_options.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/sampling_options.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/statistics.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/cluster_run.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/front/run_summary.h"
+#include "coordinator/launch/launch_plan.h"
+#include "coordinator/text/chat/chat_format.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr char kChatml[] = "chatml";
+
+void WriteStderr(absl::string_view text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+bool TerminalDims() {
+  const char* term = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");  // no-color.org
+  return term != nullptr && std::string(term) != "dumb" && (no_color == nullptr || *no_color == '\0');
+}
+
+class ChatVerb : public Verb {
+ public:
+  const char* name() const override { return "chat"; }
+  const char* summary() const override { return "talk to a model"; }
+  const char* example() const override {
+    return "coordinator chat -m model.gguf --pp 2 --system \"Be brief.\" --temp 0.7";
+  }
+  bool NeedsCluster() const override { return !cluster_options_.dry_run; }
+  void AddOptions(CLI::App* app) override;
+  absl::Status Run(const RunContext& context) override;
+
+ private:
+  absl::Status Prepare();
+  std::vector<std::string> Stops() const;
+  absl::Status Talk();
+
+  // From the command line.
+  ClusterOptions cluster_options_;
+  ChatSettings settings_;
+  ChatTemplateOptions template_options_;
+  Verbosity verbosity_;
+  std::string system_;
+  std::string system_file_;
+  std::vector<std::string> stops_;
+  bool no_history_ = false;
+
+  // While running.
+  FrontModel model_;
+  std::optional<ChatFormat> format_;
+  std::string system_text_;
+  std::unique_ptr<ClusterRun> cluster_;
+};
+
+void ChatVerb::AddOptions(CLI::App* app) {
+  AddText(app, "--system", &system_, "TEXT", "what the model is told before the conversation");
+  AddText(app, "--system-file", &system_file_, "FILE", "the same, from a file");
+  AddInteger(app, "-n,--predict", &settings_.max_new_tokens, kMaxNewTokensRange, "most tokens of an answer",
+             "what the context leaves");
+  AddTexts(app, "--stop", &stops_, "TEXT", "end an answer before this text; may be given several times");
+  AddChatTemplateOptions(app, &template_options_);
+  AddFlag(app, "--no-history", &no_history_,
+          "keep no typed lines ($XDG_STATE_HOME/stagecoach, else ~/.local/state/stagecoach)");
+  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddSamplingOptions(app, &settings_.sampling);
+  cluster_options_.max_num_seqs = 1;
+  AddClusterOptions(app, &cluster_options_, "most tokens of a conversation");
+}
+
+absl::Status ChatVerb::Prepare() {
+  if (!system_.empty() && !system_file_.empty()) {
+    return UsageError("--system, --system-file: expected one of them, as a conversation has one system message");
+  }
+  ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
+  ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(template_options_));
+  format_.emplace(choice, model_.metadata(), model_.tokenizer.get());
+  if (const absl::Status usable = format_->usable(/*with_tools=*/false); !usable.ok()) return UnusableTemplate(usable);
+  system_text_ = system_;
+  if (!system_file_.empty()) {
+    ASSIGN_OR_RETURN(system_text_, ReadWholeFile(system_file_, kMostMessageBytes));
+    if (!system_text_.empty() && system_text_.back() == '\n') system_text_.pop_back();
+  }
+  return absl::OkStatus();
+}
+
+// A model that was not made for the built-in template writes the end of a message in letters.
+std::vector<std::string> ChatVerb::Stops() const {
+  std::vector<std::string> stops = stops_;
+  const std::string end = "<|im_end|>";
+  const bool token = model_.tokenizer->Encode(end, /*add_special=*/false, /*parse_special=*/true).size() == 1;
+  if (template_options_.built_in == kChatml && template_options_.file.empty() && !token) stops.push_back(end);
+  return stops;
+}
+
+absl::Status ChatVerb::Run(const RunContext& context) {
+  verbosity_.Apply();
+  RETURN_IF_ERROR(Prepare());
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
+  if (cluster_options_.dry_run) {
+    absl::StatusOr<std::string> line = DescribeLaunch(launch);
+    if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
+    return WriteStdout(*line + "\n");
+  }
+  ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
+  const absl::Status talked = Talk();
+  const RunSummary summary = cluster_->Finish();
+  if (verbosity_.verbose) PrintStatistics(summary);
+  return talked;
+}
+
+absl::Status ChatVerb::Talk() {
+  const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  ChatScreen screen({terminal, terminal && TerminalDims(), verbosity_.quiet}, WriteStdout, WriteStderr);
+  LineHistory history;
+  std::unique_ptr<LineSource> lines;
+  if (terminal) {
+    if (!no_history_) {
+      if (const absl::Status opened = history.Open(LineHistoryPath()); !opened.ok()) LogError(opened.message());
+    }
+    lines = std::make_unique<LineEditor>(&history);
+  } else {
+    lines = std::make_unique<PipedLines>(STDIN_FILENO);
+  }
+  ChatCluster backend(cluster_.get(), &model_, *format_, settings_, Stops());
+  ChatRepl repl(&backend, lines.get(), &screen, terminal ? &history : nullptr);
+  repl.SetSystem(system_text_);
+  return repl.Run();
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeChatVerb() { return std::make_unique<ChatVerb>(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,157 @@
+#include "coordinator/cli/chat_cluster.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/step/sampling_limits.h"
+#include "coordinator/cli/job_flags.h"
+#include "coordinator/front/completion.h"
+
+namespace stagecoach {
+namespace {
+
+double SecondsBetween(int64_t from_us, int64_t to_us) { return static_cast<double>(to_us - from_us) * 1e-6; }
+
+int64_t PoolTokens(const pb::JobReady& ready) { return int64_t{ready.blocks()} * ready.block_tokens(); }
+
+// How many new tokens may follow such a prompt; those of the last one need no room in the pool.
+int64_t RoomAfter(int64_t prompt_tokens, const pb::JobReady& ready) {
+  return std::min<int64_t>(ready.context() - prompt_tokens, PoolTokens(ready) - prompt_tokens + 1);
+}
+
+ChatAnswer Refusal(std::string why) {
+  ChatAnswer answer;
+  answer.refusal = std::move(why);
+  return answer;
+}
+
+}  // namespace
+
+ChatCluster::ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatFormat format, ChatSettings settings,
+                         std::vector<std::string> stops)
+    : cluster_(cluster),
+      model_(model),
+      format_(std::move(format)),
+      stops_(std::move(stops)),
+      given_(settings),
+      settings_(std::move(settings)) {
+  Resolve();
+}
+
+void ChatCluster::Resolve() {
+  sampling_ = ResolveSampling(settings_.sampling, model_->metadata());
+  if (settings_.sampling.ignore_eos) IgnoreEndOfGeneration(model_->tokenizer->end_of_generation(), &sampling_);
+}
+
+absl::Status ChatCluster::Prepare() {
+  while (cluster_->ready() == nullptr) {
+    RETURN_IF_ERROR(cluster_->Next().status());
+    if (cluster_->StopRequested() || cluster_->DrainRequested()) return absl::CancelledError("interrupted");
+  }
+  return absl::OkStatus();
+}
+
+// The job has to be listened to also while a user thinks: what it says would pile up, and a lost stage would be noticed
+// by the next message alone.
+absl::StatusOr<bool> ChatCluster::AwaitInput(int descriptor) {
+  while (!cluster_->StopRequested() && !cluster_->DrainRequested()) {
+    pollfd input = {descriptor, POLLIN, 0};
+    if (poll(&input, 1, 0) > 0) {
+      cluster_->WatchInput(-1);  // an answer does not wait for it
+      return true;
+    }
+    cluster_->WatchInput(descriptor);
+    RETURN_IF_ERROR(cluster_->Next().status());  // events are of answers that a stop has ended
+  }
+  cluster_->WatchInput(-1);
+  return false;
+}
+
+absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeText& take) {
+  const int64_t begun_us = MonotonicUs();
+  Conversation conversation = {.messages = turn.messages};
+  conversation.thinking = turn.thinking;
+  absl::StatusOr<std::vector<TokenId>> prompt = format_.Encode(conversation, absl::Now());
+  if (!prompt.ok()) return Refusal(std::string(prompt.status().message()));
+  const int64_t prompt_tokens = static_cast<int64_t>(prompt->size());
+  const int64_t room = RoomAfter(prompt_tokens, *cluster_->ready());
+  if (room < 1) {
+    return Refusal(absl::StrCat("the conversation is too long: with this message it has ", prompt_tokens,
+                                " tokens, and there is room for ",
+                                std::min<int64_t>(context_tokens(), PoolTokens(*cluster_->ready())),
+                                " together with the answer; /undo takes back the last exchange, /clear all of them"));
+  }
+  GenerationRequest request;
+  request.prompt = *std::move(prompt);
+  request.sampling = sampling_;
+  request.sampling.seed = settings_.sampling.seed.has_value()
+                              ? *settings_.sampling.seed + static_cast<uint64_t>(turn.attempt)
+                              : std::random_device{}();
+  request.max_new_tokens = std::min(settings_.max_new_tokens.value_or(kMaxNewTokensRange.max), room);
+  const absl::Span<const TokenId> end = model_->tokenizer->end_of_generation();
+  if (!settings_.sampling.ignore_eos) request.stop_tokens.assign(end.begin(), end.end());
+  const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(request));
+  if (absl::IsOutOfRange(id.status())) return Refusal(WithFlags(id.status().message()));
+  RETURN_IF_ERROR(id.status());
+  ChatAnswer answer;
+  answer.prompt_tokens = prompt_tokens;
+  RETURN_IF_ERROR(Stream(*id, begun_us, take, &answer));
+  return answer;
+}
+
+absl::Status ChatCluster::Stream(RequestId id, int64_t begun_us, const TakeText& take, ChatAnswer* answer) {
+  Completion completion(model_->tokenizer.get(), stops_);
+  int64_t first_us = 0, last_us = 0;
+  bool cancelled = false;
+  absl::Status status;
+  while (status.ok() && !completion.finished()) {
+    if (cluster_->StopRequested() && !cancelled) {
+      cluster_->Cancel(id);
+      cancelled = true;
+    }
+    if (cluster_->GiveUp()) break;
+    const absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next();
+    status = event.status();
+    if (!status.ok() || !event->has_value() || (*event)->request != id) continue;
+    if (!(*event)->tokens.empty()) {
+      last_us = (*event)->at_us;
+      if (first_us == 0) first_us = last_us;
+    }
+    status = take(AnswerPart::kContent, completion.Take(**event));
+  }
+  if (completion.stopped_by_text() || (!status.ok() && !cancelled)) cluster_->Cancel(id);
+  if (!completion.finished()) take(AnswerPart::kContent, completion.Abandon()).IgnoreError();
+  RETURN_IF_ERROR(status);
+  answer->content = completion.text();
+  answer->finish_reason = completion.finish_reason();
+  answer->refusal = WithFlags(completion.rejection());
+  answer->failed = completion.failed();
+  answer->tokens = static_cast<int64_t>(completion.tokens().size());
+  if (first_us > 0) answer->first_token_s = SecondsBetween(begun_us, first_us);
+  answer->decode_s = SecondsBetween(first_us, last_us);
+  return absl::OkStatus();
+}
+
+absl::Status ChatCluster::Set(absl::string_view name, absl::string_view value) {
+  RETURN_IF_ERROR(SetChatSetting(name, value, given_, &settings_));
+  Resolve();
+  return absl::OkStatus();
+}
+
+int64_t ChatCluster::context_tokens() const { return cluster_->ready() == nullptr ? 0 : cluster_->ready()->context(); }
+
+std::string ChatCluster::Describe() const {
+  if (cluster_->ready() == nullptr) return "";
+  const pb::JobReady& ready = *cluster_->ready();
+  return absl::StrCat("cluster       ", ready.stages_size(), ready.stages_size() == 1 ? " stage" : " stages",
+                      ", context ", ready.context(), ", KV cache for ", PoolTokens(ready), " tokens\n");
+}
+
+}  // namespace stagecoach

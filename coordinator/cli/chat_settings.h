@@ -1,0 +1,33 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_CHAT_SETTINGS_H_
+#define STAGECOACH_COORDINATOR_CLI_CHAT_SETTINGS_H_
+
+// What of a conversation's answers can be changed while it goes on.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "common/step/step.h"
+#include "coordinator/cli/sampling_options.h"
+
+namespace stagecoach {
+
+// What the user gave.
+struct ChatSettings {
+  SamplingOptions sampling;
+  std::optional<int64_t> max_new_tokens;
+};
+
+// Sets what the option --NAME does, to a value that it takes; "default" sets what `given` has. kInvalidArgument or
+// kOutOfRange: there is no such name, or the value is none for it; nothing is changed then.
+absl::Status SetChatSetting(absl::string_view name, absl::string_view value, const ChatSettings& given,
+                            ChatSettings* settings);
+
+// All of them, a line each: `sampling` has the values in force.
+std::string ChatSettingsText(const ChatSettings& settings, const SamplingParams& sampling);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_CHAT_SETTINGS_H_
