@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the main job: text from the demo model through a pipeline of two stages.
-# Arguments go to `coordinator generate` and replace this script's own model, prompt, length and number of stages.
+# Arguments go to `coordinator generate` and replace this script's own model, prompt, length and number of stages. Where the first one
+# is `chat`, it is a conversation with that model, and the others go to `coordinator chat`.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
 source "$root/deploy/last_words.sh"
 source "$root/deploy/packages.sh"
@@ -15,6 +16,11 @@ fi
 cmake --build "$root/build" --target coordinator stage_worker 2>&1 |
   { grep -vE 'no work to do|Re-checking globbed' >&2 || true; } || stop $? "the build failed with exit code $?"
 
+verb=generate
+if [ "${1:-}" = chat ]; then
+  verb=chat
+  shift
+fi
 has_model= has_prompt= has_length= has_stages= has_template=
 for argument in "$@"; do
   case $argument in
@@ -27,6 +33,7 @@ for argument in "$@"; do
 done
 # Text that is piped in is a prompt too.
 if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then read -t 0 && has_prompt=1; fi
+if [ "$verb" = chat ]; then has_prompt=1 has_length=1; fi
 defaults=()
 [ -n "$has_model" ] || defaults+=(-m "$root/deploy/models/demo-q8_0.gguf")
 # A sentence to be continued, not a question, unless it is to go through a template.
@@ -34,4 +41,4 @@ defaults=()
 [ -n "$has_prompt$has_template" ] || defaults+=(--raw)
 [ -n "$has_length" ] || defaults+=(-n 64)
 [ -n "$has_stages" ] || defaults+=(--pp 2)
-exec "$root/build/coordinator/coordinator" generate "${defaults[@]}" "$@"
+exec "$root/build/coordinator/coordinator" "$verb" "${defaults[@]}" "$@"

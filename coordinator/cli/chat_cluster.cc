@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -60,18 +61,20 @@ absl::Status ChatCluster::Prepare() {
 
 // The job has to be listened to also while a user thinks: what it says would pile up, and a lost stage would be noticed
 // by the next message alone.
-absl::StatusOr<bool> ChatCluster::AwaitInput(int descriptor) {
-  while (!cluster_->StopRequested() && !cluster_->DrainRequested()) {
+absl::StatusOr<Awaited> ChatCluster::AwaitInput(int descriptor) {
+  const auto found = [&]() -> std::optional<Awaited> {
+    if (cluster_->StopRequested() || cluster_->DrainRequested()) return Awaited::kSignal;
     pollfd input = {descriptor, POLLIN, 0};
-    if (poll(&input, 1, 0) > 0) {
-      cluster_->WatchInput(-1);  // an answer does not wait for it
-      return true;
-    }
+    return poll(&input, 1, 0) > 0 ? std::optional<Awaited>(Awaited::kReadable) : std::nullopt;
+  };
+  std::optional<Awaited> awaited = found();
+  if (!awaited.has_value()) {
     cluster_->WatchInput(descriptor);
     RETURN_IF_ERROR(cluster_->Next().status());  // events are of answers that a stop has ended
+    awaited = found();
   }
-  cluster_->WatchInput(-1);
-  return false;
+  if (awaited.has_value()) cluster_->WatchInput(-1);  // an answer does not wait for it
+  return awaited.value_or(Awaited::kNothing);
 }
 
 absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeText& take) {

@@ -21,7 +21,7 @@ class ChatCluster : public ChatBackend {
               std::vector<std::string> stops);
 
   absl::Status Prepare() override;
-  absl::StatusOr<bool> AwaitInput(int descriptor) override;
+  absl::StatusOr<Awaited> AwaitInput(int descriptor) override;
   absl::StatusOr<ChatAnswer> Answer(const ChatTurn& turn, const TakeText& take) override;
   absl::Status Set(absl::string_view name, absl::string_view value) override;
   std::string Settings() const override { return ChatSettingsText(settings_, sampling_); }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "coordinator/cli/chat/line_source.h"
 #include "coordinator/front/json.h"
 
 namespace stagecoach {
@@ -53,7 +54,7 @@ class ChatBackend {
   // Waits until somebody can answer. kCancelled: a signal came first.
   virtual absl::Status Prepare() = 0;
   // See line_source.h.
-  virtual absl::StatusOr<bool> AwaitInput(int descriptor) = 0;
+  virtual absl::StatusOr<Awaited> AwaitInput(int descriptor) = 0;
   // Streams an answer. A first signal to stop ends it early, keeping what came.
   virtual absl::StatusOr<ChatAnswer> Answer(const ChatTurn& turn, const TakeText& take) = 0;
 

@@ -101,6 +101,9 @@ bool LineEditor::State::TakeCharacter(wchar_t* character) {
   const DecodedChar next = DecodeUtf8(bytes, 0);
   *character = static_cast<wchar_t>(next.code_point);
   bytes.erase(0, next.bytes);
+  // A Ctrl-D from before this terminal was ours, while an answer came, has become a null in its buffer.
+  const LineInfoW* line = el_wline(editor);
+  if (*character == L'\0' && line->lastchar == line->buffer) *character = L'\x04';
   return true;
 }
 
@@ -121,14 +124,15 @@ int LineEditor::State::Next(wchar_t* character) {
   while (true) {
     FollowTerminal();
     if (TakeCharacter(character)) return 1;
-    const absl::StatusOr<bool> readable = (*await)(STDIN_FILENO);
-    error = readable.status();
-    signal = readable.ok() && !*readable;
+    const absl::StatusOr<Awaited> awaited = (*await)(STDIN_FILENO);
+    error = awaited.status();
+    signal = awaited.ok() && *awaited == Awaited::kSignal;
     if (signal) {
       const LineInfoW* line = el_wline(editor);
       typed = ToUtf8(line->buffer, line->lastchar);
     }
     if (!error.ok() || signal) return -1;
+    if (*awaited == Awaited::kNothing) continue;
     char buffer[256];
     const ssize_t got = read(STDIN_FILENO, buffer, sizeof(buffer));
     if (got > 0) bytes.append(buffer, static_cast<size_t>(got));

@@ -10,9 +10,15 @@
 
 namespace stagecoach {
 
-// Does what is to be done meanwhile until `descriptor` can be read (or has ended), true; or until a signal asks the
-// program for something, false. Errors end the reading, and are its errors.
-using AwaitInput = std::function<absl::StatusOr<bool>(int descriptor)>;
+enum class Awaited {
+  kReadable,  // the descriptor can be read, or has ended
+  kSignal,    // one asks the program to stop or to drain
+  kNothing,   // neither so far: call again. A second has passed, or some other signal came
+};
+
+// Does what is to be done while a user thinks, until there is something of the above. Errors end the reading, and are
+// its errors.
+using AwaitInput = std::function<absl::StatusOr<Awaited>(int descriptor)>;
 
 struct LineRead {
   enum class Kind { kLine, kEnd, kSignal };

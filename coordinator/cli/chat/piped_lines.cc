@@ -37,8 +37,9 @@ absl::StatusOr<LineRead> PipedLines::Read(const std::string&, const AwaitInput& 
       cut_ = !ended_;
       return LineRead{LineRead::Kind::kLine, std::exchange(bytes_, "")};
     }
-    ASSIGN_OR_RETURN(const bool readable, await(descriptor_));
-    if (!readable) return LineRead{LineRead::Kind::kSignal, ""};
+    ASSIGN_OR_RETURN(const Awaited awaited, await(descriptor_));
+    if (awaited == Awaited::kSignal) return LineRead{LineRead::Kind::kSignal, ""};
+    if (awaited == Awaited::kNothing) continue;
     char buffer[1 << 16];
     const ssize_t got = read(descriptor_, buffer, sizeof(buffer));
     if (got > 0) bytes_.append(buffer, static_cast<size_t>(got));

@@ -37,7 +37,7 @@ TEST(CommandLine, ListsEveryVerbInItsHelpButNotTheHiddenOne) {
     const Parsed parsed = Parse(arguments);
     EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
     for (const char* verb : {"generate", "batch", "perplexity", "bench", "plan", "simulate", "quantize", "inspect",
-                             "tokenize", "detokenize", "apply-template", "help"}) {
+                             "tokenize", "detokenize", "apply-template", "chat", "help"}) {
       EXPECT_THAT(parsed.output, HasSubstr(verb));
     }
     EXPECT_THAT(parsed.output, Not(HasSubstr("engine ")));

@@ -28,7 +28,7 @@ constexpr char kCtrlC[] = "\x03";  // as a line: a SIGINT comes while the next o
 class FakeBackend : public ChatBackend {
  public:
   absl::Status Prepare() override { return absl::OkStatus(); }
-  absl::StatusOr<bool> AwaitInput(int) override { return SignalWatch::Get().stops() == 0; }
+  absl::StatusOr<Awaited> AwaitInput(int) override { return Awaited::kReadable; }
   absl::StatusOr<ChatAnswer> Answer(const ChatTurn& turn, const TakeText& take) override {
     asked.push_back(CompactJson(*turn.messages));
     attempts.push_back(turn.attempt);

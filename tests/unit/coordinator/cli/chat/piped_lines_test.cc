@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-absl::StatusOr<bool> Ready(int) { return true; }
+absl::StatusOr<Awaited> Ready(int) { return Awaited::kReadable; }
 
 // All lines of a pipe that is given `text`.
 std::vector<std::string> LinesOf(const std::string& text) {
@@ -59,10 +59,12 @@ TEST(PipedLines, CutsWhatIsTooLongForAMessageAndGoesOn) {
 
 TEST(PipedLines, ReadsOnlyWhenToldThatItCan) {
   PipedLines lines(-1);
-  const absl::StatusOr<LineRead> read = lines.Read("", [](int) { return false; });
+  const absl::StatusOr<LineRead> read = lines.Read("", [](int) { return Awaited::kSignal; });
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->kind, LineRead::Kind::kSignal);
-  EXPECT_EQ(lines.Read("", [](int) { return absl::UnavailableError("lost"); }).status().message(), "lost");
+  EXPECT_EQ(
+      lines.Read("", [](int) -> absl::StatusOr<Awaited> { return absl::UnavailableError("lost"); }).status().message(),
+      "lost");
   EXPECT_FALSE(lines.Read("", Ready).ok());
 }
 
