@@ -1,0 +1,90 @@
+#ifndef STAGECOACH_COORDINATOR_HTTP_HTTP_CLIENT_H_
+#define STAGECOACH_COORDINATOR_HTTP_HTTP_CLIENT_H_
+
+// A blocking HTTP/1.1 client: one connection, one request at a time, the answer's body as it arrives. Each thread makes
+// its own. No TLS, no redirects. Nothing throws.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "coordinator/http/http_request.h"
+
+namespace stagecoach {
+
+struct HttpUrl {
+  std::string host;  // a name or an address, without brackets
+  int port = 80;
+  std::string path;  // with the query; "" or begins with '/'; never ends with '/'
+};
+
+// http://host[:port][/path]. kInvalidArgument: what is wrong; for https that a proxy is needed.
+absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view url);
+
+struct HttpClientOptions {
+  absl::Duration connect_timeout = absl::Seconds(5);
+  absl::Duration silence_timeout = absl::Seconds(300);  // without a byte of the answer, or with none of ours taken
+  HttpHeaders headers;                                  // sent with every request
+  int cancel_descriptor = -1;  // readable: the call ends with kCancelled; what can be read there is left there
+  int64_t most_answer_bytes = 64 << 20;  // of a body that is collected
+};
+
+struct HttpCall {
+  std::string method = "GET";
+  std::string path = "/";  // behind the URL's path
+  HttpHeaders headers;
+  std::string body;  // with Content-Type: application/json unless the headers have one
+  // Of an answer of 200 to 299: its body in the pieces that it arrives in; `at_us` is MonotonicUs() of the arrival.
+  // False: enough, the connection is closed and the call ends OK. Without it, and for other answers, the body is
+  // collected.
+  std::function<bool(absl::string_view bytes, int64_t at_us)> on_body;
+};
+
+struct HttpReply {
+  int status = 0;
+  HttpHeaders headers;   // names in lower case
+  std::string body;      // collected
+  bool complete = true;  // false: on_body had enough
+  int64_t sent_us = 0;   // MonotonicUs() before the first byte of the request was sent, a connection made
+  int64_t head_us = 0;   // of the arrival of the answer's head
+  int64_t end_us = 0;    // of its last byte
+};
+
+class HttpClient {
+ public:
+  HttpClient(HttpUrl url, HttpClientOptions options);
+  ~HttpClient();
+  HttpClient(HttpClient&& other) noexcept;
+  HttpClient(const HttpClient&) = delete;
+
+  // One request. The connection is kept between calls, and made again where the server has closed it. kUnavailable: no
+  // connection, or it was lost before the answer began; kDeadlineExceeded; kCancelled; kDataLoss: no HTTP, or the
+  // answer ended early; kResourceExhausted: it is too long. The message names the address. Any status of HTTP is OK
+  // here.
+  absl::StatusOr<HttpReply> Call(const HttpCall& call);
+
+  void Close();
+  const HttpUrl& url() const { return url_; }
+
+ private:
+  absl::Status Connect();
+  absl::Status Wait(short events, absl::Time deadline);
+  absl::Status Send(absl::string_view bytes);
+  absl::StatusOr<size_t> Receive(char* bytes, size_t size);  // 0: the server closed it
+  absl::StatusOr<HttpReply> CallOnce(const HttpCall& call, bool* answered);
+  std::string Head(const HttpCall& call) const;
+  std::string Where() const;
+
+  HttpUrl url_;
+  HttpClientOptions options_;
+  int descriptor_ = -1;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_HTTP_HTTP_CLIENT_H_
