@@ -82,6 +82,7 @@ allow coordinator/trace 'common/(base|obs|step)'
 allow coordinator/job 'common/(base|job|model|obs|step|wire|transport)|proto|coordinator/(channel|engine|pipeline|plan|schedule|trace)'
 allow coordinator/launch 'common/(base|job|wire)|proto|coordinator/channel'
 allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|request|text|trace)'
+allow coordinator/http 'common/base'
 allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|launch)'
 allow coordinator/sim 'common/(base|job|obs|step)|coordinator/(bench|engine|pipeline|plan|schedule|trace)'
 allow coordinator/report 'common/base|coordinator/bench'
@@ -118,6 +119,8 @@ only_in '^(stage_worker/weights|common/parallel)/' '(tbb|oneapi)/' '<tbb/...> li
 only_in '^common/base/cpu_topology' 'hwloc' '<hwloc.h> lives in common/base/cpu_topology'
 only_in "^(coordinator/cli|tests/unit/coordinator/cli)/" 'CLI/' 'the command-line library lives in coordinator/cli'
 only_in '^coordinator/cli/chat/line_editor' '(histedit|editline/)' '<histedit.h> lives in coordinator/cli/chat/line_editor'
+
+only_in '^coordinator/http/boost\.h$' 'boost/' '<boost/...> lives in coordinator/http/boost.h'
 
 # A library's messages name a job's fields; coordinator/cli turns them into flags. stage_worker's own check has arguments of its own, and
 # mpirun has on its launch line.

@@ -15,6 +15,8 @@
 #include "absl/time/time.h"
 #include "coordinator/http/http_request.h"
 
+struct addrinfo;
+
 namespace stagecoach {
 
 struct HttpUrl {
@@ -58,8 +60,7 @@ struct HttpReply {
 class HttpClient {
  public:
   HttpClient(HttpUrl url, HttpClientOptions options);
-  ~HttpClient();
-  HttpClient(HttpClient&& other) noexcept;
+  ~HttpClient() { Close(); }
   HttpClient(const HttpClient&) = delete;
 
   // One request. The connection is kept between calls, and made again where the server has closed it. kUnavailable: no
@@ -72,13 +73,16 @@ class HttpClient {
   const HttpUrl& url() const { return url_; }
 
  private:
+  class Answer;
+
   absl::Status Connect();
+  absl::Status ConnectTo(const addrinfo& address, absl::Time deadline);
   absl::Status Wait(short events, absl::Time deadline);
   absl::Status Send(absl::string_view bytes);
   absl::StatusOr<size_t> Receive(char* bytes, size_t size);  // 0: the server closed it
-  absl::StatusOr<HttpReply> CallOnce(const HttpCall& call, bool* answered);
-  std::string Head(const HttpCall& call) const;
-  std::string Where() const;
+  absl::StatusOr<HttpReply> CallOnce(const HttpCall& call, bool* began);
+  std::string Request(const HttpCall& call) const;
+  absl::Status Failed(absl::StatusCode code, absl::string_view what) const;
 
   HttpUrl url_;
   HttpClientOptions options_;

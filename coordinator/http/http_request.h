@@ -20,12 +20,11 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 absl::string_view FindHeader(const HttpHeaders& headers, absl::string_view name);
 
 struct HttpRequest {
-  // For x-request-id: the client's own when it fits [A-Za-z0-9._-]{1,128}, else drawn; empty where the head was not
-  // read.
+  // For x-request-id: the client's own when it fits [A-Za-z0-9._-]{1,128}, else drawn.
   std::string id;
   std::string method;  // "GET" for a HEAD too: the server leaves the body out of its answer
   bool head = false;   // it was a HEAD
-  // Begins with '/', percent-decoded, without the query; has no segment '.' or '..' and no control bytes.
+  // Begins with '/', percent-decoded, without the query; printable ASCII without a segment '.' or '..'.
   std::string path;
   HttpHeaders headers;
   std::string body;             // empty in OnHead; never longer than allowed there

@@ -83,8 +83,8 @@ class HttpServer {
   virtual std::string address() const = 0;  // "http://127.0.0.1:8080", for people
   virtual bool loopback() const = 0;        // only this machine reaches it
 
-  // Starts the I/O thread.
-  virtual void Start() = 0;
+  // Starts the I/O thread. kResourceExhausted: there is no thread to be had.
+  virtual absl::Status Start() = 0;
 
   // Runs `work` on the I/O thread, in the order of the calls; what was posted meanwhile runs as one turn. From any
   // thread; after Stop nothing runs any more and `work` is dropped.

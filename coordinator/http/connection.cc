@@ -1,0 +1,290 @@
+#include "coordinator/http/connection.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "common/base/clock.h"
+
+namespace stagecoach {
+namespace {
+
+using boost::asio::ip::tcp;
+
+std::string PeerName(const tcp::socket& socket) {
+  boost::system::error_code error;
+  const tcp::endpoint peer = socket.remote_endpoint(error);
+  if (error) return "";
+  const std::string address = peer.address().to_string(error);
+  return peer.address().is_v6() ? absl::StrCat("[", address, "]:", peer.port())
+                                : absl::StrCat(address, ":", peer.port());
+}
+
+bool IsRequestId(absl::string_view text) {
+  return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+  });
+}
+
+}  // namespace
+
+Connection::Connection(tcp::socket socket, ServerState* state)
+    : state_(state),
+      socket_(std::move(socket)),
+      head_end_(state->options.limits.header_bytes, state->options.limits.request_line_bytes,
+                state->options.limits.header_fields) {
+  boost::system::error_code error;  // what fails here fails again when it matters
+  socket_.non_blocking(true, error);
+  socket_.set_option(tcp::no_delay(true), error);
+  peer_ = PeerName(socket_);
+  ticked_us_ = MonotonicUs();
+  BeginRequest();
+}
+
+void Connection::Start() { WaitReadable(); }
+
+void Connection::BeginRequest() {
+  stage_ = Stage::kHead;
+  const HttpLimits& limits = state_->options.limits;
+  head_end_ = HeadEnd(limits.header_bytes, limits.request_line_bytes, limits.header_fields);
+  head_began_us_ = 0;
+  idle_since_us_ = MonotonicUs();
+  request_ = HttpRequest();
+}
+
+void Connection::WaitReadable() {
+  if (waiting_read_ || closed_ || peer_closed_) return;
+  if (stage_ == Stage::kBody && !state_->bodies_on) return;
+  if (static_cast<int64_t>(in_.size()) >= state_->options.limits.header_bytes && stage_ != Stage::kHead) return;
+  waiting_read_ = true;
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const boost::system::error_code&) {
+    self->waiting_read_ = false;
+    self->Read();
+  });
+}
+
+void Connection::Read() {
+  if (closed_) return;
+  // No more than a head while that is what is read: what comes behind it may have to wait here.
+  const size_t most = stage_ == Stage::kBody || stage_ == Stage::kLinger
+                          ? state_->scratch.size()
+                          : std::min<size_t>(state_->scratch.size(), state_->options.limits.header_bytes + 1);
+  boost::system::error_code error;
+  const size_t bytes = socket_.read_some(boost::asio::buffer(state_->scratch.data(), most), error);
+  if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) return WaitReadable();
+  if (error && error != boost::asio::error::eof) {
+    if (stage_ == Stage::kAnswer) ++state_->counters.gone_clients;
+    return Close();
+  }
+  peer_closed_ = static_cast<bool>(error);
+  in_.append(state_->scratch.data(), bytes);
+  Advance();
+}
+
+void Connection::Advance() {
+  while (!closed_ && Step()) {
+  }
+  if (closed_) return;
+  if (peer_closed_) return PeerClosed();
+  // There will be no further request.
+  if (stage_ == Stage::kHead && head_began_us_ == 0 && !state_->accepting && output_.pending() == 0) return Close();
+  WaitReadable();
+}
+
+// Everything that the client sent was taken as far as it goes.
+void Connection::PeerClosed() {
+  if (stage_ == Stage::kAnswer) {
+    ++state_->counters.gone_clients;
+    Close();
+  } else if (output_.pending() == 0 || stage_ == Stage::kBody || head_began_us_ != 0) {
+    Close();
+  }  // else what is complete is still written
+}
+
+// One step with what is there; whether there may be another one.
+bool Connection::Step() {
+  switch (stage_) {
+    case Stage::kHead:
+      // Who does not take his answers asks no more.
+      return static_cast<int64_t>(output_.pending()) < state_->options.limits.drained_bytes && TakeHead();
+    case Stage::kBody: return state_->bodies_on && TakeBody();
+    case Stage::kAnswer: return false;
+    case Stage::kLinger: in_.clear(); return false;
+  }
+  return false;
+}
+
+bool Connection::TakeHead() {
+  if (head_began_us_ == 0) {
+    size_t blank = 0;  // empty lines before a request mean nothing
+    while (absl::StartsWith(absl::string_view(in_).substr(blank), "\r\n")) blank += 2;
+    in_.erase(0, blank);
+    if (in_.empty() || in_ == "\r" || !state_->accepting) return false;
+    head_began_us_ = MonotonicUs();
+    request_.id = state_->DrawId();
+    request_.peer = peer_;
+    request_.arrived_us = head_began_us_;
+    http_1_1_ = keep_alive_ = true;
+  }
+  auto error = head_end_.Look(in_);
+  if (!error && head_end_.size() == 0) return false;
+  RequestHead head;
+  if (!error) error = ParseRequestHead(absl::string_view(in_).substr(0, head_end_.size()), &head);
+  if (error) {
+    ++state_->counters.malformed;
+    keep_alive_ = false;
+    return Refuse(*error);
+  }
+  in_.erase(0, head_end_.size());
+  return TakeRequest(std::move(head));
+}
+
+void Connection::NoteKey() {
+  const ApiKeys* keys = state_->options.keys.get();
+  if (keys == nullptr || keys->empty()) {
+    request_.tenant = "anonymous";
+    return;
+  }
+  absl::string_view bearer = request_.header("authorization");
+  if (bearer.size() >= 7 && absl::EqualsIgnoreCase(bearer.substr(0, 7), "bearer ")) {
+    request_.key = keys->Find(absl::StripLeadingAsciiWhitespace(bearer.substr(7)));
+  }
+  const ApiKey* other = keys->Find(request_.header("x-api-key"));
+  if (request_.key == nullptr) request_.key = other;
+  if (request_.key != nullptr) request_.tenant = request_.key->name;
+}
+
+bool Connection::TakeRequest(RequestHead head) {
+  http_1_1_ = head.http_1_1;
+  keep_alive_ = head.keep_alive && state_->accepting;
+  request_.head = head.method == "HEAD";
+  request_.method = request_.head ? "GET" : std::move(head.method);
+  request_.path = std::move(head.path);
+  request_.headers = std::move(head.headers);
+  request_.content_length = head.content_length;
+  if (IsRequestId(request_.header("x-request-id"))) request_.id = std::string(request_.header("x-request-id"));
+  if (!state_->rules.AllowsHost(head.authority)) {
+    SkipBody(head);
+    return Refuse({403, "host_not_allowed",
+                   absl::StrCat("this server is not to be reached as '", head.authority,
+                                "'; it has to be one of the allowed hosts, or localhost")});
+  }
+  NoteKey();
+  if (auto answer = state_->rules.Preflight(request_)) {
+    SkipBody(head);
+    Answer(request_, *answer);
+    return true;
+  }
+  HeadVerdict verdict = state_->handler->OnHead(request_);
+  if (verdict.refusal) {
+    SkipBody(head);
+    Answer(request_, *verdict.refusal);
+    return true;
+  }
+  most_body_bytes_ = state_->options.limits.body_bytes;
+  if (verdict.max_body_bytes >= 0) most_body_bytes_ = std::min(most_body_bytes_, verdict.max_body_bytes);
+  return BeginBody(head);
+}
+
+// A refused request's body: dropped if it is here, else the connection ends, for it is not worth reading.
+void Connection::SkipBody(const RequestHead& head) {
+  if (head.chunked || head.content_length > static_cast<int64_t>(in_.size())) {
+    keep_alive_ = false;
+  } else if (head.content_length > 0) {
+    in_.erase(0, head.content_length);
+  }
+}
+
+bool Connection::BeginBody(const RequestHead& head) {
+  if (head.content_length > most_body_bytes_) {
+    return RefuseBody(
+        {413, "too_large",
+         absl::StrCat("the body has ", head.content_length, " bytes, at most ", most_body_bytes_, " are taken here")});
+  }
+  stage_ = Stage::kBody;
+  chunked_ = head.chunked;
+  chunks_ = ChunkedBody();
+  body_began_us_ = MonotonicUs();
+  if (head.expects_continue && in_.empty() && (head.chunked || head.content_length > 0)) {
+    output_.Append("HTTP/1.1 100 Continue\r\n\r\n");
+    ScheduleFlush();
+  }
+  if (chunked_ || head.content_length > 0) return true;
+  Dispatch();
+  return true;
+}
+
+bool Connection::TakeBody() {
+  if (!TakeBodyBytes()) return true;
+  CountBody(static_cast<int64_t>(request_.body.size()));
+  const bool complete =
+      chunked_ ? chunks_.done() : static_cast<int64_t>(request_.body.size()) == request_.content_length;
+  if (complete) {
+    CountBody(0);
+    Dispatch();
+    return true;
+  }
+  if (state_->bodies_bytes > state_->options.limits.all_bodies_bytes) {
+    return RefuseBody({503, "too_many_bodies", "too many long requests arrive at once; try again later"});
+  }
+  return false;
+}
+
+// Whether nothing is wrong with them; else the request was refused.
+bool Connection::TakeBodyBytes() {
+  if (!chunked_) {
+    const size_t taken = std::min<size_t>(in_.size(), request_.content_length - request_.body.size());
+    request_.body.append(in_, 0, taken);
+    in_.erase(0, taken);
+    return true;
+  }
+  const auto taken = chunks_.Read(in_, most_body_bytes_, &request_.body);
+  if (taken.ok()) {
+    in_.erase(0, *taken);
+    return true;
+  }
+  if (absl::IsResourceExhausted(taken.status())) {
+    RefuseBody({413, "too_large", std::string(taken.status().message())});
+  } else {
+    ++state_->counters.malformed;
+    RefuseBody({400, "malformed_request", absl::StrCat("the request is malformed: ", taken.status().message())});
+  }
+  return false;
+}
+
+// So much of the bodies that are being read is of this connection.
+void Connection::CountBody(int64_t bytes) {
+  state_->bodies_bytes += bytes - counted_body_bytes_;
+  counted_body_bytes_ = bytes;
+}
+
+bool Connection::RefuseBody(const HttpError& error) {
+  CountBody(0);
+  keep_alive_ = false;
+  return Refuse(error);
+}
+
+bool Connection::Refuse(const HttpError& error) {
+  HttpResponse response{error.status};
+  response.body = state_->options.write_error(request_, error);
+  if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  Answer(request_, response);
+  return true;
+}
+
+void Connection::RefuseForRoom() {
+  ++state_->counters.refused_connections;
+  keep_alive_ = false;
+  request_.id = state_->DrawId();
+  Refuse({503, "too_many_connections", "the server has no room for another connection; try again later"});
+}
+
+void Connection::Dispatch() {
+  stage_ = Stage::kAnswer;
+  auto exchange = std::make_shared<ConnectionExchange>(this, std::move(request_));
+  exchange_ = exchange.get();
+  state_->handler->OnRequest(std::move(exchange));
+}
+
+}  // namespace stagecoach

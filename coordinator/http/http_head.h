@@ -1,0 +1,69 @@
+#ifndef STAGECOACH_COORDINATOR_HTTP_HTTP_HEAD_H_
+#define STAGECOACH_COORDINATOR_HTTP_HTTP_HEAD_H_
+
+// The head of a message: where it ends, and what it says. Stricter than the standard wherever two readers of one head
+// could disagree about where its message ends. Pure functions of bytes; private to this folder.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/http/http_error.h"
+#include "coordinator/http/http_request.h"
+
+namespace stagecoach {
+
+// Finds the end of a head in bytes that arrive in pieces. Every line ends with CRLF, no other CR, no NUL, no folded
+// field.
+class HeadEnd {
+ public:
+  HeadEnd(int64_t most_bytes, int64_t most_first_line_bytes, int most_fields)
+      : most_bytes_(most_bytes), most_first_line_bytes_(most_first_line_bytes), most_fields_(most_fields) {}
+
+  // `bytes`: all since the head began; those of earlier calls are not looked at again. An error is final.
+  std::optional<HttpError> Look(absl::string_view bytes);
+  size_t size() const { return size_; }  // of the whole head, its empty line included; 0: there is more to come
+
+ private:
+  std::optional<HttpError> Line(absl::string_view line);
+
+  int64_t most_bytes_, most_first_line_bytes_;
+  int most_fields_;
+  size_t line_begin_ = 0;  // of the line that has no end yet
+  size_t looked_ = 0;
+  int lines_ = 0;
+  size_t size_ = 0;
+};
+
+struct RequestHead {
+  std::string method;
+  std::string authority;  // whom the client meant to reach: Host, or of a target with a scheme; empty: HTTP/1.0 without
+  std::string path;       // decoded, without the query
+  HttpHeaders headers;    // names in lower case
+  bool http_1_1 = true;
+  bool keep_alive = true;
+  bool expects_continue = false;
+  bool chunked = false;
+  int64_t content_length = -1;  // -1: not there
+};
+
+// Of a complete head.
+std::optional<HttpError> ParseRequestHead(absl::string_view bytes, RequestHead* head);
+
+struct ResponseHead {
+  int status = 0;
+  HttpHeaders headers;  // names in lower case
+  bool keep_alive = true;
+  bool chunked = false;
+  int64_t content_length = -1;  // -1: not there
+};
+
+// The same for an answer. kDataLoss: what is wrong.
+absl::StatusOr<ResponseHead> ParseResponseHead(absl::string_view bytes);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_HTTP_HTTP_HEAD_H_

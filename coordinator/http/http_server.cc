@@ -1,0 +1,277 @@
+#include "coordinator/http/http_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "coordinator/http/boost.h"
+#include "coordinator/http/connection.h"
+#include "coordinator/http/listen_sockets.h"
+#include "coordinator/http/server_state.h"
+
+namespace stagecoach {
+namespace {
+
+using boost::asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+
+constexpr size_t kMostRefused = 64;  // connections beyond the limit that are told so; more are closed without a word
+constexpr std::chrono::milliseconds kStopCheck(5);
+
+std::chrono::microseconds Chrono(absl::Duration duration) {
+  return std::chrono::microseconds(absl::ToInt64Microseconds(duration));
+}
+
+class AsioServer : public HttpServer {
+ public:
+  AsioServer(HttpServerOptions options, HttpHandler* handler, bool loopback)
+      : loopback_(loopback),
+        state_(std::move(options), handler, loopback),
+        work_(boost::asio::make_work_guard(state_.io)),
+        ticker_(state_.io),
+        stop_timer_(state_.io) {}
+  ~AsioServer() override { AsioServer::Stop(absl::ZeroDuration()); }
+
+  absl::Status Open(std::vector<tcp::endpoint> endpoints);
+
+  int port() const override { return port_; }
+  std::string address() const override { return address_; }
+  bool loopback() const override { return loopback_; }
+  absl::Status Start() override;
+  void Post(std::function<void()> work) override;
+  void ReadBodies(bool on) override;
+  void StopAccepting() override;
+  void Stop(absl::Duration flush) override;
+  HttpCounters counters() const override;
+
+ private:
+  void Run();
+  void RunPosted();
+  void Tick();
+  void Accept(tcp::acceptor* acceptor);
+  void Take(tcp::socket socket);
+  bool MakeRoom();
+  std::vector<std::shared_ptr<Connection>> Connections() const {
+    return {state_.connections.begin(), state_.connections.end()};
+  }
+  void CloseAcceptors();
+  void BeginStop(absl::Duration flush);
+  void FinishStop(int64_t deadline_us);
+  void CloseAll();
+
+  // Constant once it is open.
+  const bool loopback_;
+  int port_ = 0;
+  std::string address_;
+
+  // Of the I/O thread.
+  ServerState state_;
+  std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> work_;
+  std::vector<tcp::acceptor> acceptors_;
+  std::vector<tcp::acceptor*> resting_acceptors_;  // could not accept; again at the next tick
+  boost::asio::steady_timer ticker_, stop_timer_;
+
+  std::thread thread_;
+  std::mutex mu_;
+  std::vector<std::function<void()>> posted_;  // guarded by mu_
+  bool ended_ = false;                         // guarded by mu_: nothing is posted any more
+};
+
+absl::Status AsioServer::Open(std::vector<tcp::endpoint> endpoints) {
+  ASSIGN_OR_RETURN(acceptors_, ListenOn(&state_.io, std::move(endpoints)));
+  ErrorCode error;
+  const tcp::endpoint first = acceptors_.front().local_endpoint(error);
+  if (error) return absl::InternalError(absl::StrCat("cannot read the address that was bound: ", error.message()));
+  port_ = first.port();
+  address_ = absl::StrCat("http://", UrlHost(first.address()), ":", port_);
+  return absl::OkStatus();
+}
+
+absl::Status AsioServer::Start() {
+  try {
+    for (tcp::acceptor& acceptor : acceptors_) Accept(&acceptor);
+    boost::asio::post(state_.io, [this] { Tick(); });
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::exception& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("the HTTP server cannot start: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+// What is thrown here is memory that is not there, or a handler's own mistake: that event is lost, the server goes on.
+void AsioServer::Run() {
+  while (true) {
+    try {
+      state_.io.run();
+      return;
+    } catch (const std::exception& error) {
+      LogError(absl::StrCat("http: an event was dropped: ", error.what()));
+    } catch (...) {
+      LogError("http: an event was dropped");
+    }
+  }
+}
+
+void AsioServer::Post(std::function<void()> work) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  if (ended_) return;
+  posted_.push_back(std::move(work));
+  if (posted_.size() == 1) boost::asio::post(state_.io, [this] { RunPosted(); });
+}
+
+void AsioServer::RunPosted() {
+  std::vector<std::function<void()>> batch;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    batch.swap(posted_);
+  }
+  for (const std::function<void()>& work : batch) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      LogError(absl::StrCat("http: an event was dropped: ", error.what()));
+    }
+  }
+}
+
+void AsioServer::Tick() {
+  const int64_t now_us = MonotonicUs();
+  for (const auto& connection : Connections()) connection->Tick(now_us);
+  for (tcp::acceptor* acceptor : std::exchange(resting_acceptors_, {})) Accept(acceptor);
+  ticker_.expires_after(Chrono(state_.options.tick));
+  ticker_.async_wait([this](const ErrorCode& error) {
+    if (!error && work_) Tick();
+  });
+  state_.handler->OnTick();
+}
+
+void AsioServer::Accept(tcp::acceptor* acceptor) {
+  if (!acceptor->is_open()) return;
+  acceptor->async_accept([this, acceptor](const ErrorCode& error, tcp::socket socket) {
+    if (!acceptor->is_open()) return;
+    if (!error) {
+      Take(std::move(socket));
+    } else if (error != boost::asio::error::connection_aborted) {
+      resting_acceptors_.push_back(acceptor);  // no descriptors: the next try would fail as well
+      return;
+    }
+    Accept(acceptor);
+  });
+}
+
+void AsioServer::Take(tcp::socket socket) {
+  ++state_.counters.accepted;
+  const auto limit = static_cast<size_t>(state_.options.limits.connections);
+  const bool room = state_.connections.size() < limit || MakeRoom();
+  if (!room && state_.connections.size() >= limit + kMostRefused) {
+    ++state_.counters.refused_connections;
+    return;
+  }
+  auto connection = std::make_shared<Connection>(std::move(socket), &state_);
+  state_.connections.insert(connection);
+  if (room) {
+    connection->Start();
+  } else {
+    connection->RefuseForRoom();
+  }
+}
+
+// Closes the connection that idled longest; whether there is room now.
+bool AsioServer::MakeRoom() {
+  std::shared_ptr<Connection> longest;
+  for (const auto& connection : state_.connections) {
+    const auto since = connection->idle_since_us();
+    if (since && (longest == nullptr || *since < *longest->idle_since_us())) longest = connection;
+  }
+  if (longest == nullptr) return false;
+  ++state_.counters.idle_closed;
+  longest->Close();
+  return state_.connections.size() < static_cast<size_t>(state_.options.limits.connections);
+}
+
+void AsioServer::ReadBodies(bool on) {
+  if (std::exchange(state_.bodies_on, on) == on || !on) return;
+  // Not from within whoever calls this.
+  boost::asio::post(state_.io, [this] {
+    for (const auto& connection : Connections()) connection->Advance();
+  });
+}
+
+void AsioServer::CloseAcceptors() {
+  ErrorCode error;
+  for (tcp::acceptor& acceptor : acceptors_) acceptor.close(error);
+  state_.accepting = false;
+  for (const auto& connection : Connections()) connection->Advance();
+}
+
+void AsioServer::StopAccepting() {
+  Post([this] { CloseAcceptors(); });
+}
+
+void AsioServer::BeginStop(absl::Duration flush) {
+  state_.stopping = true;
+  CloseAcceptors();
+  for (const auto& connection : Connections()) {
+    connection->Stop();
+  }
+  ticker_.cancel();
+  work_.reset();  // the thread ends when there is nothing left to wait for
+  FinishStop(MonotonicUs() + absl::ToInt64Microseconds(flush));
+}
+
+// Looks every few milliseconds whether everything has left.
+void AsioServer::FinishStop(int64_t deadline_us) {
+  if (state_.connections.empty() || MonotonicUs() >= deadline_us) return CloseAll();
+  stop_timer_.expires_after(kStopCheck);
+  stop_timer_.async_wait([this, deadline_us](const ErrorCode&) { FinishStop(deadline_us); });
+}
+
+void AsioServer::CloseAll() {
+  for (const auto& connection : Connections()) connection->Close();
+}
+
+void AsioServer::Stop(absl::Duration flush) {
+  if (!thread_.joinable()) {
+    CloseAll();
+    return;
+  }
+  Post([this, flush] { BeginStop(flush); });
+  thread_.join();
+  std::vector<std::function<void()>> dropped;
+  const std::lock_guard<std::mutex> lock(mu_);
+  ended_ = true;
+  dropped.swap(posted_);
+}
+
+HttpCounters AsioServer::counters() const {
+  HttpCounters counters = state_.counters;
+  for (const auto& connection : state_.connections) connection->Count(&counters);
+  counters.streams = state_.streams;
+  counters.pending_bytes = state_.pending_bytes;
+  return counters;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(HttpServerOptions options, HttpHandler* handler) {
+  try {
+    ASSIGN_OR_RETURN(std::vector<tcp::endpoint> endpoints, ResolveHost(options.host, options.port));
+    const bool loopback = std::all_of(endpoints.begin(), endpoints.end(),
+                                      [](const tcp::endpoint& endpoint) { return endpoint.address().is_loopback(); });
+    auto server = std::make_unique<AsioServer>(std::move(options), handler, loopback);
+    RETURN_IF_ERROR(server->Open(std::move(endpoints)));
+    return std::unique_ptr<HttpServer>(std::move(server));
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("the HTTP server cannot start: ", error.what()));
+  }
+}
+
+}  // namespace stagecoach
