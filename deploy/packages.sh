@@ -4,7 +4,7 @@
 run_packages=(
   g++ cmake ninja-build pkg-config
   openmpi-bin libopenmpi-dev protobuf-compiler libprotobuf-dev libabsl-dev libtbb-dev libhwloc-dev
-  libcli11-dev nlohmann-json3-dev libedit-dev
+  libcli11-dev nlohmann-json3-dev libedit-dev libboost-dev
 )
 # What the test suite adds.
 test_packages=(libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev)

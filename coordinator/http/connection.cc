@@ -1,5 +1,8 @@
 #include "coordinator/http/connection.h"
 
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -11,6 +14,8 @@ namespace stagecoach {
 namespace {
 
 using boost::asio::ip::tcp;
+
+constexpr int kMostUnsentBytes = 128 << 10;
 
 std::string PeerName(const tcp::socket& socket) {
   boost::system::error_code error;
@@ -37,6 +42,9 @@ Connection::Connection(tcp::socket socket, ServerState* state)
   boost::system::error_code error;  // what fails here fails again when it matters
   socket_.non_blocking(true, error);
   socket_.set_option(tcp::no_delay(true), error);
+  // What a client does not take waits here, where it is seen and limited, rather than in megabytes of the system's.
+  const int unsent = kMostUnsentBytes;
+  setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
   peer_ = PeerName(socket_);
   ticked_us_ = MonotonicUs();
   BeginRequest();

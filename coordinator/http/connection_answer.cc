@@ -115,9 +115,10 @@ void Connection::Flush() {
 void Connection::Account() {
   const HttpLimits& limits = state_->options.limits;
   const auto pending = static_cast<int64_t>(output_.pending());
-  state_->pending_bytes += pending - accounted_bytes_;
-  accounted_bytes_ = pending;
-  if (streaming_ && pending > limits.client_bytes) {
+  const int64_t before = std::exchange(accounted_bytes_, pending);
+  state_->pending_bytes += pending - before;
+  // One long event to a client that takes it is none of its faults.
+  if (streaming_ && before > limits.client_bytes && pending > before) {
     ++state_->counters.slow_clients;
     return Cut();
   }

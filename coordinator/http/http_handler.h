@@ -42,7 +42,8 @@ class HttpExchange {
   virtual bool open() const = 0;
 
   // Bytes written and not yet taken by the system. From the high mark (256 KiB) until the low one (64 KiB) the client
-  // is slow: few large events instead of many small ones, please. Past the limit (1 MiB) it is cut.
+  // is slow: few large events instead of many small ones, please. With more than the limit (1 MiB) and still growing,
+  // it is cut.
   virtual size_t pending_bytes() const = 0;
   virtual bool slow() const = 0;
 

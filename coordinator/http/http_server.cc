@@ -256,6 +256,7 @@ HttpCounters AsioServer::counters() const {
   for (const auto& connection : state_.connections) connection->Count(&counters);
   counters.streams = state_.streams;
   counters.pending_bytes = state_.pending_bytes;
+  counters.body_bytes = state_.bodies_bytes;
   return counters;
 }
 

@@ -62,6 +62,7 @@ struct HttpCounters {
   int64_t idle = 0, reading = 0, answering = 0, closing = 0;
   int64_t streams = 0;        // open ones
   int64_t pending_bytes = 0;  // written and not yet taken, all clients
+  int64_t body_bytes = 0;     // of requests that are being read
   // Closed by the server before the client did, by why.
   int64_t slow_clients = 0;  // took nothing for too long, or too little; the largest waiters included
   int64_t idle_closed = 0;   // idled too long, or made room for another

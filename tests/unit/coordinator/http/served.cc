@@ -165,8 +165,9 @@ std::string RawClient::ReadUntil(absl::string_view end) {
   const absl::Time deadline = absl::Now() + absl::Seconds(10);
   std::string text = std::exchange(left_, std::string());
   std::string buffer(64 << 10, '\0');
-  size_t found;
-  while ((found = end.empty() ? text.npos : text.find(std::string(end))) == text.npos) {
+  size_t looked = 0, found;
+  while ((found = end.empty() ? text.npos : text.find(std::string(end), looked)) == text.npos) {
+    looked = text.size() < end.size() ? 0 : text.size() - end.size();
     pollfd waited{descriptor_, POLLIN, 0};
     const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
     if (left_ms <= 0 || poll(&waited, 1, static_cast<int>(left_ms)) <= 0) return text;
