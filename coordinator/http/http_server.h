@@ -44,8 +44,8 @@ struct HttpLimits {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";  // a name, IPv4 or IPv6 (with or without brackets)
   int port = 8080;                 // 0: any
-  // Bound to loopback, a request's Host must be localhost, 127.0.0.1, [::1] (any port) or one of these; bound
-  // elsewhere, one of these if there are any. Names with or without a port, exactly.
+  // Bound to loopback, a request's Host must be localhost, 127.0.0.1, [::1] (any port) or one of these, exactly; with a
+  // port it has to be that one. Bound elsewhere the same holds as soon as there is one.
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> cors_origins;  // "https://chat.example", exactly; "*" is none
   std::shared_ptr<const ApiKeys> keys;    // null or empty: everybody is "anonymous"
@@ -63,13 +63,13 @@ struct HttpCounters {
   int64_t streams = 0;        // open ones
   int64_t pending_bytes = 0;  // written and not yet taken, all clients
   int64_t body_bytes = 0;     // of requests that are being read
-  // Closed by the server before the client did, by why.
+  int64_t gone_clients = 0;   // closed by the client before the answer was complete
+  // Closed by the server, by why.
   int64_t slow_clients = 0;  // took nothing for too long, or too little; the largest waiters included
   int64_t idle_closed = 0;   // idled too long, or made room for another
   int64_t header_timeouts = 0, body_timeouts = 0;
   int64_t malformed = 0;            // no HTTP, or such that nobody may rely on it
   int64_t refused_connections = 0;  // no room
-  int64_t gone_clients = 0;         // closed by the client before the answer was complete
 };
 
 class HttpServer {
