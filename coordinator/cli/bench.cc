@@ -29,6 +29,7 @@
 #include "coordinator/bench/bench_report.h"
 #include "coordinator/bench/bench_work.h"
 #include "coordinator/bench/kernel_report.h"
+#include "coordinator/cli/bench_serve.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/sampling_options.h"
@@ -56,7 +57,7 @@ class BenchVerb : public Verb {
   const char* example() const override {
     return "coordinator bench --load-format dummy --shape qwen3-0.6b --type q8_0 -p 512 -n 64 -b 1,8 --pp 1,2";
   }
-  bool NeedsCluster() const override { return !cluster_options_.dry_run; }
+  bool NeedsCluster() const override { return !cluster_options_.dry_run && !serve_.given(); }
   void AddOptions(CLI::App* app) override;
   absl::Status Run(const RunContext& context) override;
 
@@ -79,6 +80,7 @@ class BenchVerb : public Verb {
   void DrawProgress(ClusterRun* cluster, const BenchTest& test) const;
 
   // From the command line.
+  BenchServe serve_;
   ClusterOptions cluster_options_;
   Verbosity verbosity_;
   BenchLists lists_;
@@ -132,6 +134,7 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   AddGivenSamplingOptions(app, &sampling_options_);
   AddSharedClusterOptions(app, &cluster_options_);
+  serve_.AddTo(app);
 }
 
 absl::Status BenchVerb::CollectModels() {
@@ -220,6 +223,7 @@ absl::StatusOr<LaunchOptions> BenchVerb::LaunchOf(const BenchJob& job, const Mod
 
 absl::Status BenchVerb::Run(const RunContext& context) {
   verbosity_.Apply();
+  if (serve_.given()) return serve_.Run(verbosity_.ShowProgress());
   RETURN_IF_ERROR(Prepare(context));
   if (cluster_options_.dry_run) {
     for (size_t i = 0; i < jobs_.size(); ++i) {

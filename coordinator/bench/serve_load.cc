@@ -1,0 +1,359 @@
+#include "coordinator/bench/serve_load.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/counter_rng.h"
+#include "common/base/status_macros.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/front/json_input.h"
+#include "coordinator/http/sse_reader.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMostLineBytes = 16 << 20;
+constexpr uint64_t kInputStream = 1, kOutputStream = 2, kPrefixStream = 3, kTokenStream = 4;
+
+// Uniform in [low, high], by (seed, stream, number).
+int64_t DrawAt(uint64_t seed, uint64_t stream, uint64_t number, int64_t low, int64_t high) {
+  const double share = UniformAt(MixBits(seed + stream), number);
+  return low + std::min(high - low, static_cast<int64_t>(share * static_cast<double>(high - low + 1)));
+}
+
+int64_t LengthAt(const ServeLoad& load, uint64_t stream, uint64_t number, int64_t mean) {
+  const double spread = load.dataset.range_ratio * static_cast<double>(mean);
+  const int64_t low = std::max<int64_t>(1, mean - static_cast<int64_t>(spread));
+  return DrawAt(load.seed, stream, number, low, std::max(low, mean + static_cast<int64_t>(spread)));
+}
+
+// The ids at both ends of a vocabulary are those of control tokens and of single bytes.
+int64_t TokenAt(const ServeLoad& load, uint64_t stream, uint64_t number) {
+  const int64_t edge = load.vocab / 10;
+  return DrawAt(load.seed, kTokenStream + stream, number, edge, load.vocab - 1 - edge);
+}
+
+Json RandomPrompt(const ServeLoad& load, uint64_t number) {
+  const int64_t own = LengthAt(load, kInputStream, number, load.dataset.input_tokens);
+  Json tokens = Json::array();
+  std::string words;
+  const auto add = [&](uint64_t stream, uint64_t at) {
+    if (load.endpoint == ServeEndpoint::kCompletions) {
+      tokens.push_back(TokenAt(load, stream, at));
+    } else {  // two letters and a blank: about a token
+      const uint64_t draw = static_cast<uint64_t>(DrawAt(load.seed, kTokenStream + stream, at, 0, 26 * 26 - 1));
+      words += {static_cast<char>('a' + draw / 26), static_cast<char>('a' + draw % 26), ' '};
+    }
+  };
+  for (int64_t i = 0; i < load.dataset.prefix_tokens; ++i) add(kPrefixStream, static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < own; ++i) add(kPrefixStream + 1 + number, static_cast<uint64_t>(i));
+  return load.endpoint == ServeEndpoint::kCompletions ? tokens : Json(words);
+}
+
+struct DatasetLine {
+  Json prompt;  // as the endpoint takes it
+  int64_t output_tokens;
+};
+
+absl::StatusOr<DatasetLine> ParseDatasetLine(const ServeLoad& load, const std::string& text) {
+  ASSIGN_OR_RETURN(Json line, ParseJson(text));
+  if (!line.is_object()) return absl::InvalidArgumentError("expected a JSON object");
+  DatasetLine result = {Json(), load.dataset.output_tokens};
+  if (const auto length = line.find("output_len"); length != line.end()) {
+    if (!length->is_number_integer() || length->get<int64_t>() < 1 || length->get<int64_t>() > kMostRequestTokens) {
+      return absl::InvalidArgumentError(absl::StrCat("'output_len': expected 1 to ", kMostRequestTokens));
+    }
+    result.output_tokens = length->get<int64_t>();
+  }
+  const auto prompt = line.find("prompt"), messages = line.find("messages");
+  if ((prompt == line.end()) == (messages == line.end())) {
+    return absl::InvalidArgumentError("expected 'prompt' or 'messages', and one of them");
+  }
+  const bool chat = load.endpoint == ServeEndpoint::kChat;
+  if (messages != line.end()) {
+    if (!chat) return absl::InvalidArgumentError("'messages' need --endpoint chat");
+    result.prompt = *std::move(messages);
+    return result;
+  }
+  if (chat && !prompt->is_string()) {
+    return absl::InvalidArgumentError("'prompt': expected a text, as --endpoint chat takes no token ids");
+  }
+  result.prompt = *std::move(prompt);
+  return result;
+}
+
+absl::StatusOr<std::vector<DatasetLine>> ReadServeDataset(const ServeLoad& load) {
+  const std::string& path = load.dataset.file;
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("the dataset '", path, "' cannot be read"));
+  std::vector<DatasetLine> lines;
+  std::string text;
+  for (int64_t number = 1; static_cast<int64_t>(lines.size()) < load.requests && std::getline(file, text); ++number) {
+    if (text.empty()) continue;
+    absl::StatusOr<DatasetLine> line = text.size() > kMostLineBytes
+                                           ? absl::InvalidArgumentError("the line has more than 16 MiB")
+                                           : ParseDatasetLine(load, text);
+    if (!line.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("'", path, "', line ", number, ": ", line.status().message()));
+    }
+    lines.push_back(*std::move(line));
+  }
+  if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat("the dataset '", path, "' is empty"));
+  return lines;
+}
+
+std::string BodyOf(const ServeLoad& load, Json prompt, int64_t output_tokens) {
+  Json body = {{"model", load.model}};
+  if (load.endpoint == ServeEndpoint::kCompletions) {
+    body["prompt"] = std::move(prompt);
+  } else {
+    body["messages"] =
+        prompt.is_array() ? std::move(prompt) : Json::array({{{"role", "user"}, {"content", std::move(prompt)}}});
+  }
+  body["max_tokens"] = output_tokens;
+  body["temperature"] = 0;
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  if (load.ignore_eos) body["ignore_eos"] = true;
+  return CompactJson(body);
+}
+
+// When each is due: gaps of a gamma distribution, of mean 1 / rate.
+std::vector<double> DueTimes(const ServeLoad& load) {
+  std::vector<double> due(static_cast<size_t>(load.requests), 0);
+  if (std::isinf(load.rate_per_s)) return due;
+  std::mt19937_64 random(load.seed);
+  std::gamma_distribution<double> gap(load.burstiness, 1 / (load.rate_per_s * load.burstiness));
+  for (size_t i = 1; i < due.size(); ++i) due[i] = due[i - 1] + gap(random);
+  return due;
+}
+
+// The text of an event: of completions, of chat, and what a model thinks before it answers.
+bool HasText(const Json& event) {
+  const auto choices = event.find("choices");
+  if (choices == event.end() || !choices->is_array()) return false;
+  const auto is_text = [](const Json& object, const char* name) {
+    const auto value = object.find(name);
+    return value != object.end() && value->is_string() && !value->get_ref<const std::string&>().empty();
+  };
+  for (const Json& choice : *choices) {
+    if (!choice.is_object()) continue;
+    if (is_text(choice, "text")) return true;
+    const auto delta = choice.find("delta");
+    if (delta == choice.end() || !delta->is_object()) continue;
+    if (is_text(*delta, "content") || is_text(*delta, "reasoning_content") || is_text(*delta, "reasoning")) return true;
+  }
+  return false;
+}
+
+int64_t IntegerIn(const Json& object, const char* name) {
+  const auto value = object.find(name);
+  return value != object.end() && value->is_number_integer() ? std::max<int64_t>(0, value->get<int64_t>()) : 0;
+}
+
+std::string ErrorText(absl::string_view body) {
+  const absl::StatusOr<Json> json = ParseJson(body);
+  if (json.ok() && json->is_object()) {
+    const auto error = json->find("error");
+    if (error != json->end() && error->is_object()) {
+      const auto message = error->find("message");
+      if (message != error->end() && message->is_string()) return message->get<std::string>();
+    }
+  }
+  return std::string(body.substr(0, 200));
+}
+
+// One run's threads. Each takes the next request, waits until it is due, and sends it.
+class Clients {
+ public:
+  Clients(const HttpUrl& url, const HttpClientOptions& client, const ServeLoad& load,
+          const std::vector<ServeRequest>& requests)
+      : url_(url),
+        client_(client),
+        path_(load.endpoint == ServeEndpoint::kChat ? "/v1/chat/completions" : "/v1/completions"),
+        requests_(requests) {
+    run_.outcomes.resize(requests.size());
+  }
+
+  ServeRun Run(int64_t clients, const std::function<bool(int64_t)>& progress) {
+    int stop[2];
+    if (pipe(stop) != 0) stop[0] = stop[1] = -1;
+    client_.cancel_descriptor = stop[0];
+    run_.start_us = MonotonicUs();
+    std::vector<std::thread> threads;
+    for (int64_t i = 0; i < clients; ++i) threads.emplace_back([this] { Work(); });
+    {
+      std::unique_lock<std::mutex> lock(mu_);
+      while (ended_ < requests_.size()) {
+        changed_.wait_for(lock, std::chrono::milliseconds(100));
+        const int64_t ended = static_cast<int64_t>(ended_);
+        lock.unlock();
+        if (!stopped_ && !progress(ended)) {
+          stopped_ = true;
+          if (stop[1] >= 0) [[maybe_unused]]
+            const ssize_t written = write(stop[1], "", 1);
+        }
+        lock.lock();
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const int descriptor : stop) {
+      if (descriptor >= 0) close(descriptor);
+    }
+    run_.end_us = MonotonicUs();
+    return std::move(run_);
+  }
+
+ private:
+  void Work() {
+    HttpClient client(url_, client_);
+    for (size_t i = next_++; i < requests_.size(); i = next_++) {
+      ServeOutcome& outcome = run_.outcomes[i];
+      outcome.due_us = run_.start_us + static_cast<int64_t>(requests_[i].due_s * 1e6);
+      AwaitDue(outcome.due_us);
+      if (stopped_) {
+        outcome.error = "not sent: interrupted";
+      } else {
+        Ask(client, requests_[i].body, &outcome);
+      }
+      const std::lock_guard<std::mutex> lock(mu_);
+      if (++ended_ == requests_.size()) changed_.notify_one();
+    }
+  }
+
+  void AwaitDue(int64_t due_us) const {
+    for (int64_t left_us = due_us - MonotonicUs(); left_us > 0 && !stopped_; left_us = due_us - MonotonicUs()) {
+      absl::SleepFor(absl::Microseconds(std::min<int64_t>(left_us, 100'000)));
+    }
+  }
+
+  void Ask(HttpClient& client, const std::string& body, ServeOutcome* outcome) {
+    SseReader events;
+    ServeAnswerReader reader(outcome);
+    HttpCall call;
+    call.method = "POST";
+    call.path = path_;
+    call.body = body;
+    call.on_body = [&](absl::string_view bytes, int64_t at_us) {
+      const absl::Status status =
+          events.Append(bytes, [&](const SseEvent& event) { reader.TakeEvent(event.data, at_us); });
+      if (!status.ok() && outcome->error.empty()) outcome->error = std::string(status.message());
+      return status.ok();
+    };
+    outcome->sent_us = MonotonicUs();
+    const absl::StatusOr<HttpReply> reply = client.Call(call);
+    outcome->end_us = MonotonicUs();
+    if (!reply.ok()) {
+      outcome->error = std::string(reply.status().message());
+      return;
+    }
+    outcome->sent_us = reply->sent_us;
+    outcome->end_us = reply->end_us;
+    if (reply->status != 200) {
+      outcome->error = absl::StrCat("status ", reply->status, ": ", ErrorText(reply->body));
+    } else if (outcome->error.empty() && !reader.done()) {
+      outcome->error = "the stream ended without [DONE]";
+    }
+  }
+
+  const HttpUrl url_;
+  HttpClientOptions client_;
+  const std::string path_;
+  const std::vector<ServeRequest>& requests_;
+  ServeRun run_;  // each outcome is of the thread that took its request
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> stopped_{false};
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  size_t ended_ = 0;  // guarded by mu_
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<ServeRequest>> MakeServeRequests(const ServeLoad& load) {
+  std::vector<DatasetLine> lines;
+  if (!load.dataset.file.empty()) {
+    ASSIGN_OR_RETURN(lines, ReadServeDataset(load));
+  } else if (load.endpoint == ServeEndpoint::kCompletions && load.vocab < 10) {
+    return absl::InvalidArgumentError(
+        "the server does not say how many tokens its vocabulary has (meta.n_vocab of /v1/models), which random token "
+        "ids need");
+  }
+  const std::vector<double> due = DueTimes(load);
+  std::vector<ServeRequest> requests;
+  for (size_t i = 0; i < due.size(); ++i) {
+    Json prompt = lines.empty() ? RandomPrompt(load, i) : lines[i % lines.size()].prompt;
+    const int64_t output = lines.empty() ? LengthAt(load, kOutputStream, i, load.dataset.output_tokens)
+                                         : lines[i % lines.size()].output_tokens;
+    requests.push_back({due[i], BodyOf(load, std::move(prompt), output)});
+  }
+  return requests;
+}
+
+void ServeAnswerReader::TakeEvent(absl::string_view data, int64_t at_us) {
+  if (data == "[DONE]") {
+    done_ = true;
+    return;
+  }
+  const absl::StatusOr<Json> event = ParseJson(data);
+  if (!event.ok() || !event->is_object()) {
+    if (outcome_->error.empty()) outcome_->error = "an event is no JSON object";
+    return;
+  }
+  if (event->contains("error")) {
+    if (outcome_->error.empty()) outcome_->error = ErrorText(data);
+    return;
+  }
+  if (HasText(*event)) outcome_->text_at_us.push_back(at_us);
+  const auto usage = event->find("usage");
+  if (usage == event->end() || !usage->is_object()) return;
+  outcome_->has_usage = true;
+  outcome_->input_tokens = IntegerIn(*usage, "prompt_tokens");
+  outcome_->output_tokens = IntegerIn(*usage, "completion_tokens");
+  const auto details = usage->find("prompt_tokens_details");
+  if (details != usage->end() && details->is_object()) outcome_->cached_tokens = IntegerIn(*details, "cached_tokens");
+}
+
+ServeRun RunServeLoad(const HttpUrl& url, const HttpClientOptions& client, const ServeLoad& load,
+                      const std::vector<ServeRequest>& requests, const std::function<bool(int64_t ended)>& progress) {
+  int64_t clients = std::min<int64_t>(static_cast<int64_t>(requests.size()), kMostServeClients);
+  if (load.max_concurrency > 0) clients = std::min(clients, load.max_concurrency);
+  return Clients(url, client, load, requests).Run(clients, progress);
+}
+
+absl::StatusOr<ServedModelInfo> AskServedModel(const HttpUrl& url, const HttpClientOptions& client) {
+  HttpCall call;
+  call.path = "/v1/models";
+  ASSIGN_OR_RETURN(const HttpReply reply, HttpClient(url, client).Call(call));
+  if (reply.status != 200) {
+    return absl::UnavailableError(absl::StrCat("GET /v1/models: status ", reply.status, ": ", ErrorText(reply.body)));
+  }
+  const absl::StatusOr<Json> json = ParseJson(reply.body);
+  if (json.ok() && json->is_object() && json->contains("data") && (*json)["data"].is_array()) {
+    for (const Json& model : (*json)["data"]) {
+      if (!model.is_object() || !model.contains("id") || !model["id"].is_string()) continue;
+      ServedModelInfo info = {model["id"].get<std::string>()};
+      const auto meta = model.find("meta");
+      if (meta != model.end() && meta->is_object()) info.vocab = IntegerIn(*meta, "n_vocab");
+      return info;
+    }
+  }
+  return absl::UnavailableError("GET /v1/models names no model; give --model");
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,207 @@
+#include "coordinator/cli/bench_serve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "CLI/App.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/value_range.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/front/progress_line.h"
+#include "coordinator/front/signals.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr IntegerRange kRequestsRange = {1, kMostServeRequests};
+constexpr IntegerRange kWarmupRange = {0, 1000};
+constexpr IntegerRange kLengthRange = {1, kMostRequestTokens};
+constexpr IntegerRange kPrefixRange = {0, kMostRequestTokens};
+constexpr size_t kMostKeyBytes = 4096;
+constexpr size_t kMostShownErrors = 5;
+
+// The key that a server asks for: the file's only line, or of the environment; empty: none. Never of the command line,
+// which everybody on the host can read.
+absl::StatusOr<std::string> ReadClientKey(const std::string& path) {
+  if (path.empty()) {
+    const char* key = std::getenv("STAGECOACH_API_KEY");
+    return std::string(key == nullptr ? "" : key);
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMostKeyBytes));
+  const std::string key(absl::StripAsciiWhitespace(text));
+  if (key.empty() || std::any_of(key.begin(), key.end(), [](unsigned char c) { return c <= ' ' || c > '~'; })) {
+    return InputFileError(absl::StrCat("'", path, "': expected one key on one line, of printable ASCII"));
+  }
+  return key;
+}
+
+}  // namespace
+
+void BenchServe::AddTo(CLI::App* bench) {
+  serve_ = bench->add_subcommand("serve", "measure a server that speaks OpenAI's API, as many clients see it");
+  serve_->group("Commands");
+  serve_->footer(absl::StrCat(
+      kExamplePrefix, "coordinator bench serve --url http://127.0.0.1:8080 --num-prompts 100 --request-rate 2"));
+  AddRequiredText(serve_, "--url", &url_, "URL", "of the server, such as http://127.0.0.1:8080");
+  AddText(serve_, "--api-key-file", &key_file_, "FILE",
+          "with the key to show (otherwise STAGECOACH_API_KEY, if it is set)");
+  AddChoice(serve_, "--endpoint", &endpoint_, {"completions", "chat"}, "which of the server's APIs is asked");
+  AddText(serve_, "--model", &model_, "NAME", "what requests name (the first that the server lists)");
+  AddInteger(serve_, "--num-prompts", &load_.requests, kRequestsRange, "requests", absl::StrCat(load_.requests));
+  AddInteger(serve_, "--warmup", &warmup_, kWarmupRange, "requests before those, which are not counted",
+             absl::StrCat(warmup_));
+  AddText(serve_, "--request-rate", &request_rate_, "R", "requests a second; inf: all at once (inf)");
+  AddNumber(serve_, "--burstiness", &load_.burstiness, {1e-3f, 1e6f},
+            "shape of the gamma distribution of the gaps between requests; 1: independent clients, more: evener", "1");
+  AddInteger(serve_, "--max-concurrency", &load_.max_concurrency, {1, kMostServeClients}, "most requests under way",
+             "none");
+  AddText(
+      serve_, "--dataset", &dataset_, "random|FILE",
+      "random prompts, or of a file with a line {\"prompt\" or \"messages\": ..., \"output_len\": N} each (random)");
+  AddInteger(serve_, "--input-len", &load_.dataset.input_tokens, kLengthRange, "tokens of a random prompt",
+             absl::StrCat(load_.dataset.input_tokens));
+  AddInteger(serve_, "--output-len", &load_.dataset.output_tokens, kLengthRange, "tokens of an answer",
+             absl::StrCat(load_.dataset.output_tokens));
+  AddNumber(serve_, "--range-ratio", &load_.dataset.range_ratio, {0, 1},
+            "lengths differ by up to this share from those", "0");
+  AddInteger(serve_, "--prefix-len", &load_.dataset.prefix_tokens, kPrefixRange,
+             "tokens before each random prompt that are the same in all", "0");
+  AddSeed(serve_, "--seed", &seed_, "of lengths, prompts and gaps", "0");
+  AddFlag(serve_, "--ignore-eos", &ignore_eos_, "answers are as long as was asked for (on for random prompts)");
+  AddFlag(serve_, "--no-ignore-eos", &no_ignore_eos_, "answers end where the model ends them");
+  AddTexts(serve_, "--goodput", &goodput_, "ttft|tpot|e2el:MS",
+           "also count the requests that stay within all of these, in milliseconds");
+  AddText(serve_, "--metric-percentiles", &percentiles_, "P,...", "which percentiles are shown (99)");
+  AddText(serve_, "--save-result", &save_path_, "FILE", "also write the figures to it, as JSON");
+  AddFlag(serve_, "--allow-failures", &allow_failures_, "requests that fail do not make the exit code 5");
+}
+
+bool BenchServe::given() const { return serve_ != nullptr && serve_->parsed(); }
+
+absl::StatusOr<ServeLoad> BenchServe::Load() const {
+  ServeLoad load = load_;
+  load.endpoint = endpoint_ == "chat" ? ServeEndpoint::kChat : ServeEndpoint::kCompletions;
+  load.model = model_;
+  load.seed = seed_.value_or(0);
+  if (dataset_ != "random") load.dataset.file = dataset_;
+  if (dataset_ != "random" && load.dataset.prefix_tokens > 0) {
+    return UsageError("--prefix-len is for random prompts; put what is shared into the dataset's lines");
+  }
+  if (ignore_eos_ && no_ignore_eos_) return UsageError("--ignore-eos and --no-ignore-eos: expected one of them");
+  load.ignore_eos = dataset_ == "random" ? !no_ignore_eos_ : ignore_eos_;
+  if (request_rate_ != "inf") {
+    double rate = 0;
+    if (!absl::SimpleAtod(request_rate_, &rate) || !(rate > 0) || rate > kMostArrivalRate) {
+      return UsageError(absl::StrCat("--request-rate: expected inf or a number above 0, at most ", kMostArrivalRate,
+                                     ", found '", request_rate_, "'"));
+    }
+    load.rate_per_s = rate;
+  }
+  return load;
+}
+
+absl::StatusOr<std::vector<double>> BenchServe::Percentiles() const {
+  std::vector<double> percentiles;
+  for (const absl::string_view part : absl::StrSplit(percentiles_, ',')) {
+    double percent = 0;
+    if (!absl::SimpleAtod(part, &percent) || !(percent >= 0 && percent <= 100)) {
+      return UsageError(absl::StrCat("--metric-percentiles: expected numbers from 0 to 100, such as 50,99, found '",
+                                     percentiles_, "'"));
+    }
+    percentiles.push_back(percent);
+  }
+  return percentiles;
+}
+
+absl::StatusOr<Goodput> BenchServe::WantedGoodput() const {
+  Goodput goodput;
+  for (const std::string& text : goodput_) {
+    const absl::Status status = AddGoodput(text, &goodput);
+    if (!status.ok()) return UsageError(absl::StrCat("--goodput: ", status.message()));
+  }
+  return goodput;
+}
+
+// Other prompts than those that are measured, so that nothing of them is in the server's cache.
+absl::Status BenchServe::WarmUp(const HttpUrl& url, const HttpClientOptions& client, ServeLoad load) const {
+  if (warmup_ == 0) return absl::OkStatus();
+  load.requests = warmup_;
+  load.seed = ~load.seed;
+  load.rate_per_s = std::numeric_limits<double>::infinity();
+  load.dataset.prefix_tokens = 0;
+  ASSIGN_OR_RETURN(const std::vector<ServeRequest> requests, MakeServeRequests(load));
+  const ServeRun run =
+      RunServeLoad(url, client, load, requests, [](int64_t) { return SignalWatch::Get().stops() == 0; });
+  if (SignalWatch::Get().stops() > 0) return absl::CancelledError("interrupted");
+  for (const ServeOutcome& outcome : run.outcomes) {
+    if (!outcome.ok()) {
+      return absl::UnavailableError(absl::StrCat("a request to warm up failed: ", outcome.error));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BenchServe::Save(const Json& json) const {
+  if (save_path_.empty()) return absl::OkStatus();
+  std::ofstream file(save_path_);
+  file << PrettyJson(json);
+  file.close();
+  if (!file) return InputFileError(absl::StrCat("--save-result: '", save_path_, "' cannot be written"));
+  return absl::OkStatus();
+}
+
+absl::Status BenchServe::Run(bool show_progress) {
+  ASSIGN_OR_RETURN(ServeLoad load, Load());
+  ASSIGN_OR_RETURN(const std::vector<double> percentiles, Percentiles());
+  ASSIGN_OR_RETURN(const Goodput goodput, WantedGoodput());
+  const absl::StatusOr<HttpUrl> url = ParseHttpUrl(url_);
+  if (!url.ok()) return UsageError(absl::StrCat("--url: ", url.status().message()));
+  ASSIGN_OR_RETURN(const std::string key, ReadClientKey(key_file_));
+  HttpClientOptions client;
+  if (!key.empty()) client.headers.emplace_back("Authorization", absl::StrCat("Bearer ", key));
+
+  SignalWatch& signals = SignalWatch::Get();
+  if (load.model.empty() || (load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions)) {
+    ASSIGN_OR_RETURN(const ServedModelInfo served, AskServedModel(*url, client));
+    if (load.model.empty()) load.model = served.id;
+    load.vocab = served.vocab;
+  }
+  absl::StatusOr<std::vector<ServeRequest>> requests = MakeServeRequests(load);
+  if (!requests.ok()) return WithExitCode(requests.status(), ExitCode::kInputFile);
+  RETURN_IF_ERROR(WarmUp(*url, client, load));
+  ProgressLine progress(show_progress);
+  const ServeRun run = RunServeLoad(*url, client, load, *requests, [&](int64_t ended) {
+    progress.Draw(absl::StrCat("bench serve: ", ended, " of ", load.requests, " requests have ended"));
+    return signals.stops() == 0;
+  });
+  progress.Clear();
+
+  const ServeSummary summary = SummarizeServeRun(run, load, goodput, percentiles);
+  RETURN_IF_ERROR(WriteStdout(ServeSummaryText(summary, load, goodput, percentiles)));
+  for (size_t i = 0; i < std::min(summary.errors.size(), kMostShownErrors); ++i) LogError(summary.errors[i]);
+  RETURN_IF_ERROR(Save(ServeSummaryJson(summary, load, percentiles)));
+  if (signals.stops() > 0) return absl::CancelledError("interrupted");
+  if (summary.failed > 0 && !allow_failures_) {
+    return absl::UnavailableError(
+        absl::StrCat(summary.failed, " of ", load.requests, " requests failed; --allow-failures accepts that"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach
