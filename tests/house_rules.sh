@@ -83,7 +83,7 @@ allow coordinator/job 'common/(base|job|model|obs|step|wire|transport)|proto|coo
 allow coordinator/launch 'common/(base|job|wire)|proto|coordinator/channel'
 allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|request|text|trace)'
 allow coordinator/http 'common/base'
-allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|launch)'
+allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|http|launch)'
 allow coordinator/sim 'common/(base|job|obs|step)|coordinator/(bench|engine|pipeline|plan|schedule|trace)'
 allow coordinator/report 'common/base|coordinator/bench'
 allow coordinator/cli/chat 'common/base|coordinator/(front|text|text/chat)'

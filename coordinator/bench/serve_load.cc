@@ -27,7 +27,7 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kMostLineBytes = 16 << 20;
-constexpr uint64_t kInputStream = 1, kOutputStream = 2, kPrefixStream = 3, kTokenStream = 4;
+constexpr uint64_t kInputLengths = 1, kOutputLengths = 2, kPrefixTokens = 3, kTokenDraws = 4;
 
 // Uniform in [low, high], by (seed, stream, number).
 int64_t DrawAt(uint64_t seed, uint64_t stream, uint64_t number, int64_t low, int64_t high) {
@@ -44,23 +44,23 @@ int64_t LengthAt(const ServeLoad& load, uint64_t stream, uint64_t number, int64_
 // The ids at both ends of a vocabulary are those of control tokens and of single bytes.
 int64_t TokenAt(const ServeLoad& load, uint64_t stream, uint64_t number) {
   const int64_t edge = load.vocab / 10;
-  return DrawAt(load.seed, kTokenStream + stream, number, edge, load.vocab - 1 - edge);
+  return DrawAt(load.seed, kTokenDraws + stream, number, edge, load.vocab - 1 - edge);
 }
 
 Json RandomPrompt(const ServeLoad& load, uint64_t number) {
-  const int64_t own = LengthAt(load, kInputStream, number, load.dataset.input_tokens);
+  const int64_t own = LengthAt(load, kInputLengths, number, load.dataset.input_tokens);
   Json tokens = Json::array();
   std::string words;
   const auto add = [&](uint64_t stream, uint64_t at) {
     if (load.endpoint == ServeEndpoint::kCompletions) {
       tokens.push_back(TokenAt(load, stream, at));
     } else {  // two letters and a blank: about a token
-      const uint64_t draw = static_cast<uint64_t>(DrawAt(load.seed, kTokenStream + stream, at, 0, 26 * 26 - 1));
+      const uint64_t draw = static_cast<uint64_t>(DrawAt(load.seed, kTokenDraws + stream, at, 0, 26 * 26 - 1));
       words += {static_cast<char>('a' + draw / 26), static_cast<char>('a' + draw % 26), ' '};
     }
   };
-  for (int64_t i = 0; i < load.dataset.prefix_tokens; ++i) add(kPrefixStream, static_cast<uint64_t>(i));
-  for (int64_t i = 0; i < own; ++i) add(kPrefixStream + 1 + number, static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < load.dataset.prefix_tokens; ++i) add(kPrefixTokens, static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < own; ++i) add(kPrefixTokens + 1 + number, static_cast<uint64_t>(i));
   return load.endpoint == ServeEndpoint::kCompletions ? tokens : Json(words);
 }
 
@@ -298,7 +298,7 @@ absl::StatusOr<std::vector<ServeRequest>> MakeServeRequests(const ServeLoad& loa
   std::vector<ServeRequest> requests;
   for (size_t i = 0; i < due.size(); ++i) {
     Json prompt = lines.empty() ? RandomPrompt(load, i) : lines[i % lines.size()].prompt;
-    const int64_t output = lines.empty() ? LengthAt(load, kOutputStream, i, load.dataset.output_tokens)
+    const int64_t output = lines.empty() ? LengthAt(load, kOutputLengths, i, load.dataset.output_tokens)
                                          : lines[i % lines.size()].output_tokens;
     requests.push_back({due[i], BodyOf(load, std::move(prompt), output)});
   }

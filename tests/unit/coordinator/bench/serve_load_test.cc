@@ -91,7 +91,7 @@ TEST(ServeLoad, RandomTokensNeedAVocabulary) {
 TEST(ServeLoad, GapsHaveTheMeanOfTheRateAndTheSpreadOfTheBurstiness) {
   for (const double burstiness : {0.5, 1.0, 8.0}) {
     ServeLoad load = RandomLoad();
-    load.requests = 20000;
+    load.requests = 5000;
     load.dataset.input_tokens = load.dataset.output_tokens = 1;
     load.rate_per_s = 4;
     load.burstiness = burstiness;
@@ -104,8 +104,8 @@ TEST(ServeLoad, GapsHaveTheMeanOfTheRateAndTheSpreadOfTheBurstiness) {
       squares += gap * gap;
     }
     const double n = static_cast<double>(requests.size() - 1), mean = sum / n;
-    EXPECT_NEAR(mean, 0.25, 0.02);
-    EXPECT_NEAR((squares / n - mean * mean) / (mean * mean), 1 / burstiness, 0.1 / burstiness);
+    EXPECT_NEAR(mean, 0.25, 0.03);
+    EXPECT_NEAR((squares / n - mean * mean) / (mean * mean), 1 / burstiness, 0.25 / burstiness);
   }
 }
 
