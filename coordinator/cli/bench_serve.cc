@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <utility>
 
 #include "CLI/App.hpp"
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,11 +15,11 @@
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "coordinator/bench/arrivals.h"
+#include "coordinator/cli/client_key.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/signals.h"
 #include "nlohmann/json.hpp"
@@ -33,23 +31,7 @@ constexpr IntegerRange kRequestsRange = {1, kMostServeRequests};
 constexpr IntegerRange kWarmupRange = {0, 1000};
 constexpr IntegerRange kLengthRange = {1, kMostRequestTokens};
 constexpr IntegerRange kPrefixRange = {0, kMostRequestTokens};
-constexpr size_t kMostKeyBytes = 4096;
 constexpr size_t kMostShownErrors = 5;
-
-// The key that a server asks for: the file's only line, or of the environment; empty: none. Never of the command line,
-// which everybody on the host can read.
-absl::StatusOr<std::string> ReadClientKey(const std::string& path) {
-  if (path.empty()) {
-    const char* key = std::getenv("STAGECOACH_API_KEY");
-    return std::string(key == nullptr ? "" : key);
-  }
-  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMostKeyBytes));
-  const std::string key(absl::StripAsciiWhitespace(text));
-  if (key.empty() || std::any_of(key.begin(), key.end(), [](unsigned char c) { return c <= ' ' || c > '~'; })) {
-    return InputFileError(absl::StrCat("'", path, "': expected one key on one line, of printable ASCII"));
-  }
-  return key;
-}
 
 }  // namespace
 
@@ -59,8 +41,7 @@ void BenchServe::AddTo(CLI::App* bench) {
   serve_->footer(absl::StrCat(
       kExamplePrefix, "coordinator bench serve --url http://127.0.0.1:8080 --num-prompts 100 --request-rate 2"));
   AddRequiredText(serve_, "--url", &url_, "URL", "of the server, such as http://127.0.0.1:8080");
-  AddText(serve_, "--api-key-file", &key_file_, "FILE",
-          "with the key to show (otherwise STAGECOACH_API_KEY, if it is set)");
+  AddClientKeyOption(serve_, &key_file_);
   AddChoice(serve_, "--endpoint", &endpoint_, {"completions", "chat"}, "which of the server's APIs is asked");
   AddText(serve_, "--model", &model_, "NAME", "what requests name (the first that the server lists)");
   AddInteger(serve_, "--num-prompts", &load_.requests, kRequestsRange, "requests", absl::StrCat(load_.requests));
@@ -172,9 +153,8 @@ absl::Status BenchServe::Run(bool show_progress) {
   ASSIGN_OR_RETURN(const Goodput goodput, WantedGoodput());
   const absl::StatusOr<HttpUrl> url = ParseHttpUrl(url_);
   if (!url.ok()) return UsageError(absl::StrCat("--url: ", url.status().message()));
-  ASSIGN_OR_RETURN(const std::string key, ReadClientKey(key_file_));
   HttpClientOptions client;
-  if (!key.empty()) client.headers.emplace_back("Authorization", absl::StrCat("Bearer ", key));
+  ASSIGN_OR_RETURN(client.headers, ReadClientKey(key_file_));
 
   SignalWatch& signals = SignalWatch::Get();
   if (load.model.empty() || (load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions)) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -20,8 +21,10 @@
 #include "coordinator/cli/chat/line_history.h"
 #include "coordinator/cli/chat/piped_lines.h"
 #include "coordinator/cli/chat_cluster.h"
+#include "coordinator/cli/chat_server.h"
 #include "coordinator/cli/chat_settings.h"
 #include "coordinator/cli/chat_template_options.h"
+#include "coordinator/cli/client_key.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/sampling_options.h"
@@ -58,16 +61,21 @@ class ChatVerb : public Verb {
   const char* example() const override {
     return "coordinator chat -m model.gguf --pp 2 --system \"Be brief.\" --temp 0.7";
   }
-  bool NeedsCluster() const override { return !cluster_options_.dry_run; }
+  bool NeedsCluster() const override { return !cluster_options_.dry_run && url_.empty(); }
   void AddOptions(CLI::App* app) override;
   absl::Status Run(const RunContext& context) override;
 
  private:
+  absl::Status ReadSystemText();
   absl::Status Prepare();
   std::vector<std::string> Stops() const;
-  absl::Status Talk();
+  absl::Status TalkToServer();
+  absl::Status TalkTo(ChatBackend* backend);
 
   // From the command line.
+  CLI::App* app_ = nullptr;
+  std::string url_;  // of a server; empty: a cluster of our own
+  std::string key_file_;
   ClusterOptions cluster_options_;
   ChatSettings settings_;
   ChatTemplateOptions template_options_;
@@ -85,6 +93,10 @@ class ChatVerb : public Verb {
 };
 
 void ChatVerb::AddOptions(CLI::App* app) {
+  app_ = app;
+  AddText(app, "--url", &url_, "URL",
+          "talk to the server there, such as http://127.0.0.1:8080, in place of a cluster of one's own");
+  AddClientKeyOption(app, &key_file_);
   AddText(app, "--system", &system_, "TEXT", "what the model is told before the conversation");
   AddText(app, "--system-file", &system_file_, "FILE", "the same, from a file");
   AddInteger(app, "-n,--predict", &settings_.max_new_tokens, kMaxNewTokensRange, "most tokens of an answer",
@@ -97,22 +109,31 @@ void ChatVerb::AddOptions(CLI::App* app) {
   AddSamplingOptions(app, &settings_.sampling);
   cluster_options_.max_num_seqs = 1;
   AddClusterOptions(app, &cluster_options_, "most tokens of a conversation");
+  app->get_option("--model")->required(false);  // a server has its own
 }
 
-absl::Status ChatVerb::Prepare() {
+absl::Status ChatVerb::ReadSystemText() {
   if (!system_.empty() && !system_file_.empty()) {
     return UsageError("--system, --system-file: expected one of them, as a conversation has one system message");
   }
+  system_text_ = system_;
+  if (system_file_.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(system_text_, ReadWholeFile(system_file_, kMostMessageBytes));
+  if (!system_text_.empty() && system_text_.back() == '\n') system_text_.pop_back();
+  return absl::OkStatus();
+}
+
+absl::Status ChatVerb::Prepare() {
+  if (cluster_options_.model.empty()) {
+    return UsageError("--model is required, or --url with the address of a server; 'coordinator help chat' shows both");
+  }
+  if (!key_file_.empty()) return UsageError("--api-key-file is for a server; give --url too");
+  RETURN_IF_ERROR(ReadSystemText());
   ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
   ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(template_options_));
   format_.emplace(choice, model_.metadata(), model_.tokenizer.get());
-  if (const absl::Status usable = format_->usable(/*with_tools=*/false); !usable.ok()) return UnusableTemplate(usable);
-  system_text_ = system_;
-  if (!system_file_.empty()) {
-    ASSIGN_OR_RETURN(system_text_, ReadWholeFile(system_file_, kMostMessageBytes));
-    if (!system_text_.empty() && system_text_.back() == '\n') system_text_.pop_back();
-  }
-  return absl::OkStatus();
+  const absl::Status usable = format_->usable(/*with_tools=*/false);
+  return usable.ok() ? usable : UnusableTemplate(usable);
 }
 
 // A model that was not made for the built-in template writes the end of a message in letters.
@@ -126,6 +147,7 @@ std::vector<std::string> ChatVerb::Stops() const {
 
 absl::Status ChatVerb::Run(const RunContext& context) {
   verbosity_.Apply();
+  if (!url_.empty()) return TalkToServer();
   RETURN_IF_ERROR(Prepare());
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
   if (cluster_options_.dry_run) {
@@ -134,13 +156,33 @@ absl::Status ChatVerb::Run(const RunContext& context) {
     return WriteStdout(*line + "\n");
   }
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
-  const absl::Status talked = Talk();
+  ChatCluster backend(cluster_.get(), &model_, *format_, settings_, Stops());
+  const absl::Status talked = TalkTo(&backend);
   const RunSummary summary = cluster_->Finish();
   if (verbosity_.verbose) PrintStatistics(summary);
   return talked;
 }
 
-absl::Status ChatVerb::Talk() {
+// Only what a server is told may be given beside its address.
+absl::Status ChatVerb::TalkToServer() {
+  for (const CLI::Option* option : app_->get_options()) {
+    const bool ours = option->get_group() == kClusterGroup || option->get_group() == kBatchingGroup ||
+                      option->get_name() == "--chat-template" || option->get_name() == "--chat-template-file";
+    if (ours && option->count() > 0) {
+      return UsageError(
+          absl::StrCat("--url: the server has its own model and cluster; leave out ", option->get_name()));
+    }
+  }
+  RETURN_IF_ERROR(ReadSystemText());
+  absl::StatusOr<HttpUrl> url = ParseHttpUrl(url_);
+  if (!url.ok()) return UsageError(absl::StrCat("--url: ", url.status().message()));
+  HttpClientOptions client;
+  ASSIGN_OR_RETURN(client.headers, ReadClientKey(key_file_));
+  ChatServer backend(*std::move(url), std::move(client), settings_, stops_);
+  return TalkTo(&backend);
+}
+
+absl::Status ChatVerb::TalkTo(ChatBackend* backend) {
   const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   ChatScreen screen({terminal, terminal && TerminalDims(), verbosity_.quiet}, WriteStdout, WriteStderr);
   LineHistory history;
@@ -153,8 +195,7 @@ absl::Status ChatVerb::Talk() {
   } else {
     lines = std::make_unique<PipedLines>(STDIN_FILENO);
   }
-  ChatCluster backend(cluster_.get(), &model_, *format_, settings_, Stops());
-  ChatRepl repl(&backend, lines.get(), &screen, terminal ? &history : nullptr);
+  ChatRepl repl(backend, lines.get(), &screen, terminal ? &history : nullptr);
   repl.SetSystem(system_text_);
   return repl.Run();
 }

@@ -50,6 +50,12 @@ absl::Status UnknownSetting(absl::string_view name) {
       absl::StrCat("there is no '", name, "', expected one of ", names, kSeed, ", ", kPredict));
 }
 
+// The double that is written with as few digits as the float: 0.7, not 0.699999988.
+double ShortestDouble(float value) {
+  double result = value;
+  return absl::SimpleAtod(absl::StrCat(value), &result) && static_cast<float>(result) == value ? result : value;
+}
+
 absl::Status Named(absl::string_view name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
 }
@@ -88,6 +94,22 @@ absl::Status SetChatSetting(absl::string_view given_name, absl::string_view valu
   }
   settings->sampling.seed = reset ? given.sampling.seed : seed;
   return absl::OkStatus();
+}
+
+std::vector<GivenSetting> GivenSettings(const ChatSettings& settings) {
+  std::vector<GivenSetting> given;
+  for (const NumberSetting& entry : kNumberSettings) {
+    const std::optional<float>& value = settings.sampling.*entry.given;
+    if (value.has_value()) given.push_back({entry.name, ShortestDouble(*value), false});
+  }
+  for (const IntegerSetting& entry : kIntegerSettings) {
+    const std::optional<int64_t>& value = settings.sampling.*entry.given;
+    if (value.has_value()) given.push_back({entry.name, static_cast<double>(*value), true});
+  }
+  if (settings.max_new_tokens.has_value()) {
+    given.push_back({kPredict, static_cast<double>(*settings.max_new_tokens), true});
+  }
+  return given;
 }
 
 std::string ChatSettingsText(const ChatSettings& settings, const SamplingParams& sampling) {

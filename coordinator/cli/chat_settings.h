@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +25,14 @@ struct ChatSettings {
 // kOutOfRange: there is no such name, or the value is none for it; nothing is changed then.
 absl::Status SetChatSetting(absl::string_view name, absl::string_view value, const ChatSettings& given,
                             ChatSettings* settings);
+
+// The numbers among them that have a value, but for the seed, by the names above.
+struct GivenSetting {
+  const char* name;
+  double value;
+  bool integer;
+};
+std::vector<GivenSetting> GivenSettings(const ChatSettings& settings);
 
 // All of them, a line each: `sampling` has the values in force.
 std::string ChatSettingsText(const ChatSettings& settings, const SamplingParams& sampling);

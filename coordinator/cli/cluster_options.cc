@@ -29,8 +29,6 @@ namespace {
 
 constexpr NumberRange kStartupTimeoutS = {0.1, 86400};
 
-constexpr char kClusterGroup[] = "Model and cluster";
-constexpr char kBatchingGroup[] = "Batching and KV cache";
 
 void AddStages(CLI::App* app, ClusterOptions* o) {
   AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, JobLimits::kStages.range,
@@ -273,13 +271,13 @@ void AddLinkOption(CLI::App* app, EmulatedLink* link) {
 void AddModelOption(CLI::App* app, std::string* model) {
   AddText(app, "-m,--model", model, "FILE", "the model, a GGUF file (any shard of a split one)")
       ->required()
-      ->group("Model and cluster");
+      ->group(kClusterGroup);
 }
 
 void AddQ2LayoutOption(CLI::App* app, std::string* layout) {
   AddChoice(app, "--q2-layout", layout, {"auto", "g64", "g128", "g128-oxi"},
             "layout of tensors of type id 42: llama.cpp's, PrismML's or OxiBonsai's; auto finds it")
-      ->group("Model and cluster");
+      ->group(kClusterGroup);
 }
 
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help) {

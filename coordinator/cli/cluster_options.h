@@ -72,6 +72,10 @@ inline constexpr char kPolicyHelp[] =
     "decode rows; as many as queue, free KV blocks and --slo-itl suggest; all prompts that fit, then decoding, in "
     "turns";
 
+// The headings that cluster options stand under in the help.
+inline constexpr char kClusterGroup[] = "Model and cluster";
+inline constexpr char kBatchingGroup[] = "Batching and KV cache";
+
 // -m/--model.
 void AddModelOption(CLI::App* app, std::string* model);
 

@@ -1,0 +1,264 @@
+#include "coordinator/cli/chat_server.h"
+
+#include <poll.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/json_input.h"
+#include "coordinator/front/signals.h"
+#include "coordinator/http/sse_reader.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+// What a server says of why it did not answer.
+std::string ServersWords(absl::string_view body) {
+  const absl::StatusOr<Json> json = ParseJson(body);
+  if (!json.ok() || !json->is_object()) return std::string(body.substr(0, 200));
+  const auto error = json->find("error");
+  if (error == json->end() || !error->is_object()) return std::string(body.substr(0, 200));
+  const auto message = error->find("message");
+  if (message == error->end() || !message->is_string()) return std::string(body.substr(0, 200));
+  return message->get<std::string>();
+}
+
+ChatAnswer Refused(const HttpReply& reply) {
+  ChatAnswer answer;
+  answer.refusal = absl::StrCat("the server refused (status ", reply.status, "): ", ServersWords(reply.body));
+  int64_t seconds = 0;
+  if (absl::SimpleAtoi(FindHeader(reply.headers, "retry-after"), &seconds) && seconds > 0) {
+    absl::StrAppend(&answer.refusal, "; it asks to try again in ", seconds, " s");
+  }
+  answer.failed = reply.status >= 500;
+  return answer;
+}
+
+std::string TextIn(const Json& object, const char* name) {
+  const auto value = object.find(name);
+  return value != object.end() && value->is_string() ? value->get<std::string>() : "";
+}
+
+int64_t CountIn(const Json& object, const char* name) {
+  const auto value = object.find(name);
+  return value != object.end() && value->is_number_integer() ? value->get<int64_t>() : 0;
+}
+
+// Takes the events of one answer.
+class AnswerEvents {
+ public:
+  AnswerEvents(const TakeText& take, ChatAnswer* answer) : take_(take), answer_(answer) {}
+
+  // Not OK: the answer is of no use any more.
+  absl::Status Take(const SseEvent& event, int64_t at_us) {
+    if (event.done()) {
+      done_ = true;
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<Json> json = ParseJson(event.data);
+    if (!json.ok() || !json->is_object()) {
+      return absl::DataLossError("the server sent an event that is no JSON object");
+    }
+    if (json->contains("error")) {
+      answer_->refusal = absl::StrCat("the server gave up: ", ServersWords(event.data));
+      answer_->failed = true;
+      done_ = true;
+      return absl::OkStatus();
+    }
+    TakeUsage(*json);
+    const auto choices = json->find("choices");
+    if (choices == json->end() || !choices->is_array() || choices->empty() || !choices->front().is_object()) {
+      return absl::OkStatus();
+    }
+    return TakeChoice(choices->front(), at_us);
+  }
+
+  bool done() const { return done_; }
+  int64_t first_us() const { return first_us_; }
+  int64_t last_us() const { return last_us_; }
+
+ private:
+  absl::Status TakeChoice(const Json& choice, int64_t at_us) {
+    if (const std::string reason = TextIn(choice, "finish_reason"); !reason.empty()) answer_->finish_reason = reason;
+    const auto delta = choice.find("delta");
+    if (delta == choice.end() || !delta->is_object()) return absl::OkStatus();
+    std::string reasoning = TextIn(*delta, "reasoning_content");
+    if (reasoning.empty()) reasoning = TextIn(*delta, "reasoning");
+    const std::string content = TextIn(*delta, "content");
+    if (reasoning.empty() && content.empty()) return absl::OkStatus();
+    last_us_ = at_us;
+    if (first_us_ == 0) first_us_ = at_us;
+    answer_->reasoning += reasoning;
+    answer_->content += content;
+    if (!reasoning.empty()) RETURN_IF_ERROR(take_(AnswerPart::kReasoning, reasoning));
+    return content.empty() ? absl::OkStatus() : take_(AnswerPart::kContent, content);
+  }
+
+  void TakeUsage(const Json& json) {
+    const auto usage = json.find("usage");
+    if (usage == json.end() || !usage->is_object()) return;
+    answer_->prompt_tokens = CountIn(*usage, "prompt_tokens");
+    answer_->tokens = CountIn(*usage, "completion_tokens");
+    const auto details = usage->find("prompt_tokens_details");
+    if (details != usage->end() && details->is_object() && details->contains("cached_tokens")) {
+      answer_->cached_tokens = CountIn(*details, "cached_tokens");
+    }
+  }
+
+  const TakeText& take_;
+  ChatAnswer* const answer_;
+  bool done_ = false;
+  int64_t first_us_ = 0, last_us_ = 0;
+};
+
+// What the API calls a setting.
+std::string ApiName(absl::string_view setting) {
+  if (setting == "temp") return "temperature";
+  if (setting == "predict") return "max_tokens";
+  if (setting == "repeat-penalty") return "repetition_penalty";
+  std::string name(setting);
+  for (char& c : name) c = c == '-' ? '_' : c;
+  return name;
+}
+
+// A signal that came before this is still counted.
+void ForgetOldWakeUps() { SignalWatch::Get().Clear(); }
+
+}  // namespace
+
+ChatServer::ChatServer(HttpUrl url, HttpClientOptions client, ChatSettings settings, std::vector<std::string> stops)
+    : url_(url),
+      options_([&] {
+        client.cancel_descriptor = SignalWatch::Get().descriptor();
+        return client;
+      }()),
+      client_(std::move(url), options_),
+      stops_(std::move(stops)),
+      given_(settings),
+      settings_(std::move(settings)) {}
+
+absl::Status ChatServer::Prepare() {
+  ForgetOldWakeUps();
+  HttpCall call;
+  call.path = "/v1/models";
+  ASSIGN_OR_RETURN(const HttpReply reply, client_.Call(call));
+  if (reply.status != 200) {
+    const std::string what = absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServersWords(reply.body));
+    return reply.status == 401 ? UsageError(absl::StrCat(what, " (--api-key-file, STAGECOACH_API_KEY)"))
+                               : absl::UnavailableError(what);
+  }
+  const absl::StatusOr<Json> json = ParseJson(reply.body);
+  const Json* model = nullptr;
+  if (json.ok() && json->is_object() && json->contains("data") && (*json)["data"].is_array()) {
+    for (const Json& entry : (*json)["data"]) {
+      if (!entry.is_object() || TextIn(entry, "id").empty()) continue;
+      if (model == nullptr) model = &entry;
+    }
+  }
+  if (model == nullptr)
+    return absl::UnavailableError("GET /v1/models names no model: this is no server of OpenAI's API");
+  model_ = TextIn(*model, "id");
+  context_tokens_ = CountIn(*model, "max_model_len");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ChatServer::AwaitInput(int descriptor) {
+  SignalWatch& signals = SignalWatch::Get();
+  while (signals.stops() == 0 && !signals.drain()) {
+    pollfd waits[] = {{descriptor, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
+    if (poll(waits, 2, -1) < 0) continue;
+    if (waits[1].revents != 0) signals.Clear();
+    if (waits[0].revents != 0) return true;
+  }
+  return false;
+}
+
+std::string ChatServer::Body(const ChatTurn& turn) const {
+  Json body = {{"model", model_}, {"messages", *turn.messages}, {"stream", true}};
+  body["stream_options"] = {{"include_usage", true}};
+  for (const GivenSetting& setting : GivenSettings(settings_)) {
+    if (setting.integer) {
+      body[ApiName(setting.name)] = static_cast<int64_t>(setting.value);
+    } else {
+      body[ApiName(setting.name)] = setting.value;
+    }
+  }
+  if (settings_.sampling.seed.has_value()) {
+    body["seed"] = *settings_.sampling.seed + static_cast<uint64_t>(turn.attempt);
+  }
+  if (settings_.sampling.ignore_eos) body["ignore_eos"] = true;
+  if (!stops_.empty()) body["stop"] = stops_;
+  if (turn.thinking.has_value()) body["chat_template_kwargs"] = {{"enable_thinking", *turn.thinking}};
+  return CompactJson(body);
+}
+
+absl::StatusOr<ChatAnswer> ChatServer::Answer(const ChatTurn& turn, const TakeText& take) {
+  ForgetOldWakeUps();
+  if (SignalWatch::Get().stops() > 0) return absl::CancelledError("interrupted");
+  ChatAnswer answer;
+  AnswerEvents events(take, &answer);
+  SseReader reader;
+  absl::Status status;
+  HttpCall call;
+  call.method = "POST";
+  call.path = "/v1/chat/completions";
+  call.body = Body(turn);
+  call.on_body = [&](absl::string_view bytes, int64_t at_us) {
+    const absl::Status read = reader.Append(bytes, [&](const SseEvent& event) {
+      if (status.ok() && !events.done()) status = events.Take(event, at_us);
+    });
+    if (status.ok()) status = read;
+    return status.ok();
+  };
+  const int64_t begun_us = MonotonicUs();
+  const absl::StatusOr<HttpReply> reply = client_.Call(call);
+  if (absl::IsDataLoss(status)) {
+    answer.refusal = std::string(status.message());
+    answer.failed = true;
+  } else {
+    RETURN_IF_ERROR(status);  // of `take`
+  }
+  if (absl::IsCancelled(reply.status())) {
+    answer.finish_reason = "cancelled";
+  } else if (!reply.ok()) {
+    answer.refusal = std::string(reply.status().message());
+    answer.failed = true;
+  } else if (reply->status != 200) {
+    return Refused(*reply);
+  } else if (!events.done() && answer.refusal.empty()) {
+    answer.refusal = "the server's answer ended in the middle";
+    answer.failed = true;
+  }
+  if (events.first_us() > 0) answer.first_token_s = static_cast<double>(events.first_us() - begun_us) * 1e-6;
+  answer.decode_s = static_cast<double>(events.last_us() - events.first_us()) * 1e-6;
+  return answer;
+}
+
+absl::Status ChatServer::Set(absl::string_view name, absl::string_view value) {
+  return SetChatSetting(name, value, given_, &settings_);
+}
+
+std::string ChatServer::Settings() const {
+  std::string text;
+  for (const GivenSetting& setting : GivenSettings(settings_)) {
+    absl::StrAppendFormat(&text, "  %-18s %g\n", setting.name, setting.value);
+  }
+  if (settings_.sampling.seed.has_value())
+    absl::StrAppendFormat(&text, "  %-18s %d\n", "seed", *settings_.sampling.seed);
+  return text + "  all else as the server does by itself\n";
+}
+
+bool ChatServer::AlwaysAnswersAlike() const { return settings_.sampling.temperature == 0.0f; }
+
+std::string ChatServer::Describe() const {
+  return absl::StrCat("server        http://", url_.host, ":", url_.port, url_.path, "\n");
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,26 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_CLIENT_KEY_H_
+#define STAGECOACH_COORDINATOR_CLI_CLIENT_KEY_H_
+
+// The key that a client shows to a server.
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/http/http_client.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stagecoach {
+
+// --api-key-file. There is no option for the key itself: everybody on the host can read a command line.
+void AddClientKeyOption(CLI::App* app, std::string* path);
+
+// What to send with every request: the key of the file, whose only line it is; without a file that of
+// STAGECOACH_API_KEY; without both nothing. ExitCode::kInputFile: the file cannot be read, or holds something else.
+absl::StatusOr<HttpHeaders> ReadClientKey(const std::string& path);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_CLIENT_KEY_H_
