@@ -20,11 +20,13 @@ std::string Tokenizer::Decode(absl::Span<const TokenId> tokens, bool render_cont
   return text;
 }
 
-Detokenizer::Detokenizer(const Tokenizer* tokenizer, bool at_text_start)
-    : tokenizer_(tokenizer), strip_space_(at_text_start && tokenizer->strips_leading_space()) {}
+Detokenizer::Detokenizer(const Tokenizer* tokenizer, bool at_text_start, bool render_control)
+    : tokenizer_(tokenizer),
+      strip_space_(at_text_start && tokenizer->strips_leading_space()),
+      render_control_(render_control) {}
 
 std::string Detokenizer::Push(TokenId token) {
-  const std::string bytes = tokenizer_->TokenBytes(token, /*render_control=*/false);
+  const std::string bytes = tokenizer_->TokenBytes(token, render_control_);
   if (bytes.empty()) return "";
   const bool strip = std::exchange(strip_space_, false) && bytes[0] == ' ';
   pending_.append(bytes, strip ? 1 : 0, std::string::npos);

@@ -48,6 +48,7 @@ std::string StopMatcher::Push(absl::string_view text) {
     }
     if (longest_match > 0) {
       stopped_ = true;
+      match_ = stream.substr(end - longest_match, longest_match);
       stream.erase(end - longest_match);
       return stream;
     }

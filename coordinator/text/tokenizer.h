@@ -59,17 +59,18 @@ class Tokenizer {
 };
 
 // Turns a stream of tokens to valid UTF-8 that never ends inside a code point. Bytes that can no longer become a code
-// point turn to U+FFFD. Control tokens are not rendered.
+// point turn to U+FFFD. Control tokens are rendered only on request.
 class Detokenizer {
  public:
   // `tokenizer` outlives this.
-  explicit Detokenizer(const Tokenizer* tokenizer, bool at_text_start = true);
+  explicit Detokenizer(const Tokenizer* tokenizer, bool at_text_start = true, bool render_control = false);
   std::string Push(TokenId token);  // the text that is now complete; possibly empty
   std::string Flush();              // at the end: what is left, an incomplete sequence as U+FFFD
 
  private:
   const Tokenizer* tokenizer_;
   bool strip_space_;
+  const bool render_control_;
   std::string pending_;
 };
 
@@ -82,6 +83,8 @@ class StopMatcher {
   std::string Push(absl::string_view text);
   std::string Flush();  // at the end of the stream: what was held back
   bool stopped() const { return stopped_; }
+  const std::string& match() const { return match_; }  // what stopped it; empty before
+  size_t held_bytes() const { return held_.size(); }
 
  private:
   struct Stop {
@@ -94,6 +97,7 @@ class StopMatcher {
   std::vector<Stop> stops_;
   std::string held_;  // the end of the stream that may yet become a stop string
   bool stopped_ = false;
+  std::string match_;
 };
 
 }  // namespace stagecoach
