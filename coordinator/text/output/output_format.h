@@ -41,7 +41,8 @@ absl::string_view OutputFormatName(OutputFormat format);
 std::optional<OutputFormat> OutputFormatByName(absl::string_view name);
 std::vector<absl::string_view> OutputFormatNames();
 
-// Told from what a chat template makes of earlier turns of the assistant; kPlain where it shows no marks that are known.
+// Told from what a chat template makes of earlier turns of the assistant; kPlain where it shows no marks that are
+// known.
 OutputFormat FindOutputFormat(absl::string_view chat_template);
 
 }  // namespace stagecoach

@@ -62,8 +62,8 @@ struct OutputStart {
 };
 
 // Fed with the text of an answer, control tokens as their text and without the token that ended it. How the text is cut
-// to pieces makes no difference to what comes out, pieces of one kind put together. Text leaves once it cannot belong to
-// a marker any more, a call once it is complete; the memory is bounded by kMostCallBytes. What can not be read as a
+// to pieces makes no difference to what comes out, pieces of one kind put together. Text leaves once it cannot belong
+// to a marker any more, a call once it is complete; the memory is bounded by kMostCallBytes. What can not be read as a
 // call, its markers included, is content. Of the text only markers are left out, and the white space that belongs to
 // them: at both ends of a reasoning block, after it, and around calls where no text follows. Bytes that are no UTF-8
 // pass through.

@@ -1,0 +1,74 @@
+#ifndef STAGECOACH_COORDINATOR_TEXT_OUTPUT_CALL_SCANNER_H_
+#define STAGECOACH_COORDINATOR_TEXT_OUTPUT_CALL_SCANNER_H_
+
+// Reads a call from a text of which more may come.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // a JSON object's text
+  std::string id;         // empty: the model gave none
+};
+
+struct CallReading {
+  enum class State {
+    kMore,  // what is there is the beginning of a call as far as it goes
+    kDone,
+    kBad,  // this is no call, whatever follows
+  };
+  State state;
+  size_t bytes = 0;             // that were read: the call with its markers (kDone), or up to what is no call (kBad)
+  std::vector<ToolCall> calls;  // kDone
+};
+
+// Each step reads on from where the one before ended, and does nothing once one has failed: because the text ends too
+// early, or because something else stands there. Readers say at the end by Result what came of it, so that the same
+// reader tells from any beginning of a text whether it can be decided; a longer text never changes what was.
+class CallScanner {
+ public:
+  static constexpr size_t kMostHead = 512;  // bytes of a name and the like
+  static constexpr int kMostDepth = 64;     // values within values
+
+  CallScanner(absl::string_view text, bool at_end) : text_(text), at_end_(at_end) {}
+
+  bool ok() const { return state_ == State::kGoing; }
+  absl::string_view rest() const { return text_.substr(position_); }
+  // No text is left, and none will come.
+  bool AtEnd();
+
+  void SkipSpace();
+  bool Try(absl::string_view marker);  // reads it when it is there
+  void Expect(absl::string_view marker);
+  void ExpectEither(absl::string_view one, absl::string_view other);
+  // A marker that may be missing, and what is read before it only together with it: white space.
+  void TryAfterSpace(absl::string_view marker);
+  char Peek();                                            // the next byte; 0: there is none (then this has failed)
+  char Next();                                            // reads it
+  absl::string_view Until(absl::string_view marker);      // reads the marker too
+  absl::string_view HeadUntil(absl::string_view marker);  // the same within kMostHead bytes, without space around
+  absl::string_view While(bool (*belongs)(char));         // one byte or more, and the text goes on after them
+  // An object or a list, valid as a whole.
+  absl::string_view JsonValue();
+  void Fail();
+
+  CallReading Result(std::vector<ToolCall> calls) const;
+
+ private:
+  enum class State { kGoing, kStarved, kFailed };
+  void Starve() { state_ = State::kStarved; }
+
+  absl::string_view text_;
+  bool at_end_;
+  size_t position_ = 0;
+  State state_ = State::kGoing;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_TEXT_OUTPUT_CALL_SCANNER_H_

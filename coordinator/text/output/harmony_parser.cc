@@ -1,0 +1,181 @@
+#include "coordinator/text/output/harmony_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "coordinator/text/output/marker_search.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr absl::string_view kStart = "<|start|>";
+constexpr absl::string_view kAssistant = "<|start|>assistant";
+constexpr absl::string_view kChannel = "<|channel|>";
+constexpr absl::string_view kMessage = "<|message|>";
+constexpr absl::string_view kRecipient = " to=";
+constexpr absl::string_view kFunctions = "functions.";
+constexpr absl::string_view kBodyEnds[] = {"<|end|>", "<|return|>", "<|call|>", kStart};
+constexpr size_t kMostHead = 512;
+
+// What follows `mark` up to white space or the next mark; empty: `mark` is not there.
+absl::string_view WordAfter(absl::string_view mark, absl::string_view head) {
+  const size_t found = head.find(mark);
+  if (found == absl::string_view::npos) return "";
+  const absl::string_view rest = head.substr(found + mark.size());
+  return rest.substr(0, rest.find_first_of(" \t\r\n<"));
+}
+
+absl::string_view FunctionOf(absl::string_view head) {
+  absl::string_view recipient = WordAfter(kRecipient, head);
+  if (absl::StartsWith(recipient, kFunctions)) recipient.remove_prefix(kFunctions.size());
+  return recipient;
+}
+
+bool IsFunction(absl::string_view head, const OutputTools& tools) {
+  const absl::string_view function = FunctionOf(head);
+  return !function.empty() && (function.size() < WordAfter(kRecipient, head).size() || tools.Has(function));
+}
+
+OutputKind KindOf(absl::string_view head) {
+  const bool thinks = WordAfter(kChannel, head) == "analysis" && WordAfter(kRecipient, head).empty();
+  return thinks ? OutputKind::kReasoning : OutputKind::kContent;
+}
+
+}  // namespace
+
+HarmonyParser::HarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools)
+    : tools_(tools != nullptr ? std::move(tools) : std::make_shared<OutputTools>()) {
+  const absl::string_view prompt = start.prompt_end;
+  const size_t message = prompt.rfind(kStart);
+  if (start.inside_reasoning) {
+    place_ = Place::kBody;
+    kind_ = OutputKind::kReasoning;
+  } else if (message != absl::string_view::npos && absl::EndsWith(prompt, kMessage)) {
+    place_ = Place::kBody;
+    kind_ = KindOf(prompt.substr(message));
+  }
+}
+
+std::vector<OutputDelta> HarmonyParser::Feed(absl::string_view text) {
+  Deltas out;
+  held_.append(text.data(), text.size());
+  while (Step(/*at_end=*/false, &out)) {
+  }
+  return out;
+}
+
+std::vector<OutputDelta> HarmonyParser::Finish() {
+  Deltas out;
+  while (Step(/*at_end=*/true, &out)) {
+  }
+  return out;
+}
+
+bool HarmonyParser::Step(bool at_end, Deltas* out) {
+  if (held_.empty()) return false;
+  switch (place_) {
+    case Place::kBetween: return StepBetween(at_end, out);
+    case Place::kHead: return StepHead(at_end, out);
+    case Place::kBody: return StepBody(at_end, out);
+    case Place::kCall: return StepCall(at_end, out);
+    case Place::kAfterCall:
+      held_.erase(0, LeadingSpace(held_));
+      if (!held_.empty()) place_ = Place::kBody;
+      return true;
+  }
+  return false;
+}
+
+// Either the next message begins as it should, or its head stands there alone, or text without any.
+bool HarmonyParser::StepBetween(bool at_end, Deltas* out) {
+  const MarkerFit fit = FitMarker(held_, kAssistant, at_end);
+  if (fit == MarkerFit::kPerhaps) return false;
+  place_ = Place::kHead;
+  if (fit == MarkerFit::kYes) {
+    held_.erase(0, kAssistant.size());
+  } else if (absl::StartsWith(held_, kStart)) {  // the role of another
+    kind_ = OutputKind::kContent;
+    PutOut(kStart.size(), out);
+    place_ = Place::kBody;
+  }
+  return true;
+}
+
+bool HarmonyParser::StepHead(bool at_end, Deltas* out) {
+  bool is_head = false;
+  const bool is_marked = absl::StartsWith(held_, kChannel);
+  for (const absl::string_view mark : {kChannel, kRecipient, kMessage}) {
+    const MarkerFit fit = FitMarker(held_, mark, at_end);
+    if (fit == MarkerFit::kPerhaps) return false;
+    is_head |= fit == MarkerFit::kYes;
+  }
+  if (is_head) {
+    const size_t end = absl::string_view(held_).substr(0, kMostHead).find(kMessage);
+    if (end != absl::string_view::npos) {
+      TakeHead(end + kMessage.size(), out);
+      return true;
+    }
+    if (held_.size() < kMostHead && !at_end) return false;
+    if (held_.size() < kMostHead && is_marked) {
+      held_.clear();  // marks alone, and no message after them
+      return false;
+    }
+  }
+  kind_ = OutputKind::kContent;
+  place_ = Place::kBody;
+  return true;
+}
+
+void HarmonyParser::TakeHead(size_t bytes, Deltas* out) {
+  const absl::string_view head = absl::string_view(held_).substr(0, bytes);
+  kind_ = KindOf(head);
+  place_ = Place::kBody;
+  if (!IsFunction(head, *tools_)) {
+    held_.erase(0, bytes);
+  } else if (tools_->empty()) {
+    PutOut(bytes, out);
+  } else {
+    head_bytes_ = bytes;
+    place_ = Place::kCall;
+  }
+}
+
+bool HarmonyParser::StepBody(bool at_end, Deltas* out) {
+  const MarkerPlace found = FindMarker(held_, kBodyEnds, at_end);
+  PutOut(found.position, out);
+  if (found.marker.empty()) return false;
+  if (found.marker != kStart) held_.erase(0, found.marker.size());
+  place_ = Place::kBetween;
+  return true;
+}
+
+bool HarmonyParser::StepCall(bool at_end, Deltas* out) {
+  const bool too_long = held_.size() > kMostCallBytes;
+  const absl::string_view text = absl::string_view(held_).substr(0, kMostCallBytes);
+  CallScanner scanner(text.substr(head_bytes_), at_end && !too_long);
+  scanner.SkipSpace();
+  const absl::string_view arguments = scanner.JsonValue();
+  if (scanner.ok() && arguments[0] != '{') scanner.Fail();
+  const CallReading reading = scanner.Result({});
+  if (reading.state == CallReading::State::kMore && !too_long) return false;
+  if (reading.state == CallReading::State::kDone) {
+    out->push_back({OutputKind::kCallStart, std::string(FunctionOf(text.substr(0, head_bytes_))), ""});
+    out->push_back({OutputKind::kCallArguments, std::string(arguments), ""});
+    out->push_back({OutputKind::kCallEnd, "", ""});
+    held_.erase(0, head_bytes_ + reading.bytes);
+    place_ = Place::kAfterCall;
+  } else {
+    place_ = Place::kBody;
+    PutOut(head_bytes_, out);  // the rest is read as the text that it is
+  }
+  kind_ = OutputKind::kContent;
+  return true;
+}
+
+void HarmonyParser::PutOut(size_t bytes, Deltas* out) {
+  AppendDelta(kind_, absl::string_view(held_).substr(0, bytes), out);
+  held_.erase(0, bytes);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,39 @@
+#ifndef STAGECOACH_COORDINATOR_TEXT_OUTPUT_OUTPUT_GRAMMAR_H_
+#define STAGECOACH_COORDINATOR_TEXT_OUTPUT_OUTPUT_GRAMMAR_H_
+
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "coordinator/text/output/call_readers.h"
+#include "coordinator/text/output/output_format.h"
+
+namespace stagecoach {
+
+// The marks of a format: reasoning first, then content with calls among it. Every mark begins with an ASCII character,
+// so that text is never cut within a code point.
+struct OutputGrammar {
+  // Around reasoning.
+  absl::string_view open = "<think>";
+  absl::string_view close = "</think>";
+  bool model_opens = true;                            // else only a prompt does, and the mark is text
+  std::vector<absl::string_view> calls_in_reasoning;  // marks of calls that end it without `close`
+  bool space_first = false;                           // the format has white space before all content
+
+  std::vector<absl::string_view> calls;             // what a call begins with
+  std::vector<absl::string_view> calls_in_section;  // further ones after the first call
+  std::vector<absl::string_view> section_ends;      // once after calls
+  bool calls_at_start_only = false;
+  Calls (*read)(const OutputTools& tools, CallScanner* scanner) = nullptr;
+
+  std::vector<absl::string_view> silent;  // in content, and no part of it
+  // Around all content, or absent.
+  absl::string_view content_open;
+  absl::string_view content_close;
+};
+
+// Of every format but kHarmony, whose text is a row of messages.
+OutputGrammar GrammarOf(OutputFormat format);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_TEXT_OUTPUT_OUTPUT_GRAMMAR_H_
