@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/front/answer_end.h"
+
 namespace stagecoach {
 namespace {
 
@@ -16,10 +18,7 @@ int64_t CodePoints(const std::string& utf8) {
 Completion::Completion(const Tokenizer* tokenizer, std::vector<std::string> stops)
     : tokenizer_(tokenizer), detokenizer_(tokenizer, /*at_text_start=*/false), matcher_(std::move(stops)) {}
 
-bool Completion::IsEndOfGeneration(TokenId token) const {
-  const absl::Span<const TokenId> set = tokenizer_->end_of_generation();
-  return std::binary_search(set.begin(), set.end(), token);
-}
+bool Completion::IsEndOfGeneration(TokenId token) const { return stagecoach::IsEndOfGeneration(*tokenizer_, token); }
 
 std::string Completion::Append(std::string text) {
   text_ += text;
@@ -44,17 +43,10 @@ std::string Completion::Take(const SessionEvent& event) {
     // What the detokenizer still holds can complete a stop string as well.
     fresh += matcher_.Push(detokenizer_.Flush());
     fresh += matcher_.Flush();
-    switch (event.finished->reason()) {
-      case pb::RequestFinished::REASON_STOP: finish_reason_ = "stop"; break;
-      case pb::RequestFinished::REASON_LENGTH:
-      case pb::RequestFinished::REASON_SCORED: finish_reason_ = "length"; break;
-      case pb::RequestFinished::REASON_REJECTED:
-      case pb::RequestFinished::REASON_FAILED:
-        failed_ = event.finished->reason() == pb::RequestFinished::REASON_FAILED;
-        rejection_ = event.finished->error().empty() ? "the engine refused it" : event.finished->error();
-        [[fallthrough]];
-      default: finish_reason_ = "cancelled";
-    }
+    AnswerEnd end = EndOfAnswer(*event.finished);
+    finish_reason_ = std::move(end.reason);
+    rejection_ = std::move(end.rejection);
+    failed_ = end.failed;
     if (matcher_.stopped()) finish_reason_ = "stop";
   }
   return Append(std::move(fresh));

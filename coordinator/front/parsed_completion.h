@@ -15,8 +15,8 @@
 
 namespace stagecoach {
 
-// Not thread-safe. The parser sees control tokens as their text, and none of the tokens that end an answer. Stop strings
-// are sought in each stretch of content, neither in reasoning nor in calls.
+// Not thread-safe. The parser sees control tokens as their text, and none of the tokens that end an answer. Stop
+// strings are sought in each stretch of content, neither in reasoning nor in calls.
 class ParsedCompletion {
  public:
   // `tokenizer` outlives this.
@@ -47,10 +47,11 @@ class ParsedCompletion {
 
  private:
   using Deltas = std::vector<OutputDelta>;
-  void Push(TokenId token, Deltas* out);
+  void PushToken(TokenId token, Deltas* out);
+  void PushText(const std::string& text, Deltas* out);
+  void PushEnd(Deltas* out);
   void Pass(Deltas parsed, Deltas* out);  // through the search for stop strings
-  void PutOut(OutputKind kind, std::string text, Deltas* out);
-  void Finish(Deltas* out);
+  static void PutOut(OutputKind kind, std::string text, Deltas* out);
   void CountReleased();
 
   const Tokenizer* tokenizer_;
@@ -60,7 +61,7 @@ class ParsedCompletion {
   AnswerEnd end_;
   std::vector<SampledToken> tokens_;
   std::vector<int64_t> text_offsets_;
-  std::vector<uint64_t> ends_in_bytes_;  // of each token: how much text was fed to the parser with it
+  std::vector<uint64_t> ends_in_bytes_;  // of each token: of the text, markers and all
   uint64_t fed_bytes_ = 0;
   int64_t code_points_ = 0;
   size_t released_tokens_ = 0;

@@ -66,6 +66,7 @@ class Detokenizer {
   explicit Detokenizer(const Tokenizer* tokenizer, bool at_text_start = true, bool render_control = false);
   std::string Push(TokenId token);  // the text that is now complete; possibly empty
   std::string Flush();              // at the end: what is left, an incomplete sequence as U+FFFD
+  size_t held_bytes() const { return pending_.size(); }
 
  private:
   const Tokenizer* tokenizer_;
