@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and tests; ends with a table of its time. Without arguments the whole suite: the unit tests under
-# the address and undefined-behaviour sanitizers, those of what threads share under the thread sanitizer, then everything in the release tree. Arguments go to ctest and choose tests of the
-# release tree; only what these need is installed and built, and no sanitizers:
+# the address and undefined-behaviour sanitizers, those of what threads share under the thread sanitizer, some seconds of made-up input
+# for what reads strangers' bytes, then everything in the release tree. Arguments go to ctest and choose tests of the release tree;
+# only what these need is installed and built, and no sanitizers:
 #   deploy/test.sh -L smoke           a few fast tests of everything
 #   deploy/test.sh -R e2e.generate    those whose name matches
 #   deploy/test.sh -L campaign        long measurements, which the whole suite leaves out; their results go to tests/bench/results
@@ -17,11 +18,12 @@ configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
 
 test_everything() {
   part install
-  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}"
+  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}"
   part "configure"
   configure_release
   run cmake --preset asan
   run cmake --preset tsan
+  run cmake --preset fuzz
   part "build release"
   run cmake --build --preset release
   part "build asan"
@@ -34,6 +36,9 @@ test_everything() {
   local fixed_addresses=()
   ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
   run "${fixed_addresses[@]}" ctest --preset tsan
+  part "fuzz"
+  run cmake --build --preset fuzz --target fuzz_targets
+  run ctest --preset fuzz -L '^fuzz$' -j "$jobs"
   part "fresh machine"
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
   run ctest --preset release -L fresh -j "$jobs"

@@ -1,0 +1,38 @@
+// Chat templates: a program of a stranger, and variables of another.
+
+#include "coordinator/text/jinja/jinja_template.h"
+#include "tests/fuzz/fuzz_input.h"
+
+namespace stagecoach {
+namespace {
+
+void CheckTemplate(FuzzInput input) {
+  const absl::string_view source = input.Text();
+  absl::StatusOr<JinjaTemplate> program = JinjaTemplate::Parse(source);
+  if (!program.ok()) return;
+  const absl::string_view json = input.rest();
+  nlohmann::ordered_json variables =
+      nlohmann::ordered_json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  if (!variables.is_object()) {
+    variables = nlohmann::ordered_json::parse(
+        R"({"messages": [{"role": "user", "content": "Hi <b>"}, {"role": "assistant", "content": null, "tool_calls": []}],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": [1, 2.5, null, true]}}}],
+            "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"})");
+  }
+  const JinjaLimits limits{.output_bytes = 1 << 16,
+                           .loop_rounds = 2'000,
+                           .depth = 32,
+                           .memory_bytes = 8 << 20,
+                           .time = absl::Milliseconds(500)};
+  const absl::StatusOr<MarkedText> text =
+      program->Render(variables, {"bos_token", "eos_token", "messages.role"}, absl::FromUnixSeconds(0), limits);
+  if (text.ok()) FuzzCheck(text->size() <= limits.output_bytes, "the output has its limit");
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  stagecoach::CheckTemplate({data, size});
+  return 0;
+}

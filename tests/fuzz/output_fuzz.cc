@@ -1,0 +1,63 @@
+// Outputs of models: how they are cut makes no difference, and arguments are JSON.
+
+#include "coordinator/text/output/output_parser.h"
+#include "nlohmann/json.hpp"
+#include "tests/fuzz/fuzz_input.h"
+
+namespace stagecoach {
+namespace {
+
+std::vector<OutputDelta> Joined(std::vector<OutputDelta> fresh, std::vector<OutputDelta> all) {
+  for (OutputDelta& delta : fresh) {
+    const bool is_text = delta.kind == OutputKind::kReasoning || delta.kind == OutputKind::kContent;
+    FuzzCheck(delta.text.empty() == (delta.kind == OutputKind::kCallEnd), "only the end of a call has no text");
+    if (is_text && !all.empty() && all.back().kind == delta.kind) {
+      all.back().text += delta.text;
+    } else {
+      all.push_back(std::move(delta));
+    }
+  }
+  return all;
+}
+
+std::vector<OutputDelta> Parse(OutputFormat format, const OutputStart& start, std::shared_ptr<const OutputTools> tools,
+                               absl::string_view text, size_t piece) {
+  const std::unique_ptr<OutputParser> parser = OutputParser::Make(format, start, std::move(tools));
+  std::vector<OutputDelta> deltas;
+  for (size_t begin = 0; begin < text.size(); begin += piece) {
+    deltas = Joined(parser->Feed(text.substr(begin, piece)), std::move(deltas));
+  }
+  deltas = Joined(parser->Finish(), std::move(deltas));
+  FuzzCheck(parser->held_bytes() == 0, "nothing is held back at the end");
+  return deltas;
+}
+
+void CheckOutput(FuzzInput input) {
+  static const auto kTools = std::make_shared<const OutputTools>(nlohmann::ordered_json::parse(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}}])"));
+  static const std::vector<absl::string_view> kNames = OutputFormatNames();
+  const OutputFormat format = *OutputFormatByName(kNames[input.Byte() % kNames.size()]);
+  const uint8_t flags = input.Byte();
+  const OutputStart start{.prompt_end = (flags & 1) != 0 ? "<think>" : "", .inside_reasoning = (flags & 2) != 0};
+  const std::shared_ptr<const OutputTools> tools = (flags & 4) != 0 ? nullptr : kTools;
+  const absl::string_view text = input.rest();
+  const std::vector<OutputDelta> whole = Parse(format, start, tools, text, text.size());
+  FuzzCheck(Parse(format, start, tools, text, 1 + flags / 8) == whole, "how a text is cut makes no difference");
+  size_t bytes = 0;
+  for (const OutputDelta& delta : whole) {
+    const bool is_text = delta.kind == OutputKind::kReasoning || delta.kind == OutputKind::kContent;
+    if (is_text) bytes += delta.text.size();
+    if (delta.kind != OutputKind::kCallArguments) continue;
+    FuzzCheck(nlohmann::json::parse(delta.text, nullptr, /*allow_exceptions=*/false).is_object(),
+              "arguments are an object: " + delta.text);
+  }
+  FuzzCheck(bytes <= text.size(), "nothing comes twice");
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  stagecoach::CheckOutput({data, size});
+  return 0;
+}

@@ -1,0 +1,43 @@
+// Texts to tokens and back.
+
+#include "coordinator/text/tokenizer.h"
+#include "coordinator/text/utf8.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "tests/unit/coordinator/text/toy_vocabularies.h"
+
+namespace stagecoach {
+namespace {
+
+std::unique_ptr<Tokenizer> BytePairs(const std::string& pre) {
+  testing::ToyVocabulary toy = testing::ToyBytePairs();
+  toy.Add("<|end|>", 3);
+  toy.Add("<user>", 4);
+  return testing::OpenOrDie(toy.File("gpt2", pre));
+}
+
+void CheckTokens(FuzzInput input) {
+  static const std::unique_ptr<Tokenizer> kTokenizers[] = {
+      BytePairs("qwen2"), BytePairs("llama-bpe"), BytePairs("gpt-2"),
+      testing::OpenOrDie(testing::ToySentencePiece().File("llama", "default"))};
+  const uint8_t choice = input.Byte();
+  const Tokenizer& tokenizer = *kTokenizers[choice % 4];
+  const std::string text(input.rest());
+  const std::vector<TokenId> tokens = tokenizer.Encode(text, /*add_special=*/false, (choice & 16) != 0);
+  if (choice % 4 != 3) {
+    FuzzCheck(tokenizer.Decode(tokens, /*render_control=*/true) == text, "byte pairs give every byte back");
+  }
+  Detokenizer detokenizer(&tokenizer, (choice & 32) != 0, (choice & 64) != 0);
+  std::string shown;
+  for (const TokenId token : tokens) shown += detokenizer.Push(token);
+  shown += detokenizer.Flush();
+  std::string whole;
+  FuzzCheck(AppendWholeUtf8(shown, &whole) == shown.size() && whole == shown, "what is shown is UTF-8");
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  stagecoach::CheckTokens({data, size});
+  return 0;
+}
