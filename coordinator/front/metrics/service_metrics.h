@@ -1,0 +1,93 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_METRICS_SERVICE_METRICS_H_
+#define STAGECOACH_COORDINATOR_FRONT_METRICS_SERVICE_METRICS_H_
+
+// What a service counts of itself. It is told what happens by plain calls and gives its text on demand. Times are
+// MonotonicUs(). Not thread-safe: one thread calls everything.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "coordinator/front/metrics/bubble_window.h"
+#include "coordinator/front/metrics/metric_text.h"
+#include "coordinator/front/session.h"
+#include "coordinator/front/session_thread.h"
+
+namespace stagecoach {
+
+struct ServiceFacts {
+  std::string version;         // of the program
+  std::string model;           // as the service shows it
+  double start_time_s = 0;     // of the process, since 1970
+  bool vllm_names = false;     // the most important ones also under the names of vLLM
+  double slo_ttft_s = 0;       // wanted times: to the first token, between two; 0: none
+  double slo_itl_s = 0;
+};
+
+// Of this process, now.
+struct ProcessUse {
+  double resident_bytes = 0;
+  double cpu_seconds = 0;
+};
+ProcessUse ReadProcessUse();  // zeros where the system does not say
+
+// One request of the engine, while it runs; of a call with several choices each is one. Kept by whoever gets its
+// events: the first four are set by it, the others by ServiceMetrics.
+struct RequestMeter {
+  std::string api;     // "chat", "completions", "responses", "messages"
+  std::string tenant;  // the key's name
+  int64_t prompt_tokens = 0;
+  int64_t accepted_us = 0;  // when the call had its place in the queue
+
+  int64_t first_token_us = 0, last_token_us = 0;
+  int64_t tokens = 0;
+};
+
+class ServiceMetrics {
+ public:
+  explicit ServiceMetrics(ServiceFacts facts);
+
+  // HTTP. `route`: one of the service's own, "other" for what is none; never what a client wrote.
+  void Answered(absl::string_view route, int status);  // of a stream: when its head is written
+  void SetConnections(int64_t active, int64_t idle);   // with a request under way, without
+  void SetStreams(int64_t open);                       // of server-sent events
+  void SlowClient();                                   // one was cut off for not reading
+  void Ignored(absl::string_view kind);                // a part of a request that means nothing here ("parameter", ...)
+  void Refused(absl::string_view code);                // a generating call that was not taken, or never ran
+
+  // Requests. Every one that was Submitted ends: by an event with `finished`, or Dropped.
+  void Submitted(const RequestMeter& request);
+  void Took(const SessionEvent& event, int64_t now_us, RequestMeter* request);
+  void Dropped(const RequestMeter& request);  // the session did not take it
+
+  // The session's state and the engine's, at least once a second. One that was seen already is nothing new.
+  void TakeStatus(const SessionStatus& status, int64_t now_us);
+
+  // Share of the stages' time without work while there was some, of about the last `span_us`.
+  double BubbleOf(int64_t span_us) const { return bubble_.Over(span_us); }
+  // Tokens computed of prompts per second, of about the last 30 s; 0 when none was: how long a queue takes.
+  double PromptRate(int64_t now_us) const;
+
+  std::string Text(const ProcessUse& use) const;
+
+ private:
+  struct Histograms {
+    MetricHistogram ttft, itl, e2e, queue, prefill, decode, prompt_tokens, generation_tokens, recovery;
+    MetricHistogram rows_prefill, rows_decode;
+    Histograms();
+  };
+  void WriteProcess(const ProcessUse& use, MetricText* text) const;
+  void WriteHttp(MetricText* text) const;
+  void WriteRequests(MetricText* text) const;
+  void WriteTimes(MetricText* text) const;
+  void WriteEngine(MetricText* text) const;
+  void WriteStages(MetricText* text) const;
+  void WriteJobs(MetricText* text) const;
+  void WriteVllm(MetricText* text) const;
+
+  const ServiceFacts facts_;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_METRICS_SERVICE_METRICS_H_
