@@ -46,7 +46,7 @@ struct ClusterFacts {
 Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts);
 
 // "loading", ...: the states as all that speaks of them names them.
-const char* NameOf(SessionStatus::State state);
+const char* StateName(SessionStatus::State state);
 
 }  // namespace stagecoach
 

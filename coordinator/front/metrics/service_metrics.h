@@ -33,7 +33,7 @@ ProcessUse ReadProcessUse();  // zeros where the system does not say
 
 // One request of the engine, while it runs; of a call with several choices each is one. Kept by whoever gets its
 // events: the first four are set by it, the others by ServiceMetrics.
-struct RequestMeter {
+struct MeteredRequest {
   std::string api;     // "chat", "completions", "responses", "messages"
   std::string tenant;  // the key's name
   int64_t prompt_tokens = 0;
@@ -56,9 +56,9 @@ class ServiceMetrics {
   void Refused(absl::string_view code);                // a generating call that was not taken, or never ran
 
   // Requests. Every one that was Submitted ends: by an event with `finished`, or Dropped.
-  void Submitted(const RequestMeter& request);
-  void Took(const SessionEvent& event, int64_t now_us, RequestMeter* request);
-  void Dropped(const RequestMeter& request);  // the session did not take it
+  void Submitted(const MeteredRequest& request);
+  void Took(const SessionEvent& event, int64_t now_us, MeteredRequest* request);
+  void Dropped(const MeteredRequest& request);  // the session did not take it
 
   // The session's state and the engine's, at least once a second. One that was seen already is nothing new.
   void TakeStatus(const SessionStatus& status, int64_t now_us);
