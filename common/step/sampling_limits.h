@@ -20,6 +20,8 @@ inline constexpr NumberRange kLogitBiasRange = {-1e6, 1e6};  // or -inf within t
 inline constexpr int kMaxLogitBias = 1024;                   // entries of one sequence
 inline constexpr IntegerRange kLogprobsRange = {0, kMaxLogprobs};
 inline constexpr IntegerRange kMaxNewTokensRange = {1, 2147483647};
+inline constexpr IntegerRange kMinNewTokensRange = {0, 2147483647};
+inline constexpr int kMaxEndTokens = 256;  // that a sequence may hold back
 
 }  // namespace stagecoach
 

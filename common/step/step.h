@@ -29,6 +29,8 @@ struct SamplingParams {
   uint64_t seed = 0;
   int32_t logprobs = -1;  // -1: none wanted; K >= 0: the chosen token's and the K most probable
   std::vector<std::pair<TokenId, float>> logit_bias;
+  int32_t min_new_tokens = 0;       // >= 0: before the output has as many tokens,
+  std::vector<TokenId> end_tokens;  // each of these is impossible; after the penalties
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 inline constexpr int kMaxLogprobs = 128;

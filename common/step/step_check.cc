@@ -52,7 +52,10 @@ absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab) 
   for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
     RETURN_IF_ERROR(CheckBias(i, sampling.logit_bias[i].first, sampling.logit_bias[i].second, vocab));
   }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckField("sampling.min_new_tokens", sampling.min_new_tokens, kMinNewTokensRange));
+  RETURN_IF_ERROR(
+      CheckField("sampling.end_tokens entries", sampling.end_tokens.size(), IntegerRange{0, kMaxEndTokens}));
+  return CheckTokenIds("sampling.end_tokens", sampling.end_tokens, vocab);
 }
 
 absl::Status CheckOpenSequence(const OpenSequence& open, int64_t vocab) {

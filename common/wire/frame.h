@@ -24,7 +24,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 // Which job a frame is of, and which arrangement of its stages; its assignment says so. Zeros before there is one.
 struct JobEpoch {

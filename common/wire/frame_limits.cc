@@ -24,8 +24,10 @@ constexpr size_t kTensorBytes = kMessage + (kTag + kId) + (kMessage + 2 * kWide)
 constexpr size_t kHeaderBytes = 2 * (kTag + kId) + (kTag + 8) + (kTag + kWide) + kTensorBytes + (kMessage + 1);
 
 constexpr size_t kLogitBiasBytes = kSmallMessage + (kTag + kId) + (kTag + 4);
+// Of lists that few sequences have.
+constexpr size_t kRareBytes = kMaxLogitBias * kLogitBiasBytes + kMaxEndTokens * kId;
 constexpr size_t kSamplingBytes =
-    kMessage + 6 * (kTag + 4) + (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMaxLogitBias * kLogitBiasBytes;
+    kMessage + 6 * (kTag + 4) + 2 * (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMessage + kRareBytes;
 constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes;  // without the token ids
 // Without the entries of its lists, and without its blocks.
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 * kMessage + (kTag + 1);
@@ -74,7 +76,7 @@ size_t FrameLimits::HiddenOutsideBytes(bool last_stage) const {
 }
 
 size_t FrameLimits::StageFrameBytes(bool last_stage, int32_t in_flight) const {
-  const size_t step = MaxStepFrameBytes() - Count(max_slices) * kMaxLogitBias * kLogitBiasBytes;
+  const size_t step = MaxStepFrameBytes() - Count(max_slices) * kRareBytes;
   const size_t sent = last_stage ? MaxResultFrameBytes() : step;
   return (Count(in_flight) + 1) * (step + sent) + HiddenOutsideBytes(last_stage);
 }

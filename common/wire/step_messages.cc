@@ -19,6 +19,8 @@ pb::SamplingParams ToProto(const SamplingParams& params) {
     entry->set_token(token);
     entry->set_bias(bias);
   }
+  out.set_min_new_tokens(params.min_new_tokens);
+  out.mutable_end_tokens()->Add(params.end_tokens.begin(), params.end_tokens.end());
   return out;
 }
 
@@ -35,6 +37,8 @@ SamplingParams FromProto(const pb::SamplingParams& params) {
   out.seed = params.seed();
   out.logprobs = params.logprobs();
   for (const pb::LogitBias& entry : params.logit_bias()) out.logit_bias.emplace_back(entry.token(), entry.bias());
+  out.min_new_tokens = params.min_new_tokens();
+  out.end_tokens.assign(params.end_tokens().begin(), params.end_tokens().end());
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "stage_worker/sample/logits_rules.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace stagecoach {
 namespace {
@@ -9,6 +10,10 @@ bool Repetition(const SamplingParams& sampling) { return sampling.repeat_penalty
 
 bool PresenceOrFrequency(const SamplingParams& sampling) {
   return sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
+}
+
+bool HoldsEndBack(const TokenHistory& history) {
+  return history.outputs() < history.sampling().min_new_tokens && !history.sampling().end_tokens.empty();
 }
 
 void ApplyPresenceAndFrequency(const TokenHistory& history, float* logits) {
@@ -27,13 +32,15 @@ float Penalized(float logit, float penalty) { return logit > 0 ? logit / penalty
 
 bool LogitsRules::ChangeAnything(const TokenHistory& history) {
   const SamplingParams& sampling = history.sampling();
-  return !sampling.logit_bias.empty() || Repetition(sampling) || PresenceOrFrequency(sampling);
+  return !sampling.logit_bias.empty() || Repetition(sampling) || PresenceOrFrequency(sampling) || HoldsEndBack(history);
 }
 
 void LogitsRules::Apply(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits) {
   for (const auto& [token, bias] : history.sampling().logit_bias) logits[token] += bias;
   if (Repetition(history.sampling())) ApplyRepetition(kernels, history, vocab, logits);
   if (PresenceOrFrequency(history.sampling())) ApplyPresenceAndFrequency(history, logits);
+  if (!HoldsEndBack(history)) return;
+  for (const TokenId token : history.sampling().end_tokens) logits[token] = -std::numeric_limits<float>::infinity();
 }
 
 void LogitsRules::ApplyRepetition(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab,

@@ -15,7 +15,8 @@ namespace stagecoach {
 //   2. repetition penalty r: every token that occurs among the last repeat_last_n of prompt and output (-1: all), once:
 //      a logit above 0 is divided by r, another multiplied by r.
 //   3. presence and frequency, over the output only: logit -= presence + count * frequency.
-// The rules of llama.cpp's penalties sampler. Keeps its memory between calls; for one thread.
+//   4. end tokens are -infinity while the output has fewer than min_new_tokens.
+// 2 and 3 are those of llama.cpp's penalties sampler. Keeps its memory between calls; for one thread.
 class LogitsRules {
  public:
   // Whether the sequence asks for any of them.

@@ -2,7 +2,8 @@
 
 namespace stagecoach {
 
-TokenHistory::TokenHistory(const OpenSequence& open) : sampling_(open.sampling) {
+TokenHistory::TokenHistory(const OpenSequence& open)
+    : sampling_(open.sampling), prompt_(static_cast<int64_t>(open.prompt.size())) {
   tokens_.reserve(open.prompt.size() + open.output.size() + kRoom);
   tokens_.assign(open.prompt.begin(), open.prompt.end());
   output_counts_.reserve(kRoom);

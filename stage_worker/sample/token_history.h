@@ -25,6 +25,7 @@ class TokenHistory {
   // Prompt, then output.
   absl::Span<const TokenId> tokens() const { return tokens_; }
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t outputs() const { return size() - prompt_; }
   // How often each token that occurs in the output does, in the order of first occurrence.
   struct Count {
     TokenId token;
@@ -35,6 +36,7 @@ class TokenHistory {
 
  private:
   SamplingParams sampling_;
+  int64_t prompt_;  // tokens
   std::vector<TokenId> tokens_;
   std::vector<Count> output_counts_;            // beside the map, because it is read as a whole for every token
   absl::flat_hash_map<TokenId, size_t> place_;  // in output_counts_

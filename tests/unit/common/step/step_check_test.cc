@@ -34,6 +34,8 @@ TEST(StepCheck, AcceptsDefaultsAndTheEndsOfTheRanges) {
   s.repeat_last_n = -1;
   s.logprobs = kMaxLogprobs;
   s.logit_bias.assign(kMaxLogitBias, {9, -1e6f});
+  s.min_new_tokens = std::numeric_limits<int32_t>::max();
+  s.end_tokens.assign(kMaxEndTokens, 9);
   EXPECT_TRUE(CheckOpenSequence(open, kVocab).ok()) << CheckOpenSequence(open, kVocab);
   s.top_p = s.repeat_penalty = std::numeric_limits<float>::denorm_min();
   EXPECT_TRUE(CheckOpenSequence(open, kVocab).ok());
@@ -90,6 +92,13 @@ TEST(StepCheck, NamesTheFieldTheValueAndTheRange) {
          s->logit_bias = {{1, 2e6f}};
        }),
        "logit_bias[0].bias is 2e+06"},
+      {sampling([](SamplingParams* s) { s->min_new_tokens = -1; }), "min_new_tokens is -1"},
+      {sampling([](SamplingParams* s) { s->end_tokens.assign(257, 1); }),
+       "end_tokens entries is 257, expected 0 to 256"},
+      {sampling([](SamplingParams* s) {
+         s->end_tokens = {1, 10};
+       }),
+       "end_tokens[1] is 10, expected 0 to 9"},
   };
   for (const Case& c : cases) {
     OpenSequence open = Open();

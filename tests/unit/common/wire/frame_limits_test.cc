@@ -170,7 +170,7 @@ TEST(FrameLimits, HoldForHeaderAndTensor) {
   const FrameLimits limits = SmallLimits();
   const std::vector<uint8_t> good = EncodedStep(limits, SampleBatch(), true);
   const std::vector<HeaderCase> cases = {
-      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "3"},
+      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "4"},
       {[](pb::FrameHeader* h) { h->set_run_id(5); }, "run_id' is 5", "81985529216486895"},
       {[](pb::FrameHeader* h) { h->set_epoch(2); }, "epoch' is 2", "1"},
       {[](pb::FrameHeader* h) { h->set_sequence_number(8); }, "sequence_number' is 8", "7"},
@@ -287,8 +287,9 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
   batch.number = ~0ull;
   for (uint64_t i = 0; i < 200; ++i) batch.free.push_back(~i);
   for (uint64_t i = 0; i < 4; ++i) {
-    SamplingParams sampling{1.5f, kLarge, 0.5f, 0.5f, 1.5f, 1.5f, 1.5f, -1, ~0ull, -1, {}};
+    SamplingParams sampling{1.5f, kLarge, 0.5f, 0.5f, 1.5f, 1.5f, 1.5f, -1, ~0ull, -1, {}, kLarge, {}};
     sampling.logit_bias.assign(kMaxLogitBias, {kLarge, 1.f});
+    sampling.end_tokens.assign(kMaxEndTokens, kLarge);
     batch.open.push_back({~i, std::vector<TokenId>(125, kLarge), std::vector<TokenId>(125, kLarge), sampling});
     batch.slices.push_back({~i,
                             kLarge - 3,
@@ -316,12 +317,12 @@ TEST(FrameLimits, CountWhatAStageHoldsOfFrames) {
   limits.wire_type = WireType::kF32;
   EXPECT_EQ(limits.HiddenOutsideBytes(false), 0u) << "computed in the frame that leaves";
   EXPECT_EQ(limits.HiddenOutsideBytes(true), rows * 4);
-  const size_t biases = static_cast<size_t>(limits.max_slices) * kMaxLogitBias * 13;
-  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * (limits.MaxStepFrameBytes() - biases));
+  const size_t rare = static_cast<size_t>(limits.max_slices) * (kMaxLogitBias * 13 + kMaxEndTokens * 5);
+  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * (limits.MaxStepFrameBytes() - rare));
   EXPECT_EQ(limits.StageFrameBytes(true, 1),
-            2 * (limits.MaxStepFrameBytes() - biases + limits.MaxResultFrameBytes()) + rows * 4);
+            2 * (limits.MaxStepFrameBytes() - rare + limits.MaxResultFrameBytes()) + rows * 4);
   limits.wire_type = WireType::kBF16;
-  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * (limits.MaxStepFrameBytes() - biases) + rows * 4);
+  EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * (limits.MaxStepFrameBytes() - rare) + rows * 4);
 }
 
 TEST(FrameLimits, LeaveRoomForTheLargestResult) {

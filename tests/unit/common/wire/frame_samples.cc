@@ -87,6 +87,8 @@ SamplingParams RandomSampling(const FrameLimits& limits, Draw* draw) {
   for (int64_t i = draw->Between(0, 3); i > 0; --i) {
     sampling.logit_bias.emplace_back(static_cast<int32_t>(draw->Between(0, limits.vocab - 1)), draw->Unit() - 0.5f);
   }
+  sampling.min_new_tokens = static_cast<int32_t>(draw->Between(0, 50));
+  sampling.end_tokens = draw->List(draw->Between(0, 3), 0, limits.vocab - 1);
   return sampling;
 }
 

@@ -75,6 +75,20 @@ TEST(LogitsRules, CountPresenceAndFrequencyOverTheOutputOnly) {
   EXPECT_THAT(Apply(open, {4, 4, 4, 4}), ElementsAre(4, 2.75, 2.5, 4));
 }
 
+TEST(LogitsRules, MakeEndTokensImpossibleBeforeTheOutputIsAsLongAsItHasToBe) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  OpenSequence open = Open({0, 1, 2, 3, 0, 1}, {2});
+  open.sampling.min_new_tokens = 2;
+  open.sampling.end_tokens = {1, 3};
+  open.sampling.logit_bias = {{3, 1e6f}};
+  EXPECT_THAT(Apply(open, {4, 4, 4, 4}), ElementsAre(4, kNever, 4, kNever));
+  open.output.push_back(2);
+  EXPECT_THAT(Apply(open, {4, 4, 4, 4}), ElementsAre(4, 4, 4, 1e6f + 4));
+  open.sampling.end_tokens.clear();
+  open.output.clear();
+  EXPECT_THAT(Apply(open, {4, 4, 4, 4}), ElementsAre(4, 4, 4, 1e6f + 4));
+}
+
 // Short windows are taken token by token, long ones in one pass over the row, by one object in turn.
 TEST(LogitsRules, PenalizeEveryTokenOfAWindowOfAnySizeOnce) {
   constexpr int64_t kVocab = 3001;
