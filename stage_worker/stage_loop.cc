@@ -195,7 +195,9 @@ absl::Status StageLoop::SendToCoordinator(const ControlBody& body) {
 absl::Status StageLoop::SendHeartbeat() {
   pb::Heartbeat heartbeat = computation_.Progress();
   heartbeat.set_resident_bytes(ResidentBytes());
-  heartbeat.set_send_us(endpoint_->counters().send_us);
+  const EndpointCounters counters = endpoint_->counters();
+  heartbeat.set_send_us(counters.send_us);
+  heartbeat.set_bytes_sent(counters.bytes_sent);
   heartbeat.set_wait_us(wait_us_);
   return SendToCoordinator(heartbeat);
 }

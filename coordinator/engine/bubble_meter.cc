@@ -28,13 +28,20 @@ void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us) {
     const int64_t compute = std::clamp<int64_t>(times.end_us - times.start_us, 0, most_compute_us);
     Add(compute, &compute_us_[times.stage]);
     const bool told_before = times.send_start_us != 0 && times.send_start_us == send_start_us_[times.stage];
-    if (!told_before) Add(std::clamp<int64_t>(times.send_us, 0, most_send_us), &send_us_[times.stage]);
+    if (!told_before) Sent(times.stage, times.send_start_us, std::clamp<int64_t>(times.send_us, 0, most_send_us));
     send_start_us_[times.stage] = times.send_start_us;
     at = std::max(at, stage_free_us_[times.stage]) + static_cast<double>(compute);
     stage_free_us_[times.stage] = at;
   }
   last_confirmed_us_ = at;
   if (in_flight_.empty()) busy_us_ += now_us - busy_since_us_;
+}
+
+void BubbleMeter::Sent(int stage, int64_t start_us, int64_t us) {
+  Add(us, &send_us_[stage]);
+  if (start_us == 0) return;  // there was none
+  double& hop_us = hop_us_[stage];
+  hop_us += (static_cast<double>(us) - hop_us) / (hop_us == 0 ? 1 : 8);
 }
 
 double BubbleMeter::BubbleOf(double span_us) const {

@@ -20,7 +20,11 @@ namespace stagecoach {
 class BubbleMeter {
  public:
   explicit BubbleMeter(int stages)
-      : stage_free_us_(stages, 0), compute_us_(stages, 0), send_us_(stages, 0), send_start_us_(stages, 0) {}
+      : stage_free_us_(stages, 0),
+        compute_us_(stages, 0),
+        send_us_(stages, 0),
+        send_start_us_(stages, 0),
+        hop_us_(stages, 0) {}
 
   void Submitted(uint64_t number, int64_t now_us);
   // `result.times`: each stage's of this meter. A stage that says it computed, or sent, for longer than this clock
@@ -31,6 +35,8 @@ class BubbleMeter {
   int64_t busy_us(int64_t now_us) const;  // with at least one micro-batch in flight
   int64_t compute_us(int stage) const { return compute_us_[stage]; }
   int64_t send_us(int stage) const { return send_us_[stage]; }
+  // Of one send, of late: each that is told counts for an eighth. 0: none was told.
+  int64_t hop_us(int stage) const { return static_cast<int64_t>(hop_us_[stage] + 0.5); }
   double Measured(int64_t now_us) const;  // 1 - sum of compute / (stages x busy time); 0 before any work
   double Floor() const;                   // the same of the ideal pipeline
 
@@ -39,6 +45,7 @@ class BubbleMeter {
     int64_t submitted_us;
     double ready_us;  // ideal pipeline: when it could enter
   };
+  void Sent(int stage, int64_t start_us, int64_t us);
   double BubbleOf(double span_us) const;
 
   int64_t first_submitted_us_ = -1;  // of all
@@ -49,6 +56,7 @@ class BubbleMeter {
   double last_confirmed_us_ = 0;               // ideal pipeline: when the result confirmed last was there
   std::vector<int64_t> compute_us_, send_us_;  // [stages], measured; at most kMostUs
   std::vector<int64_t> send_start_us_;         // [stages], of the send told last
+  std::vector<double> hop_us_;                 // [stages]
 };
 
 }  // namespace stagecoach

@@ -14,6 +14,8 @@ namespace stagecoach {
 namespace {
 
 constexpr int64_t kReportUs = 1000000;   // the front hears something at least this often
+constexpr int64_t kWatchedUs = 100000;   // the same while it watches
+constexpr int64_t kPromptUs = 250000;    // between two words on how far a prompt is
 constexpr int64_t kIdleWaitUs = 250000;  // while idle: heartbeats are read this often
 
 // What the slowest stage says that it computed, believed no more than there was time for; absent without times.
@@ -38,6 +40,7 @@ Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClo
       vocab_(vocab),
       bubble_(pipeline->stages()),
       waits_(clock->NowUs()),
+      report_us_(kReportUs),
       reported_us_(clock->NowUs()) {}
 
 absl::Status Engine::Step() {
@@ -74,6 +77,8 @@ absl::Status Engine::Take(SubmitCommand command) {
   }
   SequenceSpec& spec = command.spec;
   const SequenceId id = spec.id = next_sequence_++;
+  Live live = {.request = request, .arrived_us = clock_->NowUs()};
+  live.reports_progress = command.reports_progress && spec.output.empty();
   const RecordedCommand recorded = {.sequence = id,
                                     .confirmed = confirmed_,
                                     .prompt_tokens = static_cast<int64_t>(spec.prompt.size()),
@@ -85,13 +90,15 @@ absl::Status Engine::Take(SubmitCommand command) {
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
   if (status.ok()) status = scheduler_->Add(std::move(spec));
   if (status.ok()) {
-    request_of_[id] = request;
+    reporting_ += live.reports_progress ? 1 : 0;
+    live_[id] = live;
     sequence_of_[request] = id;
     if (steps_ != nullptr) inputs_.commands.push_back(recorded);
   } else if (absl::IsFailedPrecondition(status)) {
-    End(request, FinishReason::kLength);  // nothing was left to produce
+    End({.request = request, .reason = FinishReason::kLength});  // nothing was left to produce
   } else {
-    End(request, std::nullopt, status.message());
+    const bool no_room = absl::IsOutOfRange(status);
+    End({.request = request, .error = std::string(status.message()), .no_room = no_room});
   }
   return absl::OkStatus();
 }
@@ -99,11 +106,21 @@ absl::Status Engine::Take(SubmitCommand command) {
 absl::Status Engine::Take(const CancelCommand& command) {
   const auto entry = sequence_of_.find(command.request);
   if (entry == sequence_of_.end()) return absl::OkStatus();  // it finished while the command was on its way
+  RequestEnd end = {.request = command.request, .reason = FinishReason::kCancelled};
+  end.cost = CostOf(live_.at(entry->second), clock_->NowUs());
+  const Sequence* sequence = scheduler_->Find(entry->second);
+  end.cost.preemptions = sequence->preemptions;
+  end.cost.cached_tokens = sequence->cached_tokens;
   RETURN_IF_ERROR(scheduler_->Cancel(entry->second));
   if (steps_ != nullptr) {
     inputs_.commands.push_back({.sequence = entry->second, .confirmed = confirmed_, .cancel = true});
   }
-  End(command.request, FinishReason::kCancelled);
+  End(std::move(end));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Take(const WatchCommand& command) {
+  report_us_ = command.often ? kWatchedUs : kReportUs;
   return absl::OkStatus();
 }
 
@@ -122,6 +139,10 @@ absl::Status Engine::Submit(MicroBatch batch) {
   const int64_t now_us = clock_->NowUs();  // before a stage can have it
   RETURN_IF_ERROR(pipeline_->Submit(batch));
   bubble_.Submitted(batch.number, now_us);
+  for (const OpenSequence& open : batch.open) {
+    Live& live = live_.at(open.sequence);
+    if (live.admitted_us == 0) live.admitted_us = now_us;
+  }
   const auto in_flight = static_cast<int32_t>(in_flight_.size() + 1);
   if (steps_ != nullptr && batch.number == 0) RecordJob();
   in_flight_.push_back({std::move(batch), ready_us_, now_us, in_flight, std::exchange(inputs_, {})});
@@ -140,41 +161,83 @@ absl::Status Engine::TakeResult(const StepResult& result) {
         absl::StrCat("the last stage sent a result that is not of what it was given: ", events.status().message()));
   }
   RETURN_IF_ERROR(events.status());
+  if (reporting_ > 0) ReportPrompts(arrived_us);
   Confirm(result, arrived_us);
-  for (SequenceEvent& event : *events) TakeEvent(std::move(event));
+  for (SequenceEvent& event : *events) TakeEvent(std::move(event), arrived_us);
   if (!events_.empty()) events_.at_us = arrived_us;
   return absl::OkStatus();
 }
 
-void Engine::TakeEvent(SequenceEvent event) {
-  const auto entry = request_of_.find(event.sequence);
-  if (entry == request_of_.end()) return;  // cancelled
-  const RequestId request = entry->second;
-  if (!event.tokens.empty() || !event.scores.empty()) {
-    events_.deltas.push_back({request, std::move(event.tokens), std::move(event.scores)});
+void Engine::TakeEvent(SequenceEvent event, int64_t now_us) {
+  const auto entry = live_.find(event.sequence);
+  if (entry == live_.end()) return;  // cancelled
+  Live& live = entry->second;
+  if (live.first_token_us == 0 && !event.tokens.empty()) {
+    live.first_token_us = now_us;
+    reporting_ -= std::exchange(live.reports_progress, false) ? 1 : 0;
   }
-  if (event.finished.has_value()) End(request, event.finished, event.error);
+  RequestCost cost = CostOf(live, now_us);
+  cost.preemptions = event.preemptions;
+  cost.cached_tokens = event.cached_tokens;
+  if (!event.tokens.empty() || !event.scores.empty()) {
+    RequestDelta& delta = events_.deltas.emplace_back();
+    delta.request = live.request;
+    delta.tokens = std::move(event.tokens);
+    delta.scores = std::move(event.scores);
+    if (!live.told.has_value() || live.told->preemptions != cost.preemptions) delta.cost = live.told = cost;
+  }
+  if (!event.finished.has_value()) return;
+  End({.request = live.request, .reason = event.finished, .error = std::move(event.error), .cost = cost});
 }
 
-void Engine::End(RequestId request, std::optional<FinishReason> reason, absl::string_view error) {
-  if (const auto entry = sequence_of_.find(request); entry != sequence_of_.end()) {
-    request_of_.erase(entry->second);
+// Of the requests that want it and have rows in the oldest micro-batch, which has come back.
+void Engine::ReportPrompts(int64_t now_us) {
+  for (const SequenceSlice& slice : in_flight_.front().batch.slices) {
+    const auto entry = live_.find(slice.sequence);
+    if (entry == live_.end() || !entry->second.reports_progress) continue;
+    Live& live = entry->second;
+    const Sequence* sequence = scheduler_->Find(slice.sequence);
+    if (sequence == nullptr || sequence->state() != SequenceState::kPrefilling) continue;
+    const bool soon = live.progress_us != 0 && now_us - live.progress_us < kPromptUs;
+    if (soon || sequence->confirmed <= live.progress) continue;  // after a preemption it begins again
+    live.progress_us = now_us;
+    live.progress = sequence->confirmed;
+    events_.prompts.push_back({.request = live.request,
+                               .processed = sequence->confirmed,
+                               .total = static_cast<int64_t>(sequence->spec().prompt.size()),
+                               .cached = sequence->cached_tokens});
+  }
+}
+
+// What the engine knows of it.
+RequestCost Engine::CostOf(const Live& live, int64_t now_us) {
+  if (live.admitted_us == 0) return {.queue_us = now_us - live.arrived_us};
+  const int64_t end_us = live.first_token_us == 0 ? now_us : live.first_token_us;
+  return {.queue_us = live.admitted_us - live.arrived_us, .prefill_us = end_us - live.admitted_us};
+}
+
+void Engine::End(RequestEnd end) {
+  if (const auto entry = sequence_of_.find(end.request); entry != sequence_of_.end()) {
+    const auto live = live_.find(entry->second);
+    reporting_ -= live->second.reports_progress ? 1 : 0;
+    live_.erase(live);
     sequence_of_.erase(entry);
   }
-  events_.ends.push_back({request, reason, std::string(error)});
+  events_.ends.push_back(std::move(end));
 }
 
 absl::Status Engine::PublishEvents() {
   const absl::Status published = front_->Publish(events_);
   events_.deltas.clear();
   events_.ends.clear();
+  events_.prompts.clear();
   events_.at_us = 0;
   return published;
 }
 
 absl::Status Engine::Report() {
   const int64_t now_us = clock_->NowUs();
-  if (now_us - reported_us_ < kReportUs) return absl::OkStatus();
+  if (now_us - reported_us_ < report_us_) return absl::OkStatus();
   reported_us_ = now_us;
   return front_->Report(Status());
 }
@@ -187,10 +250,11 @@ EngineStatus Engine::Status() const {
   status.bubble = bubble_.Measured(now_us);
   status.bubble_floor = bubble_.Floor();
   for (int stage = 0; stage < pipeline_->stages(); ++stage) {
-    status.stages.push_back({bubble_.compute_us(stage), bubble_.send_us(stage)});
+    status.stages.push_back({bubble_.compute_us(stage), bubble_.send_us(stage), bubble_.hop_us(stage)});
   }
   status.waiting = scheduler_->waiting();
   status.running = scheduler_->running();
+  status.waiting_tokens = scheduler_->waiting_tokens();
   for (size_t group = 0; group < scheduler_->blocks().groups(); ++group) {
     status.blocks_used.push_back(scheduler_->blocks().used(group));
     status.blocks_free.push_back(scheduler_->blocks().free(group));
@@ -204,7 +268,7 @@ void Engine::WaitForWork() {
   const int64_t now_us = clock_->NowUs();
   if (!in_flight_.empty() || !waits_.idle(now_us)) {
     clock_->Pause(waits_.Next(now_us));
-  } else if (front_->Wait(kIdleWaitUs)) {
+  } else if (front_->Wait(std::min(kIdleWaitUs, report_us_))) {
     waits_.Progressed(clock_->NowUs());
   }
 }

@@ -51,16 +51,27 @@ class Engine {
     int32_t in_flight;     // micro-batches then, with this one
     StepInputs inputs;     // for records
   };
+  // A request that was taken and has not ended. Times are 0 until they are.
+  struct Live {
+    RequestId request = 0;
+    int64_t arrived_us = 0, admitted_us = 0, first_token_us = 0;
+    std::optional<RequestCost> told;  // in its latest delta that said
+    bool reports_progress = false;
+    int64_t progress_us = 0, progress = 0;  // told last
+  };
 
   absl::Status TakeCommands();
   absl::Status Take(SubmitCommand command);
   absl::Status Take(const CancelCommand& command);
+  absl::Status Take(const WatchCommand& command);
   absl::Status Take(const ShutdownCommand& command);
   absl::Status Fill();  // with all that the scheduler gives
   absl::Status Submit(MicroBatch batch);
   absl::Status TakeResult(const StepResult& result);
-  void TakeEvent(SequenceEvent event);
-  void End(RequestId request, std::optional<FinishReason> reason, absl::string_view error = "");
+  void TakeEvent(SequenceEvent event, int64_t now_us);
+  void ReportPrompts(int64_t now_us);
+  static RequestCost CostOf(const Live& live, int64_t now_us);
+  void End(RequestEnd end);
   absl::Status PublishEvents();
   absl::Status Report();  // when it is time
   void Confirm(const StepResult& result, int64_t now_us);
@@ -82,9 +93,11 @@ class Engine {
   StepInputs inputs_;       // for records: since the last micro-batch
   uint64_t confirmed_ = 0;  // results
   SequenceId next_sequence_ = 1;
-  absl::flat_hash_map<SequenceId, RequestId> request_of_;
+  absl::flat_hash_map<SequenceId, Live> live_;
   absl::flat_hash_map<RequestId, SequenceId> sequence_of_;
-  RequestEvents events_;  // of this turn
+  int64_t reporting_ = 0;  // of live_: prompts whose progress is asked for and that have no token yet
+  RequestEvents events_;   // of this turn
+  int64_t report_us_;      // how often Report
   int64_t reported_us_;
   int64_t ready_us_ = 0;  // when the latest result or command was there
   bool shutting_down_ = false;

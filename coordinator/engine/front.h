@@ -21,31 +21,52 @@
 namespace stagecoach {
 
 struct SubmitCommand {
-  RequestId request = 0;  // not in use
-  SequenceSpec spec;      // unchecked; its id is for the engine to draw
+  RequestId request = 0;          // not in use
+  SequenceSpec spec;              // unchecked; its id is for the engine to draw
+  bool reports_progress = false;  // of its prompt
 };
 struct CancelCommand {
   RequestId request = 0;
 };
+struct WatchCommand {
+  bool often = false;  // Report ten times a second; otherwise once, as in the beginning
+};
 struct ShutdownCommand {};  // end the job in order; nothing follows
-using FrontCommand = std::variant<SubmitCommand, CancelCommand, ShutdownCommand>;
+using FrontCommand = std::variant<SubmitCommand, CancelCommand, WatchCommand, ShutdownCommand>;
+
+// What a request took so far.
+struct RequestCost {
+  int64_t queue_us = 0;       // from its arrival to the first micro-batch with rows of it
+  int64_t prefill_us = 0;     // from then to its first token; of one without tokens, to its end
+  int64_t cached_tokens = 0;  // of the prompt: not computed, for an earlier request had
+  int64_t preemptions = 0;
+};
 
 struct RequestDelta {
   RequestId request = 0;
   absl::InlinedVector<SampledToken, 1> tokens;  // new ones, in order
   std::vector<TargetLogprobs> scores;           // the rows that were asked for
+  std::optional<RequestCost> cost;              // with the first ones, and after a preemption
+};
+// How far a prompt is, before its first token.
+struct PromptProgress {
+  RequestId request = 0;
+  int64_t processed = 0, total = 0, cached = 0;  // tokens
 };
 struct RequestEnd {
   RequestId request = 0;
   std::optional<FinishReason> reason;  // absent: rejected, it never ran
   std::string error;                   // why it was rejected, or could not be computed
+  bool no_room = false;                // rejected because context or pool cannot hold it
+  RequestCost cost;
 };
 // What one turn of the engine's loop has to say: all that one result brought, for all requests.
 struct RequestEvents {
   int64_t at_us = 0;  // when the result arrived, by the engine's clock; 0 without one
   std::vector<RequestDelta> deltas;
-  std::vector<RequestEnd> ends;  // after the last tokens of each
-  bool empty() const { return deltas.empty() && ends.empty(); }
+  std::vector<RequestEnd> ends;         // after the last tokens of each
+  std::vector<PromptProgress> prompts;  // of those that ask for it, at most four a second each
+  bool empty() const { return deltas.empty() && ends.empty() && prompts.empty(); }
 };
 
 struct EngineStatus {
@@ -56,10 +77,12 @@ struct EngineStatus {
   double bubble_floor = 0;  // "
   struct Stage {
     int64_t compute_us = 0, send_us = 0;
+    int64_t hop_us = 0;  // how long a send took of late; 0: there was none
   };
   std::vector<Stage> stages;
   // Now.
   int64_t waiting = 0, running = 0;               // requests
+  int64_t waiting_tokens = 0;                     // known ones of those that wait
   std::vector<int32_t> blocks_used, blocks_free;  // [groups]
   int32_t in_flight = 0;                          // micro-batches
 };
@@ -75,7 +98,7 @@ class Front {
 
   virtual absl::Status Publish(const RequestEvents& events) = 0;
 
-  // About once a second. May be left out while the front has enough to read.
+  // About once a second, or as WatchCommand says. May be left out while the front has enough to read.
   virtual absl::Status Report(const EngineStatus& status) = 0;
 
   // Too much waits for the front to read it: no new work now.

@@ -20,6 +20,7 @@ class JoinedSession : public SessionCore {
   absl::Status Prepare() override { return absl::OkStatus(); }
   absl::Status Supervise(absl::Duration, absl::Span<const pollfd>) override { return absl::OkStatus(); }
   absl::Status OnLost(const std::string& what) override {
+    NoteLoss(lost_stage(), what);
     CloseJob();
     return absl::UnavailableError(what.empty() ? "the engine went away" : what);
   }

@@ -1,6 +1,7 @@
 #include "coordinator/front/journal.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,8 +54,34 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordTokens(const p
   for (const pb::SampledToken& token : delta.tokens()) {
     RETURN_IF_ERROR(TakeToken(delta.request(), token, entry, &event));
   }
+  if (delta.has_cost()) TakeCost(delta.cost(), entry);
   if (event.tokens.empty() && event.scores.empty()) return std::nullopt;
+  if (entry->began == 0 && !event.tokens.empty()) entry->began = ++begun_;
   progress_ += event.tokens.size() + event.scores.size();
+  return event;
+}
+
+void RequestJournal::TakeCost(const pb::RequestCost& cost, Entry* entry) {
+  const int64_t preemptions = entry->earlier_preemptions + cost.preemptions();
+  if (!entry->timed) entry->cost = cost;
+  entry->cost.set_preemptions(preemptions);
+}
+
+absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordPrefill(const pb::PrefillProgress& progress) {
+  ASSIGN_OR_RETURN(Entry * entry, Find(progress.request()));
+  if (entry == nullptr) return std::nullopt;
+  const auto prompt = static_cast<int64_t>(entry->request.prompt.size());
+  if (progress.total() != prompt || progress.processed() > prompt || progress.cached() < 0 ||
+      progress.cached() > progress.processed()) {
+    return EngineError(progress.request(),
+                       absl::StrCat(progress.processed(), " of ", progress.total(), " tokens processed, ",
+                                    progress.cached(), " of them cached, expected up to ", prompt, " of ", prompt));
+  }
+  if (!entry->output.empty() || progress.processed() <= entry->processed) return std::nullopt;
+  entry->processed = progress.processed();
+  SessionEvent event;
+  event.request = progress.request();
+  event.prefill = progress;
   return event;
 }
 
@@ -111,11 +138,13 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordFinished(const
   if (reason == Finished::REASON_STOP && !entry->stopped()) {
     return EngineError(finished.request(), "it ended with a stop token that did not arrive");
   }
-  entries_.erase(finished.request());
-  ++progress_;
+  if (finished.has_cost()) TakeCost(finished.cost(), entry);
   SessionEvent event;
   event.request = finished.request();
   event.finished = finished;
+  *event.finished->mutable_cost() = entry->cost;
+  entries_.erase(finished.request());
+  ++progress_;
   return event;
 }
 
@@ -135,6 +164,13 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
   submission.mutable_prompt()->Add(entry.request.prompt.begin(), entry.request.prompt.end());
   submission.mutable_output()->Add(entry.output.begin(), entry.output.end());
   *submission.mutable_sampling() = ToProto(entry.request.sampling);
+  if (entry.request.min_new_tokens > 0) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    pb::SamplingParams* sampling = submission.mutable_sampling();
+    sampling->set_min_new_tokens(static_cast<int32_t>(std::min(entry.request.min_new_tokens, kMost)));
+    sampling->mutable_end_tokens()->Assign(entry.request.stop_tokens.begin(), entry.request.stop_tokens.end());
+  }
+  submission.set_report_progress(entry.request.report_progress && entry.output.empty());
   submission.set_max_new_tokens(entry.request.max_new_tokens);
   submission.mutable_stop_tokens()->Add(entry.request.stop_tokens.begin(), entry.request.stop_tokens.end());
   if (entry.scores_missing() || (entry.request.score_from >= 0 && entry.request.max_new_tokens == 0)) {
@@ -146,10 +182,11 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
 }
 
 SessionEvent RequestJournal::Finish(RequestId request, pb::RequestFinished::Reason reason) {
-  entries_.erase(request);
   SessionEvent event;
   event.request = request;
   event.finished.emplace();
+  *event.finished->mutable_cost() = entries_.at(request).cost;
+  entries_.erase(request);
   event.finished->set_request(request);
   event.finished->set_reason(reason);
   return event;
@@ -158,6 +195,10 @@ SessionEvent RequestJournal::Finish(RequestId request, pb::RequestFinished::Reas
 std::vector<SessionEvent> RequestJournal::FinishComplete(int64_t context) {
   using Finished = pb::RequestFinished;
   std::vector<SessionEvent> events;
+  for (auto& [id, entry] : entries_) {
+    entry.earlier_preemptions = entry.cost.preemptions();
+    entry.timed = !entry.output.empty();
+  }
   for (const RequestId id : unfinished()) {
     const Entry& entry = entries_.at(id);
     // A prompt that never ran is the engine's to judge, even one that leaves no room.
@@ -181,6 +222,7 @@ SessionEvent RequestJournal::FinishFailed(RequestId request, absl::string_view e
   CHECK(unfinished(request));
   SessionEvent event = Finish(request, pb::RequestFinished::REASON_FAILED);
   event.finished->set_error(std::string(error));
+  event.finished->set_code(pb::RequestFinished::CODE_ENDED_STAGES);
   return event;
 }
 
@@ -208,6 +250,13 @@ int64_t RequestJournal::LargestNeed(int64_t context, int64_t most) const {
 std::vector<RequestId> RequestJournal::unfinished() const {
   std::vector<RequestId> ids;
   for (const auto& [id, entry] : entries_) ids.push_back(id);
+  return ids;
+}
+
+std::vector<RequestId> RequestJournal::OrderOfResubmission() const {
+  std::vector<RequestId> ids = unfinished();
+  const auto place = [this](RequestId id) { return entries_.at(id).began - 1; };  // of those that wait: the last
+  std::stable_sort(ids.begin(), ids.end(), [&](RequestId a, RequestId b) { return place(a) < place(b); });
   return ids;
 }
 

@@ -30,6 +30,9 @@ class RequestJournal {
   // broken.
   absl::StatusOr<std::optional<SessionEvent>> RecordTokens(const pb::TokenDelta& delta);
 
+  // What is new in a word on how far a prompt is; nothing once a token came. kInternal: as above.
+  absl::StatusOr<std::optional<SessionEvent>> RecordPrefill(const pb::PrefillProgress& progress);
+
   // Ends a request; nothing for one that has ended before. kInternal when it was never made, or tokens or scores that
   // the reason promises are missing.
   absl::StatusOr<std::optional<SessionEvent>> RecordFinished(const pb::RequestFinished& finished);
@@ -59,6 +62,8 @@ class RequestJournal {
   int64_t LargestNeed(int64_t context, int64_t most) const;
 
   std::vector<RequestId> unfinished() const;  // in the order of addition
+  // The unfinished ones, those with tokens first, in the order in which they got their first: who reads them waits.
+  std::vector<RequestId> OrderOfResubmission() const;
   bool empty() const { return entries_.empty(); }
 
   // Tokens and scores passed on so far; grows exactly when there is progress.
@@ -70,6 +75,11 @@ class RequestJournal {
     std::vector<TokenId> output;
     int64_t next_scored_row = 0;  // the first row whose score is still missing
     bool cancelled = false;
+    uint64_t began = 0;               // place among all that got a first token, from 1; 0: none yet
+    int64_t processed = 0;            // tokens of the prompt, as was passed on
+    pb::RequestCost cost;             // over all jobs
+    int64_t earlier_preemptions = 0;  // by the jobs before
+    bool timed = false;               // an earlier job gave the first token: later ones say nothing of its times
 
     int64_t tokens() const { return static_cast<int64_t>(request.prompt.size() + output.size()); }
     // Rows are scored from score_from - 1 on, and the last one is that before the prompt's last token.
@@ -84,11 +94,13 @@ class RequestJournal {
   absl::StatusOr<Entry*> Find(RequestId request);  // nullptr: finished
   absl::Status TakeToken(RequestId id, const pb::SampledToken& token, Entry* entry, SessionEvent* event);
   absl::Status TakeScores(RequestId id, const pb::TargetLogprobs& scores, Entry* entry, SessionEvent* event);
+  static void TakeCost(const pb::RequestCost& cost, Entry* entry);
   SessionEvent Finish(RequestId request, pb::RequestFinished::Reason reason);
 
   std::map<RequestId, Entry> entries_;  // the unfinished
   RequestId last_id_ = 0;
   uint64_t progress_ = 0;
+  uint64_t begun_ = 0;
 };
 
 }  // namespace stagecoach

@@ -170,7 +170,8 @@ absl::Status LaunchedSession::OnLost(const std::string& what) {
     // The engine may see a stage's end before mpirun has named the signal, which tells whether a request may be guilty.
     AwaitLastWords(kWordsAfterALoss);
     const std::optional<RankDeath>& death = launcher_->output().death();
-    return Lose(what, death.has_value() && death->crashed && death->rank != 0);
+    const std::optional<int> dead = death.has_value() ? StageOfRank(death->rank) : std::nullopt;
+    return Lose(what, death.has_value() && death->crashed && death->rank != 0, dead);
   }
   AwaitLastWords(kLastWords);
   if (const std::optional<int> code = launcher_->ExitCode()) return OnLauncherEnded(*code);
@@ -209,14 +210,17 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
 std::string LaunchedSession::NameOf(int rank) const { return RankName(rank, StageOfRank(rank)); }
 
 absl::Status LaunchedSession::Lose(const RankDeath& death) {
-  return Lose(absl::StrCat(NameOf(death.rank), " ", death.how), death.crashed && death.rank != 0);
+  return Lose(absl::StrCat(NameOf(death.rank), " ", death.how), death.crashed && death.rank != 0,
+              StageOfRank(death.rank));
 }
 
-// `accusing`: a stage died by its own doing, which a request may be the cause of.
-absl::Status LaunchedSession::Lose(const std::string& what, bool accusing) {
+// `accusing`: a stage died by its own doing, which a request may be the cause of. `stage`: which one, where it is not
+// the engine who knows.
+absl::Status LaunchedSession::Lose(const std::string& what, bool accusing, std::optional<int> stage) {
   launcher_.reset();  // ends whatever is left of the job
   const int64_t now_us = MonotonicUs();
   if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(now_us);
+  NoteLoss(stage.has_value() ? stage : lost_stage(), what);
   CloseJob(accusing ? what : "");
   // A job that never was ready has nothing to lose, and what keeps it from coming up rarely goes away.
   const absl::Duration patience = was_ready() ? relaunch_timeout_ : absl::ZeroDuration();

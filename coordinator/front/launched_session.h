@@ -38,7 +38,7 @@ class LaunchedSession : public SessionCore {
   absl::Status OnHostsAsked();
   absl::Status StartRanks(const Placement& placement);
   absl::Status OnLauncherEnded(int exit_code);
-  absl::Status Lose(const std::string& what, bool accusing = false);
+  absl::Status Lose(const std::string& what, bool accusing = false, std::optional<int> stage = std::nullopt);
   absl::Status Lose(const RankDeath& death);
   std::string NameOf(int rank) const;
   void AwaitLastWords(absl::Duration most);

@@ -29,15 +29,30 @@ struct GenerationRequest {
   SamplingParams sampling;
   int64_t max_new_tokens = 0;
   std::vector<TokenId> stop_tokens;
-  int64_t score_from = -1;  // see SequenceSpec
+  int64_t score_from = -1;       // see SequenceSpec
+  int64_t min_new_tokens = 0;    // no stop token is sampled before
+  bool report_progress = false;  // of the prompt: events with `prefill`
+  int64_t deadline_us = 0;       // MonotonicUs() of its end, whatever it has then; 0: none. For SessionThread alone
 };
 
 struct SessionEvent {
   RequestId request = 0;
-  int64_t at_us = 0;                   // MonotonicUs() of the arrival of tokens or scores at the engine
-  std::vector<SampledToken> tokens;    // new ones, in order, each exactly once
-  std::vector<TargetLogprobs> scores;  // the rows that score_from asks for, each exactly once, in order
+  int64_t at_us = 0;                           // MonotonicUs() of the arrival of tokens or scores at the engine
+  std::vector<SampledToken> tokens;            // new ones, in order, each exactly once
+  std::vector<TargetLogprobs> scores;          // the rows that score_from asks for, each exactly once, in order
+  std::optional<pb::PrefillProgress> prefill;  // grows from event to event, whatever jobs report
+  // Its cost is of the whole life of the request: the times of the job that gave the first token, and all preemptions.
   std::optional<pb::RequestFinished> finished;
+};
+
+// A job that was lost.
+struct StageLoss {
+  int number = 0;            // from 1 in the session
+  std::optional<int> stage;  // that was the cause, where it is known
+  std::string host;          // its; empty where it is not known
+  std::string what;          // "stage 1 (rank 2) was killed by signal 9"
+  int64_t at_us = 0;         // MonotonicUs()
+  int64_t recovered_us = 0;  // when the next job was ready; 0: none is yet
 };
 
 class Session {
@@ -87,6 +102,12 @@ class Session {
   virtual const pb::ProbeReport& probe_report() const = 0;
   // The latest of the present job; empty before its first.
   virtual const pb::EngineStatus& engine_status() const = 0;
+
+  // On: the engine gives its status ten times a second rather than once, and Next returns when it did.
+  virtual void WatchEngine(bool on) = 0;
+  // The latest, at most kMostLosses, in order.
+  virtual const std::vector<StageLoss>& losses() const = 0;
+  static constexpr size_t kMostLosses = 64;
 
   // Sums over all jobs of this session, up to what the present one reported last, a second ago at most. Without stages
   // when no job reported any.

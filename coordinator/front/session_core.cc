@@ -167,6 +167,7 @@ absl::Status SessionCore::Handle(const pb::EngineMessage& message) {
     case pb::EngineMessage::kStatus:
       status_ = message.status();
       ended_ = status_.ended();
+      changed_ = changed_ || watches_;
       return absl::OkStatus();
     case pb::EngineMessage::kFailed: return HandleFailed(message.failed());
     default:
@@ -180,6 +181,10 @@ absl::Status SessionCore::HandleEvents(const pb::RequestEvents& events) {
     ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordTokens(delta));
     if (event.has_value()) event->at_us = events.at_us();
     TakeEvent(std::move(event));
+  }
+  for (const pb::PrefillProgress& progress : events.prefills()) {
+    ASSIGN_OR_RETURN(std::optional<SessionEvent> event, journal_.RecordPrefill(progress));
+    if (event.has_value()) events_.push_back(*std::move(event));
   }
   for (const pb::RequestFinished& finished : events.finished()) {
     if (finished.reason() == pb::RequestFinished::REASON_REJECTED && journal_.answered(finished.request())) {
@@ -223,13 +228,19 @@ absl::Status SessionCore::HandleReady(const pb::JobReady& ready) {
   most_pool_tokens_ = std::max(most_pool_tokens_, int64_t{ready.blocks()} * ready.block_tokens());
   job_ready_ = true;
   changed_ = true;
-  const std::vector<RequestId> unfinished = journal_.unfinished();
+  const int64_t now_us = MonotonicUs();
+  for (StageLoss& loss : losses_) {
+    if (loss.recovered_us == 0) loss.recovered_us = now_us;
+  }
+  if (watches_) TellWatch();
+  const std::vector<RequestId> unfinished = journal_.OrderOfResubmission();
   unsent_.assign(unfinished.begin(), unfinished.end());
   SendSubmissions();
   return absl::OkStatus();
 }
 
 absl::Status SessionCore::HandleFailed(const pb::JobFailed& failed) {
+  if (failed.has_stage()) lost_stage_ = failed.stage();
   // Memory that is short at a relaunch may come back, and requests that were taken wait for it.
   const bool short_of_memory = was_ready() && CodeOf(failed) == absl::StatusCode::kResourceExhausted;
   if (failed.lost() || short_of_memory) return OnLost(failed.message());
@@ -262,6 +273,16 @@ void SessionCore::SendSubmissions() {
     NoteSent(channel_->Queue(message));
   }
   NoteSent(channel_->Flush());
+}
+
+void SessionCore::WatchEngine(bool on) {
+  if (std::exchange(watches_, on) != on && job_ready_) TellWatch();
+}
+
+void SessionCore::TellWatch() {
+  pb::EngineMessage message;
+  message.mutable_watch()->set_often(watches_);
+  SendToEngine(message);
 }
 
 std::optional<int> SessionCore::StageOfRank(int rank) const {
@@ -308,6 +329,17 @@ void SessionCore::Disconnect() {
   job_ready_ = false;
   silence_ = absl::ZeroDuration();
   progress_.Clear();
+  lost_stage_.reset();
+}
+
+void SessionCore::NoteLoss(std::optional<int> stage, const std::string& what) {
+  StageLoss loss = {.number = ++losses_noted_, .what = what, .at_us = MonotonicUs()};
+  if (stage.has_value() && *stage >= 0 && *stage < ready_.stages_size()) {
+    loss.stage = stage;
+    loss.host = ready_.stages(*stage).host();
+  }
+  if (losses_.size() == kMostLosses) losses_.erase(losses_.begin());
+  losses_.push_back(std::move(loss));
 }
 
 void SessionCore::CloseJob(absl::string_view crash) {

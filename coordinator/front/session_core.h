@@ -40,6 +40,8 @@ class SessionCore : public Session {
   const pb::ProbeReport& probe_report() const override { return probe_report_; }
   const pb::EngineStatus& engine_status() const override { return status_; }
   void ReadEngine(bool on) override { reads_ = on; }
+  void WatchEngine(bool on) override;
+  const std::vector<StageLoss>& losses() const override { return losses_; }
   pb::JobStatistics statistics() const override;
   absl::StatusOr<pb::JobStatistics> Finish() override;
 
@@ -71,6 +73,10 @@ class SessionCore : public Session {
   bool finishing() const { return finishing_; }
   bool was_ready() const { return first_ready_.has_value(); }
   std::optional<int> StageOfRank(int rank) const;  // as the present job said when it was ready
+  // Which stage the engine says it lost.
+  std::optional<int> lost_stage() const { return lost_stage_; }
+  // Before CloseJob, where that is for a loss.
+  void NoteLoss(std::optional<int> stage, const std::string& what);
   // After the loss of a job: ends what it had completed, adds up its statistics. `crash`: how a stage died by its own
   // doing, which accuses requests (suspects.h); empty when none did.
   void CloseJob(absl::string_view crash = "");
@@ -96,6 +102,7 @@ class SessionCore : public Session {
   void SendToEngine(const pb::EngineMessage& message);
   void NoteSent(const absl::Status& sent);
   void SendSubmissions();
+  void TellWatch();
   void ReleaseHeld();
   absl::Status AwaitStatistics();
 
@@ -122,9 +129,11 @@ class SessionCore : public Session {
   absl::Duration silence_;   // time spent waiting since its last word
   pb::EngineStatus status_;  // its latest
   bool ended_ = false;       // in order, after it was told to
+  std::optional<int> lost_stage_;
 
   // Of the session.
   bool reads_ = true;     // from the engine
+  bool watches_ = false;  // the engine's status
   bool changed_ = false;  // ready or progress, not yet reported
   bool finishing_ = false;
   bool finished_ = false;
@@ -135,6 +144,8 @@ class SessionCore : public Session {
   pb::LoadProgress progress_;
   pb::ProbeReport probe_report_;
   pb::JobStatistics sum_;  // of the jobs before the present one
+  std::vector<StageLoss> losses_;
+  int losses_noted_ = 0;
 };
 
 }  // namespace stagecoach

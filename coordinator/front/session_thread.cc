@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -16,16 +17,24 @@ namespace stagecoach {
 namespace {
 
 constexpr absl::Duration kTurn = absl::Seconds(1);  // at most
-constexpr int64_t kPublishUs = 100000;
+constexpr int64_t kPublishUs = 100000, kWatchedPublishUs = 50000;
 
-SessionEvent Ended(RequestId id, pb::RequestFinished::Reason reason, absl::string_view error) {
+using Finished = pb::RequestFinished;
+
+SessionEvent Ended(RequestId id, Finished::Reason reason, Finished::Code code, absl::string_view error) {
   SessionEvent event;
   event.request = id;
   event.finished.emplace();
   event.finished->set_request(id);
   event.finished->set_reason(reason);
+  event.finished->set_code(code);
   event.finished->set_error(std::string(error));
   return event;
+}
+
+Finished::Code CodeOfEnd(const absl::Status& ended) {
+  if (absl::IsCancelled(ended)) return Finished::CODE_STOPPED;
+  return absl::IsUnavailable(ended) ? Finished::CODE_STAGES_LOST : Finished::CODE_ENGINE;
 }
 
 }  // namespace
@@ -68,6 +77,14 @@ void SessionThread::Cancel(RequestId id) {
     const std::lock_guard<std::mutex> lock(mu_);
     if (!unfinished_.contains(id)) return;
     commands_.push_back(CancelCommand{id});
+  }
+  Wake();
+}
+
+void SessionThread::Watch(bool on) {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (std::exchange(watch_, on) == on) return;
   }
   Wake();
 }
@@ -135,7 +152,7 @@ absl::Status SessionThread::Run() {
 
 absl::Status SessionThread::Turn() {
   PauseOrRead();
-  ASSIGN_OR_RETURN(std::vector<SessionEvent> events, session_->NextBatch(kTurn));
+  ASSIGN_OR_RETURN(std::vector<SessionEvent> events, session_->NextBatch(LongestTurn()));
   Deliver(std::move(events));
   Publish(/*now=*/false);
   listener_->OnTurn();
@@ -156,21 +173,42 @@ void SessionThread::TakeCommands() {
     commands.swap(commands_);
     drained_ = drain_;
     stopped_ = stop_;
+    watched_ = watch_;
   }
+  session_->WatchEngine(watched_);
   for (Command& command : commands) {
     std::visit([this](auto&& c) { Take(std::forward<decltype(c)>(c)); }, std::move(command));
   }
+  CancelExpired();
   if (!own_events_.empty()) Deliver({});
+}
+
+absl::Duration SessionThread::LongestTurn() const {
+  if (deadlines_.empty()) return kTurn;
+  const int64_t left_us = deadlines_.begin()->first - MonotonicUs();
+  return std::clamp(absl::Microseconds(left_us), absl::ZeroDuration(), kTurn);
+}
+
+void SessionThread::CancelExpired() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= MonotonicUs()) {
+    const RequestId number = deadlines_.begin()->second;
+    deadlines_.erase(deadlines_.begin());
+    taken_.at(number).expired = true;
+    session_->Cancel(number);
+  }
 }
 
 void SessionThread::Take(SubmitCommand command) {
   const RequestId number = ++last_number_;
+  const int64_t deadline_us = command.request.deadline_us;
   const absl::Status taken = session_->Submit(number, std::move(command.request));
   if (taken.ok()) {
-    id_of_[number] = command.id;
+    taken_[number] = {.id = command.id, .deadline_us = deadline_us};
+    if (deadline_us > 0) deadlines_.emplace(deadline_us, number);
     number_of_[command.id] = number;
   } else {  // a job with less room has come up since the caller was told that it is taken
-    own_events_.push_back(Ended(command.id, pb::RequestFinished::REASON_REJECTED, taken.message()));
+    const auto code = absl::IsOutOfRange(taken) ? Finished::CODE_NO_ROOM : Finished::CODE_INVALID;
+    own_events_.push_back(Ended(command.id, Finished::REASON_REJECTED, code, taken.message()));
   }
 }
 
@@ -194,16 +232,21 @@ void SessionThread::Deliver(std::vector<SessionEvent> events) {
   int64_t tokens = 0;
   std::vector<RequestId> finished;
   for (SessionEvent& event : events) {
-    const auto entry = id_of_.find(event.request);
-    CHECK(entry != id_of_.end());
-    const RequestId id = entry->second;
+    const auto entry = taken_.find(event.request);
+    CHECK(entry != taken_.end());
+    const RequestId number = event.request, id = entry->second.id;
     event.request = id;
+    if (event.prefill.has_value()) event.prefill->set_request(id);
     tokens += TokensIn(event);
     if (!event.finished.has_value()) continue;
     event.finished->set_request(id);
+    if (entry->second.expired && event.finished->reason() == Finished::REASON_CANCELLED) {
+      event.finished->set_code(Finished::CODE_DEADLINE);
+    }
     finished.push_back(id);
+    deadlines_.erase({entry->second.deadline_us, number});
     number_of_.erase(id);
-    id_of_.erase(entry);
+    taken_.erase(entry);
   }
   for (SessionEvent& event : own_events_) {
     finished.push_back(event.request);
@@ -227,11 +270,12 @@ void SessionThread::FailUnfinished(const absl::Status& ended) {
     ended_ = ended;
     commands_.clear();
     for (const RequestId id : unfinished_) {
-      events.push_back(Ended(id, pb::RequestFinished::REASON_FAILED, ended.message()));
+      events.push_back(Ended(id, Finished::REASON_FAILED, CodeOfEnd(ended), ended.message()));
     }
     unfinished_.clear();
   }
-  id_of_.clear();
+  taken_.clear();
+  deadlines_.clear();
   number_of_.clear();
   if (!events.empty()) listener_->OnEvents(std::move(events));
 }
@@ -246,16 +290,18 @@ void SessionThread::Publish(bool now) {
   {
     const std::lock_guard<std::mutex> lock(mu_);
     if (ended_.has_value()) state = State::kEnded;
-    if (!now && state == status_->state && now_us - published_us_ < kPublishUs) return;
+    if (!now && state == status_->state && now_us - published_us_ < (watched_ ? kWatchedPublishUs : kPublishUs)) return;
   }
   published_us_ = now_us;
   auto status = std::make_shared<SessionStatus>();
   status->state = state;
+  status->job_ready = session_->job_ready();
   status->relaunches = session_->relaunches();
   status->progress = session_->load_progress();
   if (ready != nullptr) status->ready = *ready;
   status->engine = session_->engine_status();
   status->statistics = session_->statistics();
+  status->losses = session_->losses();
   const std::lock_guard<std::mutex> lock(mu_);
   status->unfinished = static_cast<int64_t>(unfinished_.size());
   if (ready != nullptr) room_ = {ready->context(), ready->blocks(), ready->block_tokens()};

@@ -9,12 +9,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "coordinator/channel/water_mark.h"
 #include "coordinator/front/session.h"
@@ -33,12 +36,14 @@ struct SessionStatus {
     kEnded,
   };
   State state = State::kLoading;
+  bool job_ready = false;         // one runs now
   int relaunches = 0;
-  int64_t unfinished = 0;        // requests
-  pb::LoadProgress progress;     // of the job that comes up
-  pb::JobReady ready;            // what the latest job agreed on; without stages before there was one
-  pb::EngineStatus engine;       // the present job's latest; empty before its first
-  pb::JobStatistics statistics;  // sums over all jobs
+  int64_t unfinished = 0;         // requests
+  std::vector<StageLoss> losses;  // the latest
+  pb::LoadProgress progress;      // of the job that comes up
+  pb::JobReady ready;             // what the latest job agreed on; without stages before there was one
+  pb::EngineStatus engine;        // the present job's latest; empty before its first
+  pb::JobStatistics statistics;   // sums over all jobs
 };
 
 // Called by the thread of Run, between turns; what it calls must not wait for anything.
@@ -74,6 +79,7 @@ class SessionThread {
   // may end as REASON_REJECTED.
   absl::Status Submit(RequestId id, GenerationRequest request);
   void Cancel(RequestId id);  // of an unfinished request; else nothing
+  void Watch(bool on);        // as Session::WatchEngine; Status is then no older than a tenth of a second
   void Drain();               // take no more requests, and end when those that were taken have ended
   void Stop();                // end now
   void Wake();                // makes a turn; also for signal handlers
@@ -93,6 +99,12 @@ class SessionThread {
   struct CancelCommand {
     RequestId id;
   };
+  // A request that the session has, by its number there.
+  struct Taken {
+    RequestId id = 0;         // the caller's
+    int64_t deadline_us = 0;  // 0: none
+    bool expired = false;     // and therefore cancelled
+  };
   using Command = std::variant<SubmitCommand, CancelCommand>;
 
   absl::Status Turn();
@@ -102,6 +114,8 @@ class SessionThread {
   void Take(SubmitCommand command);
   void Take(const CancelCommand& command);
   void PauseOrRead();
+  absl::Duration LongestTurn() const;
+  void CancelExpired();
   void Deliver(std::vector<SessionEvent> events);
   void FailUnfinished(const absl::Status& ended);
   void Publish(bool now);
@@ -112,11 +126,13 @@ class SessionThread {
   // Of the thread of Run.
   std::unique_ptr<Session> session_;
   RequestId last_number_ = 0;                            // the session's ids: requests in the order they were taken
-  absl::flat_hash_map<RequestId, RequestId> id_of_;      // the caller's, by the session's
+  absl::flat_hash_map<RequestId, Taken> taken_;          // by the session's ids
+  std::set<std::pair<int64_t, RequestId>> deadlines_;    // of those that have one and did not expire
   absl::flat_hash_map<RequestId, RequestId> number_of_;  // the session's, by the caller's
   std::vector<SessionEvent> own_events_;                 // of requests that the session itself refused
   WaterMark mark_ = {kHighTokens, kLowTokens};
   int64_t published_us_ = 0;
+  bool watched_ = false;                    // what TakeCommands saw
   bool drained_ = false, stopped_ = false;  // what TakeCommands saw
 
   std::atomic<int64_t> unconsumed_{0};
@@ -127,7 +143,7 @@ class SessionThread {
   std::vector<Command> commands_;
   absl::flat_hash_set<RequestId> unfinished_;  // the caller's ids
   std::optional<RoomLimits> room_;             // of the latest job that was ready
-  bool drain_ = false, stop_ = false;
+  bool drain_ = false, stop_ = false, watch_ = false;
   std::optional<absl::Status> ended_;
   std::shared_ptr<const SessionStatus> status_;
 };

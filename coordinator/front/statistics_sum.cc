@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace stagecoach {
+namespace {
+
+using Sizes = google::protobuf::RepeatedField<uint64_t>;
+
+void AddSizes(const Sizes& earlier, Sizes* sizes) {
+  if (sizes->size() < earlier.size()) sizes->Resize(earlier.size(), 0);
+  for (int i = 0; i < earlier.size(); ++i) sizes->Set(i, sizes->Get(i) + earlier.Get(i));
+}
+
+}  // namespace
 
 void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
   const pb::JobStatistics earlier = *sum;
@@ -12,6 +22,8 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
   sum->set_decode_rows(earlier.decode_rows() + later.decode_rows());
   sum->set_decode_micro_batches(earlier.decode_micro_batches() + later.decode_micro_batches());
   sum->set_preemptions(earlier.preemptions() + later.preemptions());
+  AddSizes(earlier.prefill_sizes(), sum->mutable_prefill_sizes());
+  AddSizes(earlier.decode_sizes(), sum->mutable_decode_sizes());
   const double busy_s = earlier.busy_s() + later.busy_s();
   sum->set_busy_s(busy_s);
   if (busy_s > 0) {
@@ -25,6 +37,7 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
     stage->set_compute_s(before.compute_s() + stage->compute_s());
     stage->set_send_s(before.send_s() + stage->send_s());
     stage->set_wait_s(before.wait_s() + stage->wait_s());
+    stage->set_bytes_sent(before.bytes_sent() + stage->bytes_sent());
     stage->set_tensor_bytes_read(before.tensor_bytes_read() + stage->tensor_bytes_read());
     stage->set_blocks_used_peak(std::max(before.blocks_used_peak(), stage->blocks_used_peak()));
   }

@@ -21,7 +21,24 @@ SubmitCommand CommandOf(const pb::SubmitRequest& request) {
   spec.max_new_tokens = request.max_new_tokens();
   spec.stop_tokens.assign(request.stop_tokens().begin(), request.stop_tokens().end());
   spec.score_from = request.score_prompt() ? request.score_from() : -1;
+  command.reports_progress = request.report_progress();
   return command;
+}
+
+pb::RequestFinished::Code CodeOf(const RequestEnd& end) {
+  if (!end.reason.has_value())
+    return end.no_room ? pb::RequestFinished::CODE_NO_ROOM : pb::RequestFinished::CODE_INVALID;
+  return end.reason == FinishReason::kInvalidLogits ? pb::RequestFinished::CODE_INVALID_LOGITS
+                                                    : pb::RequestFinished::CODE_UNSPECIFIED;
+}
+
+pb::RequestCost ToProto(const RequestCost& cost) {
+  pb::RequestCost out;
+  out.set_queue_us(cost.queue_us);
+  out.set_prefill_us(cost.prefill_us);
+  out.set_cached_tokens(cost.cached_tokens);
+  out.set_preemptions(cost.preemptions);
+  return out;
 }
 
 pb::RequestFinished::Reason ReasonOf(const std::optional<FinishReason>& reason) {
@@ -47,6 +64,7 @@ absl::StatusOr<std::optional<FrontCommand>> ChannelFront::Next() {
   switch (message->body_case()) {
     case pb::EngineMessage::kSubmit: return std::optional<FrontCommand>(CommandOf(message->submit()));
     case pb::EngineMessage::kCancel: return std::optional<FrontCommand>(CancelCommand{message->cancel().request()});
+    case pb::EngineMessage::kWatch: return std::optional<FrontCommand>(WatchCommand{message->watch().often()});
     case pb::EngineMessage::kShutdown: return std::optional<FrontCommand>(ShutdownCommand());
     default:
       return absl::InvalidArgumentError(
@@ -63,12 +81,22 @@ absl::Status ChannelFront::Publish(const RequestEvents& events) {
     tokens->set_request(delta.request);
     for (const SampledToken& token : delta.tokens) *tokens->add_tokens() = ToProto(token);
     for (const TargetLogprobs& scores : delta.scores) *tokens->add_scores() = ToProto(scores);
+    if (delta.cost.has_value()) *tokens->mutable_cost() = ToProto(*delta.cost);
   }
   for (const RequestEnd& end : events.ends) {
     pb::RequestFinished* finished = out->add_finished();
     finished->set_request(end.request);
     finished->set_reason(ReasonOf(end.reason));
     finished->set_error(end.error);
+    finished->set_code(CodeOf(end));
+    *finished->mutable_cost() = ToProto(end.cost);
+  }
+  for (const PromptProgress& prompt : events.prompts) {
+    pb::PrefillProgress* progress = out->add_prefills();
+    progress->set_request(prompt.request);
+    progress->set_processed(prompt.processed);
+    progress->set_total(prompt.total);
+    progress->set_cached(prompt.cached);
   }
   return channel_->Send(message);
 }

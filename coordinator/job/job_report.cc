@@ -41,6 +41,8 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   statistics->set_decode_rows(counters.decode_rows);
   statistics->set_decode_micro_batches(counters.decode_micro_batches);
   statistics->set_preemptions(counters.preemptions);
+  statistics->mutable_prefill_sizes()->Assign(counters.prefill_sizes.begin(), counters.prefill_sizes.end());
+  statistics->mutable_decode_sizes()->Assign(counters.decode_sizes.begin(), counters.decode_sizes.end());
   const double busy_s = status.busy_us * 1e-6;
   statistics->set_busy_s(busy_s);
   statistics->set_bubble(status.bubble);
@@ -53,11 +55,13 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
     summary->set_compute_s(work.compute_us * 1e-6);
     summary->set_send_s(work.send_us * 1e-6);
     summary->set_wait_s(std::max(0.0, busy_s - summary->compute_s()));
+    summary->set_hop_us(work.hop_us);
     summary->set_blocks_used_peak(counters.blocks_used_peak[smallest_group_]);
     out.add_heartbeat_age_us(std::max<int64_t>(0, now_us - roster_->stage(stage).heard_us));
   }
   out.set_requests_waiting(status.waiting);
   out.set_requests_running(status.running);
+  out.set_waiting_tokens(status.waiting_tokens);
   out.mutable_blocks_used()->Assign(status.blocks_used.begin(), status.blocks_used.end());
   out.mutable_blocks_free()->Assign(status.blocks_free.begin(), status.blocks_free.end());
   out.set_micro_batches_in_flight(status.in_flight);
@@ -81,6 +85,7 @@ void JobReport::Describe(int stage, pb::StageSummary* out) const {
   out->set_scratch_bytes(record.ready.scratch_bytes());
   out->set_tensor_bytes_read(record.ready.tensor_bytes_read());
   out->set_streamed_bytes(record.ready.streamed_bytes());
+  out->set_bytes_sent(record.heartbeat.bytes_sent());
   out->set_resident_bytes(std::max(record.ready.resident_bytes(), record.heartbeat.resident_bytes()));
 }
 

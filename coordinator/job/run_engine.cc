@@ -221,6 +221,7 @@ absl::Status SendFailure(const absl::Status& status, const std::optional<pb::Eng
   failed->set_lost(absl::IsUnavailable(status));
   failed->set_code(static_cast<int>(status.code()));
   failed->set_message(std::string(status.message()));
+  if (const std::optional<int> stage = LostStage(status)) failed->set_stage(*stage);
   RETURN_IF_ERROR(channel->Send(message));
   return channel->FlushWithin(absl::Seconds(1));
 }

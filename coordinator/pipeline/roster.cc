@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
@@ -15,9 +17,23 @@ bool Moved(const pb::Heartbeat& before, const pb::Heartbeat& after) {
          before.steps_done() != after.steps_done() || before.bytes_streamed() != after.bytes_streamed();
 }
 
+constexpr char kStagePayload[] = "stagecoach/stage";
+
 std::string Seconds(int64_t us) { return absl::StrFormat("%.1f s", us * 1e-6); }
 
 }  // namespace
+
+absl::Status OfStage(int stage, absl::Status status) {
+  status.SetPayload(kStagePayload, absl::Cord(absl::StrCat(stage)));
+  return status;
+}
+
+std::optional<int> LostStage(const absl::Status& status) {
+  const auto payload = status.GetPayload(kStagePayload);
+  int stage = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &stage)) return std::nullopt;
+  return stage;
+}
 
 Roster::Roster(const std::vector<pb::Hello>& hellos, int64_t progress_timeout_us, int64_t now_us)
     : progress_timeout_us_(progress_timeout_us), moved_us_(now_us) {
@@ -75,7 +91,8 @@ absl::Status Roster::CheckAlive(int64_t now_us, int64_t oldest) const {
   for (int stage = 0; stage < stages(); ++stage) {
     const int64_t silent_us = now_us - records_[stage].heard_us;
     if (silent_us > kSilenceUs) {
-      return absl::UnavailableError(absl::StrCat("lost ", Describe(stage), ": no heartbeat for ", Seconds(silent_us)));
+      return OfStage(stage, absl::UnavailableError(
+                                absl::StrCat("lost ", Describe(stage), ": no heartbeat for ", Seconds(silent_us))));
     }
   }
   const bool loading = !AllReady();
@@ -85,8 +102,9 @@ absl::Status Roster::CheckAlive(int64_t now_us, int64_t oldest) const {
     const StageRecord& record = records_[stage];
     const bool holds_it = loading ? !record.is_ready : static_cast<int64_t>(record.heartbeat.steps_done()) <= oldest;
     if (holds_it) {
-      return absl::UnavailableError(absl::StrCat("lost ", Describe(stage), ": ", loading ? "loading" : "working",
-                                                 " without progress for ", Seconds(now_us - moved_us_)));
+      return OfStage(
+          stage, absl::UnavailableError(absl::StrCat("lost ", Describe(stage), ": ", loading ? "loading" : "working",
+                                                     " without progress for ", Seconds(now_us - moved_us_))));
     }
   }
   return absl::UnavailableError(absl::StrCat("lost the result of micro-batch ", oldest,

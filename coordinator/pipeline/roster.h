@@ -15,6 +15,11 @@
 
 namespace stagecoach {
 
+// The same error, which says for programs too which stage it is about; LostStage reads that, absent where it is
+// missing.
+absl::Status OfStage(int stage, absl::Status status);
+std::optional<int> LostStage(const absl::Status& status);
+
 struct StageRecord {
   int rank = 0;
   std::string host;

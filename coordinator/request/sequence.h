@@ -58,6 +58,7 @@ class Sequence {
   int32_t slices_in_flight = 0;
   BlockLists block_tables;
   int32_t preemptions = 0;
+  int64_t cached_tokens = 0;             // of the prompt: not computed when it was first admitted
   uint64_t order = 0;                    // of arrival: the lower one is served first and preempted last
   bool opened = false;                   // the stages know it, or will with the micro-batch being composed
   int64_t scored = 0;                    // rows whose target log-probabilities were reported; never asked for again

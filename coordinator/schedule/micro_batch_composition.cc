@@ -1,6 +1,8 @@
 // What the next micro-batch holds: admission, the policies, and the hunt for blocks.
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -12,6 +14,10 @@ namespace stagecoach {
 namespace {
 
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+void CountSize(int64_t rows, std::array<uint64_t, 32>* sizes) {
+  if (rows > 0) ++(*sizes)[static_cast<size_t>(std::bit_width(static_cast<uint32_t>(rows - 1)))];
+}
 
 }  // namespace
 
@@ -326,6 +332,8 @@ MicroBatch Scheduler::Submit(Draft draft) {
     (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
     decode_rows += slice.decode ? 1 : 0;
   }
+  CountSize(draft.prefill_rows, &counters_.prefill_sizes);
+  CountSize(decode_rows, &counters_.decode_sizes);
   groups_in_flight_ += decode_rows > 0 ? 1 : 0;
   counters_.decode_micro_batches += decode_rows > 0 ? 1 : 0;
   ++counters_.micro_batches;

@@ -278,6 +278,8 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
   Sequence& sequence = *found->second;
   const SequenceSpec& spec = sequence.spec();
   --sequence.slices_in_flight;
+  event.preemptions = sequence.preemptions;
+  event.cached_tokens = sequence.cached_tokens;
   const bool running = sequence.state() != SequenceState::kPreempted;
   if (running) {
     CHECK_EQ(sequence.confirmed, slice.start);

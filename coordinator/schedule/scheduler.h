@@ -23,6 +23,7 @@
 // Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -93,7 +94,9 @@ struct SequenceEvent {
   std::vector<TargetLogprobs> scores;  // of this micro-batch: exactly the rows that score_from asks for, each once in a
                                        // sequence's life, in order, whatever preemptions happen
   std::optional<FinishReason> finished;
-  std::string error;  // with kInvalidLogits: where, and what often helps; names fields of the job in backquotes
+  std::string error;          // with kInvalidLogits: where, and what often helps; names fields of the job in backquotes
+  int32_t preemptions = 0;    // of the sequence so far
+  int64_t cached_tokens = 0;  // see Sequence
 };
 
 struct SchedulerCounters {
@@ -101,6 +104,8 @@ struct SchedulerCounters {
   uint64_t decode_micro_batches = 0;  // with decode rows
   uint64_t visits = 0;  // of sequences, by Next and Confirm: grows with the slices, not with what runs or waits
   std::vector<int32_t> blocks_used_peak;  // [groups]
+  // Micro-batches by their rows of a kind: [i] with more than 2^(i-1), up to 2^i; without rows of the kind nowhere.
+  std::array<uint64_t, 32> prefill_sizes = {}, decode_sizes = {};
 };
 
 class Scheduler {
@@ -144,6 +149,7 @@ class Scheduler {
   int64_t decoding() const { return decoding_; }
 
   bool HasUnfinished() const;
+  int64_t waiting_tokens() const { return waiting_rows_; }  // known ones of those that wait
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }

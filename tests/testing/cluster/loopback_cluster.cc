@@ -79,6 +79,7 @@ class Front {
     pb::SubmitRequest* submit = message.mutable_submit();
     submit->set_request(index);
     for (const int32_t token : request.prompt) submit->add_prompt(token);
+    for (const int32_t token : request.output) submit->add_output(token);
     *submit->mutable_sampling() = request.sampling;
     submit->set_max_new_tokens(request.max_new_tokens);
     for (const int32_t token : request.stop_tokens) submit->add_stop_tokens(token);

@@ -15,6 +15,7 @@ namespace stagecoach::testing {
 
 struct ClusterRequest {
   std::vector<int32_t> prompt;
+  std::vector<int32_t> output;  // produced before
   pb::SamplingParams sampling;  // see GreedyParams
   int64_t max_new_tokens = 8;
   std::vector<int32_t> stop_tokens;

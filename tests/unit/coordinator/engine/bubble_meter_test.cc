@@ -53,6 +53,28 @@ TEST(BubbleMeter, ATimeInWhichThePipelineNeverEmptiesIsBusyWhileItLasts) {
   EXPECT_DOUBLE_EQ(meter.Measured(5100), 1 - 50 * 200 / (2 * 5100.0));
 }
 
+TEST(BubbleMeter, AHopIsWhatSendsTookOfLate) {
+  BubbleMeter meter(2);
+  int64_t now = 0;
+  const auto sent = [&](uint64_t number, int64_t start_us, int64_t us) {
+    StepResult result = Result(number, 10);
+    result.times[0].send_start_us = start_us;
+    result.times[0].send_us = us;
+    meter.Submitted(number, now);
+    meter.Confirmed(result, now += 100000);
+  };
+  sent(0, 0, 0);  // there was none
+  EXPECT_EQ(meter.hop_us(0), 0);
+  sent(1, 5, 800);
+  EXPECT_EQ(meter.hop_us(0), 800);
+  sent(2, 5, 800);  // the same once more
+  sent(3, 9, 1600);
+  EXPECT_EQ(meter.hop_us(0), 900);
+  EXPECT_EQ(meter.hop_us(1), 0);
+  for (uint64_t i = 4; i < 60; ++i) sent(i, static_cast<int64_t>(10 * i), 40);
+  EXPECT_NEAR(static_cast<double>(meter.hop_us(0)), 40, 1);
+}
+
 TEST(BubbleMeter, IdleTimeWithoutWorkIsNotABubble) {
   BubbleMeter meter(2);
   meter.Submitted(0, 0);

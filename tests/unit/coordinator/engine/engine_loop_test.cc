@@ -181,12 +181,142 @@ TEST_F(EngineLoopTest, RejectsEndsAndCancelsWithTheirReasons) {
   EXPECT_EQ(ends[0].reason, FinishReason::kLength);
   EXPECT_EQ(ends[1].reason, std::nullopt);
   EXPECT_NE(ends[1].error.find("1000"), std::string::npos) << ends[1].error;
+  EXPECT_FALSE(ends[1].no_room);
   EXPECT_EQ(ends[2].reason, FinishReason::kCancelled);
   Steps(3);
   EXPECT_EQ(front_.events.size(), 1u);
 
   front_.commands = {Submit(4), Submit(4)};
   EXPECT_EQ(engine_.Step().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineLoopTest, SaysOfWhatItRejectsWhetherRoomIsMissing) {
+  SubmitCommand large = Submit(1);
+  large.spec.prompt.assign(2000, 1);
+  front_.commands = {large};
+  Steps(1);
+  ASSERT_EQ(Ended(), 1u);
+  EXPECT_TRUE(front_.events[0].ends[0].no_room) << front_.events[0].ends[0].error;
+}
+
+TEST_F(EngineLoopTest, TellsWhatARequestWaitedAndWhatItsPromptTook) {
+  SchedulerOptions options = RoomFor(1);  // one after the other
+  options.prefill_chunk = 2;
+  options.max_num_batched_tokens = 2;
+  Scheduler scheduler(options);
+  Engine engine(&pipeline_, &scheduler, &front_, &clock_, 1000, nullptr);
+  front_.commands = {Submit(1), Submit(2)};
+  while (Ended() < 2) {
+    ASSERT_TRUE(engine.Step().ok());
+    clock_.now_us += 1000;
+  }
+  std::map<RequestId, std::vector<RequestCost>> told;
+  std::map<RequestId, RequestCost> ended;
+  for (const RequestEvents& events : front_.events) {
+    for (const RequestDelta& delta : events.deltas) {
+      if (delta.cost.has_value()) told[delta.request].push_back(*delta.cost);
+    }
+    for (const RequestEnd& end : events.ends) ended[end.request] = end.cost;
+  }
+  for (const RequestId request : {1, 2}) {
+    ASSERT_EQ(told[request].size(), 1u) << "with its first token alone";
+    EXPECT_EQ(told[request][0].queue_us, ended[request].queue_us);
+    EXPECT_EQ(told[request][0].prefill_us, ended[request].prefill_us) << "to the first token, not to the last";
+    EXPECT_NEAR(static_cast<double>(ended[request].prefill_us), 1000.0 * static_cast<double>(request), 200)
+        << "two chunks; the second request was submitted a turn before the first one came back";
+  }
+  EXPECT_LT(ended[1].queue_us, 100);
+  EXPECT_GT(ended[2].queue_us, kTokens * 1000) << "as long as the first one ran";
+}
+
+TEST_F(EngineLoopTest, ARequestThatIsCancelledTellsWhatItTookUntilThen) {
+  front_.commands = {Submit(1)};
+  Steps(5);
+  ASSERT_TRUE(scheduler_.Preempt(1).ok());
+  clock_.now_us += 50000;
+  front_.commands = {CancelCommand{1}};
+  Steps(1);
+  ASSERT_EQ(Ended(), 1u);
+  const RequestCost& cost = front_.events.back().ends[0].cost;
+  EXPECT_EQ(cost.preemptions, 1);
+  EXPECT_LT(cost.prefill_us, 1000) << "the first token came long before";
+  // Before anything of it was computed.
+  front_.behind = true;
+  front_.commands = {Submit(2)};
+  Steps(1);
+  clock_.now_us += 3000;
+  front_.commands = {CancelCommand{2}};
+  Steps(1);
+  const RequestCost& waited = front_.events.back().ends[0].cost;
+  EXPECT_GT(waited.queue_us, 3000);
+  EXPECT_EQ(waited.prefill_us, 0);
+}
+
+TEST_F(EngineLoopTest, APreemptionIsToldWithTheNextTokenAndChangesNoTimes) {
+  front_.commands = {Submit(1)};
+  Steps(5);
+  ASSERT_TRUE(scheduler_.Preempt(1).ok());
+  clock_.now_us += 700000;
+  while (Ended() == 0) Steps(1);
+  std::vector<RequestCost> told;
+  for (const RequestEvents& events : front_.events) {
+    for (const RequestDelta& delta : events.deltas) {
+      if (delta.cost.has_value()) told.push_back(*delta.cost);
+    }
+  }
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].preemptions, 0);
+  EXPECT_EQ(told[1].preemptions, 1);
+  EXPECT_EQ(told[1].queue_us, told[0].queue_us);
+  EXPECT_EQ(told[1].prefill_us, told[0].prefill_us);
+}
+
+TEST_F(EngineLoopTest, TellsHowFarPromptsAreFourTimesASecondToThoseWhoAsk) {
+  SchedulerOptions options = RoomFor(2);
+  options.prefill_chunk = options.max_num_batched_tokens = 8;
+  Scheduler scheduler(options);
+  Engine engine(&pipeline_, &scheduler, &front_, &clock_, 1000, nullptr);
+  SubmitCommand asking = Submit(1), silent = Submit(2);
+  asking.spec.prompt.assign(800, 1);
+  asking.reports_progress = true;
+  silent.spec.prompt.assign(100, 1);
+  front_.commands = {asking, silent};
+  while (Ended() < 2) {
+    ASSERT_TRUE(engine.Step().ok());
+    clock_.now_us += 20000;
+  }
+  std::vector<PromptProgress> progress;
+  std::vector<size_t> turns;
+  for (size_t i = 0; i < front_.events.size(); ++i) {
+    for (const PromptProgress& prompt : front_.events[i].prompts) {
+      progress.push_back(prompt);
+      EXPECT_GT(front_.events[i].at_us, 0);
+    }
+  }
+  ASSERT_GE(progress.size(), 7u) << "a hundred chunks in two seconds";
+  ASSERT_LE(progress.size(), 9u);
+  EXPECT_EQ(progress[0].processed, 8);
+  for (size_t i = 0; i < progress.size(); ++i) {
+    EXPECT_EQ(progress[i].request, 1u);
+    EXPECT_EQ(progress[i].total, 800);
+    EXPECT_GT(progress[i].processed, i > 0 ? progress[i - 1].processed : 0);
+  }
+}
+
+TEST_F(EngineLoopTest, ReportsTenTimesASecondWhileItIsWatched) {
+  front_.commands = {WatchCommand{true}};
+  Steps(1);
+  const auto reports_of_a_second = [&] {
+    const size_t before = front_.reports.size();
+    for (int i = 0; i < 50; ++i) {
+      clock_.now_us += 20000;
+      Steps(1);
+    }
+    return front_.reports.size() - before;
+  };
+  EXPECT_NEAR(static_cast<double>(reports_of_a_second()), 10, 1);
+  front_.commands = {WatchCommand{false}};
+  EXPECT_LE(reports_of_a_second(), 2u);
 }
 
 TEST_F(EngineLoopTest, TakesNoCommandAfterTheShutdownAndNumbersItsLastFrameOnwards) {

@@ -117,6 +117,98 @@ TEST(RequestJournal, IgnoresWhatComesAfterTheEnd) {
   EXPECT_TRUE(journal.empty());
 }
 
+pb::RequestCost Cost(int64_t queue_us, int64_t prefill_us, int64_t cached, int64_t preemptions) {
+  pb::RequestCost cost;
+  cost.set_queue_us(queue_us);
+  cost.set_prefill_us(prefill_us);
+  cost.set_cached_tokens(cached);
+  cost.set_preemptions(preemptions);
+  return cost;
+}
+
+TEST(RequestJournal, WhatARequestTookIsThatOfTheJobThatGaveItsFirstTokenAndAllPreemptions) {
+  RequestJournal journal;
+  const RequestId begun = Add(&journal, Journaled({1, 2}, 10)), waiting = Add(&journal, Journaled({1, 2}, 10));
+  const auto say = [&](RequestId id, int32_t position, const pb::RequestCost& cost) {
+    pb::TokenDelta delta = Tokens(id, position, {7});
+    *delta.mutable_cost() = cost;
+    ASSERT_TRUE(journal.RecordTokens(delta).ok());
+  };
+  say(begun, 2, Cost(100, 200, 1, 0));
+  say(begun, 3, Cost(100, 200, 1, 2));
+  EXPECT_TRUE(journal.FinishComplete(0).empty());
+  // The next job computes both from the start.
+  say(begun, 4, Cost(70, 80, 0, 0));
+  say(begun, 5, Cost(70, 80, 0, 1));
+  say(waiting, 2, Cost(30, 40, 2, 0));
+  EXPECT_TRUE(journal.FinishComplete(0).empty());
+  pb::RequestFinished end = End(begun, Finished::REASON_CANCELLED);
+  *end.mutable_cost() = Cost(1, 2, 3, 1);
+  const auto ended = journal.RecordFinished(end);
+  ASSERT_TRUE(ended.ok() && ended->has_value());
+  const pb::RequestCost& cost = (*ended)->finished->cost();
+  EXPECT_EQ(cost.queue_us(), 100);
+  EXPECT_EQ(cost.prefill_us(), 200);
+  EXPECT_EQ(cost.cached_tokens(), 1);
+  EXPECT_EQ(cost.preemptions(), 4);
+  const SessionEvent cancelled = *journal.FinishCancelled(waiting);
+  EXPECT_EQ(cancelled.finished->cost().prefill_us(), 40) << "an end that no engine tells has it too";
+}
+
+TEST(RequestJournal, ProgressOfAPromptOnlyGrowsAndEndsWithTheFirstToken) {
+  RequestJournal journal;
+  GenerationRequest request = Journaled({1, 2, 3, 4, 5, 6}, 10);
+  request.report_progress = true;
+  const RequestId id = Add(&journal, request);
+  EXPECT_TRUE(journal.Submission(id).report_progress());
+  const auto say = [&](int64_t processed, int64_t total, int64_t cached) {
+    pb::PrefillProgress progress;
+    progress.set_request(id);
+    progress.set_processed(processed);
+    progress.set_total(total);
+    progress.set_cached(cached);
+    return journal.RecordPrefill(progress);
+  };
+  const auto first = say(4, 6, 2);
+  ASSERT_TRUE(first.ok() && first->has_value()) << first.status();
+  EXPECT_EQ((*first)->prefill->processed(), 4);
+  EXPECT_EQ((*first)->prefill->cached(), 2);
+  for (const int64_t earlier : {2, 4}) {  // as after a loss
+    const auto again = say(earlier, 6, 0);
+    EXPECT_TRUE(again.ok() && !again->has_value()) << earlier;
+  }
+  EXPECT_FALSE(say(7, 6, 0).ok());
+  EXPECT_FALSE(say(5, 7, 0).ok());
+  EXPECT_FALSE(say(5, 6, 6).ok());
+  EXPECT_FALSE(say(5, 6, -1).ok());
+  ASSERT_TRUE(journal.RecordTokens(Tokens(id, 6, {7})).ok());
+  const auto late = say(6, 6, 0);
+  EXPECT_TRUE(late.ok() && !late->has_value());
+  EXPECT_FALSE(journal.Submission(id).report_progress());
+}
+
+TEST(RequestJournal, HoldsStopTokensBackOnlyWhereALeastLengthIsWanted) {
+  RequestJournal journal;
+  GenerationRequest request = Journaled({1, 2}, 10, {99, 98});
+  const RequestId plain = Add(&journal, request);
+  EXPECT_EQ(journal.Submission(plain).sampling().end_tokens_size(), 0);
+  request.min_new_tokens = 4;
+  const RequestId held = Add(&journal, request);
+  EXPECT_THAT(journal.Submission(held).sampling().end_tokens(), ElementsAre(99, 98));
+  EXPECT_EQ(journal.Submission(held).sampling().min_new_tokens(), 4);
+  EXPECT_THAT(journal.Submission(held).stop_tokens(), ElementsAre(99, 98));
+}
+
+TEST(RequestJournal, SubmitsThoseFirstThatHaveTokensInTheOrderInWhichTheyBegan) {
+  RequestJournal journal;
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(Add(&journal, Journaled({1, 2}, 10)));
+  ASSERT_TRUE(journal.RecordTokens(Tokens(ids[3], 2, {7})).ok());
+  ASSERT_TRUE(journal.RecordTokens(Tokens(ids[1], 2, {7})).ok());
+  ASSERT_TRUE(journal.RecordTokens(Tokens(ids[3], 3, {7})).ok());
+  EXPECT_THAT(journal.OrderOfResubmission(), ElementsAre(ids[3], ids[1], ids[0], ids[2], ids[4]));
+}
+
 TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
   RequestJournal journal;
   const GenerationRequest request = Journaled({1, 2}, 10, {99});

@@ -72,6 +72,29 @@ TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthe
     EXPECT_THAT(outcomes[id].error, HasSubstr("rank 1 (stage 1) on x was ended by signal 11 (Segmentation fault)"));
   }
   EXPECT_LE(session->relaunches(), 8);
+  ASSERT_EQ(static_cast<int>(session->losses().size()), session->relaunches());
+  for (const StageLoss& loss : session->losses()) {
+    EXPECT_EQ(loss.stage, 1) << loss.what;
+    EXPECT_THAT(loss.what, HasSubstr("rank 1 (stage 1)"));
+    EXPECT_GT(loss.recovered_us, loss.at_us);
+  }
+}
+
+TEST_F(SessionTest, KeepsEveryLossAndWhenItWasMadeGood) {
+  std::unique_ptr<Session> session = Launch(Options("die_after=3,launches=2,slow_relaunch=300"));
+  const GenerationRequest request = Request({1, 5}, 12);
+  const RequestId id = Submit(session.get(), request);
+  std::map<RequestId, Outcome> outcomes;
+  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  ExpectWhole(outcomes[id], request);
+  ASSERT_EQ(session->losses().size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    const StageLoss& loss = session->losses()[i];
+    EXPECT_EQ(loss.number, i + 1);
+    EXPECT_FALSE(loss.what.empty());
+    EXPECT_FALSE(loss.stage.has_value()) << "it was the engine";
+    EXPECT_GT(loss.recovered_us, loss.at_us + 250000);
+  }
 }
 
 TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {

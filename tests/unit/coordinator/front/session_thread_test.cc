@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "coordinator/channel/engine_channel.h"
 
 namespace stagecoach {
@@ -67,6 +68,23 @@ class PlayedEngine {
     shutdown(channel_.descriptor(), SHUT_RDWR);
   }
 
+  // An answer to being watched: the preemptions say how often.
+  void SayStatus(bool often) {
+    pb::EngineMessage out;
+    out.mutable_status()->mutable_statistics()->set_preemptions(often ? 10 : 1);
+    channel_.Send(out).IgnoreError();
+  }
+
+  // A word of progress for who wants it.
+  void SayProgress(const pb::SubmitRequest& submit) {
+    pb::EngineMessage out;
+    pb::PrefillProgress* progress = out.mutable_events()->add_prefills();
+    progress->set_request(submit.request());
+    progress->set_processed(submit.prompt_size() - 1);
+    progress->set_total(submit.prompt_size());
+    channel_.Send(out).IgnoreError();
+  }
+
   void SayReady() {
     told_ready_ = true;
     pb::EngineMessage out;
@@ -78,9 +96,11 @@ class PlayedEngine {
 
   void Handle(const pb::EngineMessage& message) {
     if (message.has_submit()) {
+      if (message.submit().report_progress()) SayProgress(message.submit());
       running_.push_back(
           {message.submit().request(), message.submit().prompt_size(), message.submit().max_new_tokens()});
     }
+    if (message.has_watch()) SayStatus(message.watch().often());
     if (message.has_cancel()) {
       const auto is_it = [&](const Running& running) { return running.request == message.cancel().request(); };
       if (std::erase_if(running_, is_it) > 0) End(message.cancel().request(), Finished::REASON_CANCELLED);
@@ -136,6 +156,8 @@ struct Outcome {
   int ends = 0;
   Finished::Reason reason = Finished::REASON_UNSPECIFIED;
   std::string error;
+  Finished::Code code = Finished::CODE_UNSPECIFIED;
+  int64_t processed = 0;
 };
 
 class Collector : public SessionListener {
@@ -147,12 +169,17 @@ class Collector : public SessionListener {
       Outcome& outcome = outcomes_[event.request];
       EXPECT_EQ(outcome.ends, 0) << "request " << event.request << " goes on after its end";
       for (const SampledToken& token : event.tokens) outcome.tokens.push_back(token.token);
+      if (event.prefill.has_value()) {
+        EXPECT_EQ(event.prefill->request(), event.request);
+        outcome.processed = event.prefill->processed();
+      }
       if (!event.finished.has_value()) continue;
       EXPECT_EQ(event.finished->request(), event.request);
       ++outcome.ends;
       ++ended_;
       outcome.reason = event.finished->reason();
       outcome.error = event.finished->error();
+      outcome.code = event.finished->code();
     }
     changed_.notify_all();
   }
@@ -284,6 +311,61 @@ TEST_F(SessionThreadTest, CancelsWhileTokensStreamAndRightAfterTheSubmit) {
   ExpectWhole(2, 200);
 }
 
+TEST_F(SessionThreadTest, ARequestEndsAtItsDeadlineWithWhatItHasWhetherItRunsOrWaitsForAJob) {
+  Start();
+  GenerationRequest soon = Wanted(3, kContext - 10), later = Wanted(3, kContext - 10), never = Wanted(3, 20);
+  soon.deadline_us = MonotonicUs() + 50000;
+  never.deadline_us = MonotonicUs() + 600000000;
+  ASSERT_TRUE(face_->Submit(7, soon).ok());  // no job is there
+  ASSERT_TRUE(face_->Submit(8, never).ok());
+  collector_.Await([](const Collector& c) { return c.ended_ == 1; });
+  EXPECT_GE(MonotonicUs(), soon.deadline_us);
+  EXPECT_LT(MonotonicUs(), soon.deadline_us + 900000) << "the deadline alone did not wake it";
+  EXPECT_EQ(collector_.Of(7).reason, Finished::REASON_CANCELLED);
+  EXPECT_EQ(collector_.Of(7).code, Finished::CODE_DEADLINE);
+  engine_->BeReady();
+  AwaitState(SessionStatus::State::kReady);
+  later.deadline_us = MonotonicUs() + 100000;
+  ASSERT_TRUE(face_->Submit(9, later).ok());
+  ASSERT_TRUE(face_->Submit(10, Wanted(3, kContext - 10)).ok());
+  collector_.Await([](const Collector& c) { return c.outcomes_.count(9) > 0 && c.outcomes_.at(9).ends == 1; });
+  EXPECT_EQ(collector_.Of(9).code, Finished::CODE_DEADLINE);
+  EXPECT_FALSE(collector_.Of(9).tokens.empty());
+  face_->Cancel(10);
+  face_->Drain();
+  EXPECT_EQ(Join(), absl::OkStatus());
+  EXPECT_EQ(collector_.Of(10).code, Finished::CODE_UNSPECIFIED) << "cancelled by its caller";
+  ExpectWhole(8, 20);
+}
+
+TEST_F(SessionThreadTest, ProgressOfAPromptComesUnderTheCallersId) {
+  Start();
+  engine_->BeReady();
+  GenerationRequest request = Wanted(50, 20);
+  request.report_progress = true;
+  ASSERT_TRUE(face_->Submit(70, request).ok());
+  ASSERT_TRUE(face_->Submit(60, Wanted(50, 20)).ok());
+  face_->Drain();
+  EXPECT_EQ(Join(), absl::OkStatus());
+  EXPECT_EQ(collector_.Of(70).processed, 49);
+  EXPECT_EQ(collector_.Of(60).processed, 0);
+}
+
+TEST_F(SessionThreadTest, TheEngineIsToldToBeWatchedAsSoonAsThereIsOneAndItsStatusIsSeenAtOnce) {
+  Start();
+  face_->Watch(true);
+  engine_->BeReady();
+  const int64_t start_us = MonotonicUs();
+  const auto preemptions = [&] { return face_->Status()->statistics.preemptions(); };
+  while (preemptions() != 10 && MonotonicUs() < start_us + 60000000) std::this_thread::yield();
+  EXPECT_EQ(preemptions(), 10u);
+  EXPECT_TRUE(face_->Status()->job_ready);
+  face_->Watch(true);
+  face_->Watch(false);
+  while (preemptions() != 1 && MonotonicUs() < start_us + 120000000) std::this_thread::yield();
+  EXPECT_EQ(preemptions(), 1u);
+}
+
 TEST_F(SessionThreadTest, WhenTheSessionEndsWhileThreadsSubmitEveryRequestThatWasTakenHearsOfIt) {
   Start();
   engine_->BeReady();
@@ -313,6 +395,7 @@ TEST_F(SessionThreadTest, WhenTheSessionEndsWhileThreadsSubmitEveryRequestThatWa
     EXPECT_EQ(outcome.ends, 1) << id;
     EXPECT_EQ(outcome.reason, Finished::REASON_FAILED) << id;
     EXPECT_FALSE(outcome.error.empty()) << id;
+    EXPECT_EQ(outcome.code, Finished::CODE_STAGES_LOST) << id;
   }
 }
 
@@ -321,7 +404,10 @@ TEST_F(SessionThreadTest, StopEndsWhatRunsAndWhatWaitsForAJob) {
   for (RequestId id = 1; id <= 5; ++id) ASSERT_TRUE(face_->Submit(id, Wanted(3, 100)).ok());
   face_->Stop();
   EXPECT_EQ(Join().code(), absl::StatusCode::kCancelled);
-  for (RequestId id = 1; id <= 5; ++id) EXPECT_EQ(collector_.Of(id).reason, Finished::REASON_FAILED);
+  for (RequestId id = 1; id <= 5; ++id) {
+    EXPECT_EQ(collector_.Of(id).reason, Finished::REASON_FAILED);
+    EXPECT_EQ(collector_.Of(id).code, Finished::CODE_STOPPED);
+  }
   EXPECT_EQ(face_->Submit(6, Wanted(3, 5)).code(), absl::StatusCode::kCancelled);
 }
 

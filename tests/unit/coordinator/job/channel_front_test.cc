@@ -93,8 +93,41 @@ TEST_F(ChannelFrontTest, KeepsTheEnginesMemoryBoundedWhileTheFrontReadsNothingAn
   EXPECT_LT(channel_->buffer_bytes(), 1u << 20);
 }
 
+TEST_F(ChannelFrontTest, CarriesWhatARequestTookHowFarItsPromptIsAndWhyItWasRejected) {
+  pb::EngineMessage asking = Submit(1), large = Submit(2), watch;
+  for (int i = 0; i < 900; ++i) asking.mutable_submit()->add_prompt(1);
+  asking.mutable_submit()->set_report_progress(true);
+  for (int i = 0; i < 2000; ++i) large.mutable_submit()->add_prompt(1);
+  watch.mutable_watch()->set_often(true);
+  for (const pb::EngineMessage& message : {asking, large, watch}) ASSERT_TRUE(far_end_->Send(message).ok());
+  const int64_t start_us = MonotonicUs();
+  pb::RequestEvents all;
+  int statuses = 0;
+  while (all.finished_size() < 2 || statuses < 2) {
+    ASSERT_TRUE(engine_->Step().ok());
+    ASSERT_LT(MonotonicUs() - start_us, 60000000);
+    const auto message = far_end_->Receive();
+    ASSERT_TRUE(message.ok()) << message.status();
+    if (!message->has_value()) continue;
+    all.MergeFrom((*message)->events());
+    statuses += (*message)->has_status() ? 1 : 0;
+  }
+  EXPECT_EQ(all.finished(0).request(), 2u);
+  EXPECT_EQ(all.finished(0).code(), pb::RequestFinished::CODE_NO_ROOM);
+  ASSERT_GE(all.prefills_size(), 1);
+  EXPECT_EQ(all.prefills(0).request(), 1u);
+  EXPECT_EQ(all.prefills(0).processed(), 512);
+  EXPECT_EQ(all.prefills(0).total(), 904);
+  EXPECT_TRUE(all.tokens(0).has_cost());
+  EXPECT_FALSE(all.tokens(1).has_cost());
+  EXPECT_EQ(all.finished(1).code(), pb::RequestFinished::CODE_UNSPECIFIED);
+  EXPECT_GT(all.finished(1).cost().prefill_us(), 0);
+  EXPECT_EQ(all.finished(1).cost().prefill_us(), all.tokens(0).cost().prefill_us());
+}
+
 TEST_F(ChannelFrontTest, ReportsTheStatusWithWhatIsKnownOfEveryStage) {
   pb::Heartbeat heartbeat;
+  heartbeat.set_bytes_sent(777);
   heartbeat.set_resident_bytes(12345);
   roster_.Heard(heartbeat, MonotonicUs() - 2000000);
   for (uint64_t request = 1; request <= 2; ++request) ASSERT_TRUE(far_end_->Send(Submit(request)).ok());
@@ -112,6 +145,8 @@ TEST_F(ChannelFrontTest, ReportsTheStatusWithWhatIsKnownOfEveryStage) {
   ASSERT_EQ(status.heartbeat_age_us_size(), 1);
   EXPECT_GE(status.heartbeat_age_us(0), 2000000);
   EXPECT_EQ(status.statistics().prefill_rows(), 8u);
+  EXPECT_EQ(status.statistics().prefill_sizes(3), 1u);
+  EXPECT_EQ(status.statistics().stages(0).bytes_sent(), 777u);
   EXPECT_GT(status.statistics().decode_rows(), 0u);
   ASSERT_EQ(status.statistics().stages_size(), 1);
   EXPECT_EQ(status.statistics().stages(0).resident_bytes(), 12345u);

@@ -85,6 +85,14 @@ TEST_F(RosterTest, NamesTheStageThatHoldsTheWorkWithoutProgress) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("without progress"));
 }
 
+TEST_F(RosterTest, ALossSaysForProgramsTooWhichStageItIsAbout) {
+  BecomeReady();
+  for (int64_t now = 0; now <= 7 * kSecondUs; now += kSecondUs) roster_.Heard(Beat(0, 0), now);
+  const absl::Status lost = roster_.CheckAlive(7 * kSecondUs, -1);
+  EXPECT_EQ(LostStage(lost), 1) << lost;
+  EXPECT_EQ(LostStage(absl::UnavailableError("the front is gone")), std::nullopt);
+}
+
 TEST_F(RosterTest, IdlenessIsNotLackOfProgress) {
   BecomeReady();
   BeatUntil(500 * kSecondUs, 5, 5);

@@ -180,6 +180,18 @@ TEST(Scheduler, ChunksOfOnePromptFollowEachOtherWithoutWaiting) {
   EXPECT_EQ(machine.Submit().slices[0].start, 600);
 }
 
+TEST(Scheduler, CountsMicroBatchesByTheirRowsOfEachKind) {
+  Machine machine(SmallOptions());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 13, 3)).ok());
+  while (machine.scheduler.HasUnfinished()) machine.Step();
+  const SchedulerCounters& counters = machine.scheduler.counters();
+  EXPECT_EQ(counters.prefill_sizes[3], 2u) << "8 rows, and 5";
+  EXPECT_EQ(counters.decode_sizes[0], 2u) << "one row twice";
+  uint64_t micro_batches = 0;
+  for (const uint64_t count : counters.prefill_sizes) micro_batches += count;
+  EXPECT_EQ(micro_batches, 2u);
+}
+
 TEST(Scheduler, FreesRideOnTheNextMicroBatchAndFreesEveryBlockWhenASequenceFinishes) {
   Machine machine(SmallOptions());
   ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 1)).ok());
