@@ -17,8 +17,8 @@ class BubbleWindow {
 
   // 1 - computed / (stages x busy) of about the last `span_us` before the latest Take; 0 without work in it.
   double Over(int64_t span_us) const;
-  // Rows of prompts a second, likewise.
-  double PromptRate(int64_t span_us) const;
+  // Rows of prompts a second from about `span_us` before `now_us` on.
+  double PromptRate(int64_t span_us, int64_t now_us) const;
 
  private:
   struct Point {
@@ -27,7 +27,7 @@ class BubbleWindow {
     double compute_s = 0;  // of all stages
     double prompt_rows = 0;
   };
-  const Point* Before(int64_t span_us) const;
+  const Point* Before(int64_t at_us) const;
 
   std::deque<Point> points_;
 };

@@ -9,14 +9,15 @@
 //   relaunches       jobs that replaced a lost one
 //   losses           of stages, the latest last, 64 at most: [{number, stage, host, what, recovery_s}]; number counts
 //                    from 1 in the session; stage and host are null where it is not known which it was; recovery_s:
-//                    until the next job was ready, null while none is
+//                    until the next job was ready, null before that
 //   requests         {waiting, running, unfinished}; unfinished: all that were taken; waiting: of those, the ones that
 //                    the engine does not run now
 //   micro_batches_in_flight
 //   preemptions      in all jobs
 //   bubble           {now, minute, floor}: idle share of the stages' time while there was work, of the last second,
 //                    minute; the least that the work of the session allowed
-//   kv               {block_tokens, groups: [{used, cached, free}]}: blocks of every stage's pool, by block group; used:
+//   kv               {block_tokens, groups: [{used, cached, free}]}: blocks of every stage's pool, by block group;
+//   used:
 //                    by running requests; cached: of ended ones, given away when blocks are needed
 //   stages           in the order of the layers, as of the latest job that was ready:
 //                    [{stage, rank, host, pid, first_layer, last_layer, threads, cpus, isa, weight_bytes, kv_bytes,
@@ -47,6 +48,9 @@ Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts);
 
 // "loading", ...: the states as all that speaks of them names them.
 const char* StateName(SessionStatus::State state);
+
+// Whether a job runs and the stage was heard of in time.
+bool StageUp(const SessionStatus& status, int stage);
 
 }  // namespace stagecoach
 

@@ -4,7 +4,9 @@
 // Metrics in the text format 0.0.4 of Prometheus: values that are counted, and the writer of their text. Not
 // thread-safe.
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -24,22 +26,22 @@ class MetricHistogram {
  public:
   explicit MetricHistogram(absl::Span<const double> bounds);  // ascending; +Inf is added
   void Observe(double value, uint64_t times = 1);             // of NaN: nothing
+  // What others counted: of each bucket alone; what is beyond the last belongs to it.
+  void Set(absl::Span<const uint64_t> counts, double sum);
 
   const std::vector<double>& bounds() const { return bounds_; }
   const std::vector<uint64_t>& counts() const { return counts_; }  // [bounds + 1], of each bucket alone
   double sum() const { return sum_; }
-  uint64_t count() const { return count_; }
 
  private:
   std::vector<double> bounds_;
   std::vector<uint64_t> counts_;
   double sum_ = 0;
-  uint64_t count_ = 0;
 };
 
 // The bounds of seconds from 0.001 to `most`: 2560 or less.
 std::vector<double> SecondsBounds(double most);
-// 1, 2, 5, 10, ... up to `most`.
+// 1, 2, 5, 10, ... to `most`.
 std::vector<double> CountBounds(double most);
 
 // The values of one label; in the order of its values.

@@ -5,7 +5,9 @@
 // MonotonicUs(). Not thread-safe: one thread calls everything.
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "coordinator/front/metrics/bubble_window.h"
@@ -16,11 +18,11 @@
 namespace stagecoach {
 
 struct ServiceFacts {
-  std::string version;         // of the program
-  std::string model;           // as the service shows it
-  double start_time_s = 0;     // of the process, since 1970
-  bool vllm_names = false;     // the most important ones also under the names of vLLM
-  double slo_ttft_s = 0;       // wanted times: to the first token, between two; 0: none
+  std::string version;      // of the program
+  std::string model;        // as the service shows it
+  double start_time_s = 0;  // of the process, since 1970
+  bool vllm_names = false;  // the most important ones also under the names of vLLM
+  double slo_ttft_s = 0;    // wanted times: to the first token, between two; 0: none
   double slo_itl_s = 0;
 };
 
@@ -53,7 +55,7 @@ class ServiceMetrics {
   void SetStreams(int64_t open);                       // of server-sent events
   void SlowClient();                                   // one was cut off for not reading
   void Ignored(absl::string_view kind);                // a part of a request that means nothing here ("parameter", ...)
-  void Refused(absl::string_view code);                // a generating call that was not taken, or never ran
+  void Refused(absl::string_view code);                // a generating call that was not taken
 
   // Requests. Every one that was Submitted ends: by an event with `finished`, or Dropped.
   void Submitted(const MeteredRequest& request);
@@ -63,7 +65,7 @@ class ServiceMetrics {
   // The session's state and the engine's, at least once a second. One that was seen already is nothing new.
   void TakeStatus(const SessionStatus& status, int64_t now_us);
 
-  // Share of the stages' time without work while there was some, of about the last `span_us`.
+  // Share of the stages' time without work while there was some, of about the last `span_us`, a minute at most.
   double BubbleOf(int64_t span_us) const { return bubble_.Over(span_us); }
   // Tokens computed of prompts per second, of about the last 30 s; 0 when none was: how long a queue takes.
   double PromptRate(int64_t now_us) const;
@@ -71,21 +73,52 @@ class ServiceMetrics {
   std::string Text(const ProcessUse& use) const;
 
  private:
-  struct Histograms {
-    MetricHistogram ttft, itl, e2e, queue, prefill, decode, prompt_tokens, generation_tokens, recovery;
-    MetricHistogram rows_prefill, rows_decode;
-    Histograms();
+  struct Tokens {
+    double prompt = 0, generated = 0;
   };
+  void FirstToken(const MeteredRequest& request);
+  void NoMoreUnstarted(const MeteredRequest& request);
+  void Ended(const SessionEvent& event, int64_t now_us, const MeteredRequest& request);
+  Tokens& TokensOf(const std::string& tenant);
+  void TakeLosses(const SessionStatus& status);
+
+  // The text (service_metrics_text.cc).
   void WriteProcess(const ProcessUse& use, MetricText* text) const;
   void WriteHttp(MetricText* text) const;
   void WriteRequests(MetricText* text) const;
+  void WriteTokens(MetricText* text) const;
   void WriteTimes(MetricText* text) const;
   void WriteEngine(MetricText* text) const;
   void WriteStages(MetricText* text) const;
   void WriteJobs(MetricText* text) const;
   void WriteVllm(MetricText* text) const;
+  double Waiting() const;  // requests
+  double KvUsage() const;  // of the fullest block group
 
   const ServiceFacts facts_;
+
+  // HTTP.
+  std::map<std::pair<std::string, int>, double> answered_;  // by route and status
+  int64_t active_ = 0, idle_ = 0, streams_ = 0;
+  double slow_clients_ = 0;
+  LabelledCounts ignored_, refused_;
+
+  // Requests.
+  std::map<std::pair<std::string, std::string>, double> finished_;  // by API and reason
+  LabelledCounts slo_met_;
+  Tokens tokens_;
+  std::map<std::string, Tokens> tokens_of_;  // by tenant
+  double cache_queries_ = 0, cache_hits_ = 0;
+  int64_t unstarted_tokens_ = 0;  // of the prompts of requests without a token
+  MetricHistogram ttft_, itl_, e2e_, queue_, prefill_, decode_;
+  MetricHistogram prompt_sizes_, generation_sizes_;
+
+  // The session.
+  SessionStatus status_;
+  BubbleWindow bubble_;
+  LabelledCounts stage_losses_;
+  int losses_seen_ = 0, recoveries_seen_ = 0;  // their numbers
+  MetricHistogram recovery_;
 };
 
 }  // namespace stagecoach

@@ -1,0 +1,49 @@
+#include "coordinator/front/metrics/bubble_window.h"
+
+#include <algorithm>
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kKeptUs = 60000000, kGapUs = 100000;
+
+}  // namespace
+
+void BubbleWindow::Take(const pb::JobStatistics& statistics, int64_t now_us) {
+  Point point = {.at_us = now_us, .prompt_rows = static_cast<double>(statistics.prefill_rows())};
+  point.busy_s = statistics.busy_s() * statistics.stages_size();
+  for (const pb::StageSummary& stage : statistics.stages()) point.compute_s += stage.compute_s();
+  // A job with other stages counts in another measure; so does a session that begins.
+  if (!points_.empty() && (point.busy_s < points_.back().busy_s || point.compute_s < points_.back().compute_s)) {
+    points_.clear();
+  }
+  // The latest is always the latest; those before it are some way apart.
+  if (points_.size() >= 2 && points_.back().at_us - points_[points_.size() - 2].at_us < kGapUs) points_.pop_back();
+  points_.push_back(point);
+  while (points_.size() > 2 && points_[1].at_us <= now_us - kKeptUs) points_.pop_front();
+}
+
+const BubbleWindow::Point* BubbleWindow::Before(int64_t at_us) const {
+  if (points_.size() < 2) return nullptr;
+  // The latest point that is as old, or the oldest that there is.
+  const auto younger =
+      std::find_if(points_.begin(), points_.end() - 1, [at_us](const Point& point) { return point.at_us > at_us; });
+  return younger == points_.begin() ? &points_.front() : &*(younger - 1);
+}
+
+double BubbleWindow::Over(int64_t span_us) const {
+  const Point* before = points_.empty() ? nullptr : Before(points_.back().at_us - span_us);
+  if (before == nullptr) return 0;
+  const double busy_s = points_.back().busy_s - before->busy_s;
+  if (busy_s <= 0) return 0;
+  return std::clamp(1 - (points_.back().compute_s - before->compute_s) / busy_s, 0.0, 1.0);
+}
+
+double BubbleWindow::PromptRate(int64_t span_us, int64_t now_us) const {
+  const Point* before = Before(now_us - span_us);
+  if (before == nullptr || now_us <= before->at_us) return 0;
+  const double rows = points_.back().prompt_rows - before->prompt_rows;
+  return std::max(0.0, rows) / (static_cast<double>(now_us - before->at_us) * 1e-6);
+}
+
+}  // namespace stagecoach

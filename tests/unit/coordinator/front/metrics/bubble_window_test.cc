@@ -1,0 +1,70 @@
+#include "coordinator/front/metrics/bubble_window.h"
+
+#include <gtest/gtest.h>
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kSecondUs = 1000000;
+
+pb::JobStatistics Work(double busy_s, double compute_s_of_each, uint64_t prompt_rows = 0) {
+  pb::JobStatistics statistics;
+  statistics.set_busy_s(busy_s);
+  statistics.set_prefill_rows(prompt_rows);
+  for (int stage = 0; stage < 2; ++stage) statistics.add_stages()->set_compute_s(compute_s_of_each);
+  return statistics;
+}
+
+TEST(BubbleWindow, ForgetsWhatIsOlderThanItIsAskedFor) {
+  BubbleWindow window;
+  EXPECT_EQ(window.Over(kSecondUs), 0);
+  window.Take(Work(0, 0), 0);
+  EXPECT_EQ(window.Over(kSecondUs), 0);
+  // Busy for half of each second with all stages, then with half of them.
+  int64_t now_us = 0;
+  double busy_s = 0, compute_s = 0;
+  const auto seconds = [&](int count, double share) {
+    for (int i = 0; i < 10 * count; ++i) {
+      busy_s += 0.05;
+      compute_s += 0.05 * share;
+      window.Take(Work(busy_s, compute_s), now_us += kSecondUs / 10);
+    }
+  };
+  seconds(120, 1);
+  EXPECT_NEAR(window.Over(60 * kSecondUs), 0, 1e-6);
+  seconds(15, 0.5);
+  EXPECT_NEAR(window.Over(kSecondUs), 0.5, 1e-6);
+  EXPECT_NEAR(window.Over(30 * kSecondUs), 0.25, 0.01);
+  EXPECT_NEAR(window.Over(60 * kSecondUs), 0.125, 0.01);
+  EXPECT_NEAR(window.Over(1000 * kSecondUs), 0.125, 0.01) << "more than a minute is not kept";
+}
+
+TEST(BubbleWindow, WithoutWorkThereIsNoBubbleAndARelaunchBeginsAnew) {
+  BubbleWindow window;
+  window.Take(Work(100, 50), 0);
+  window.Take(Work(100, 50), 10 * kSecondUs);
+  EXPECT_EQ(window.Over(kSecondUs), 0);
+  window.Take(Work(1, 1), 11 * kSecondUs);
+  EXPECT_EQ(window.Over(kSecondUs), 0);
+  window.Take(Work(2, 1.5), 12 * kSecondUs);
+  EXPECT_NEAR(window.Over(kSecondUs), 0.5, 1e-6);
+}
+
+TEST(BubbleWindow, ManyStatusesAtOnceAreOnePoint) {
+  BubbleWindow window;
+  for (int i = 0; i <= 1000; ++i) window.Take(Work(i * 0.001, 0), i * 1000);
+  EXPECT_NEAR(window.Over(kSecondUs), 1, 1e-6);
+  EXPECT_NEAR(window.Over(300000), 1, 1e-6);
+}
+
+TEST(BubbleWindow, ThePromptRateFallsWhenNothingComesAnyMore) {
+  BubbleWindow window;
+  EXPECT_EQ(window.PromptRate(30 * kSecondUs, 0), 0);
+  for (int i = 0; i <= 30; ++i) window.Take(Work(i, i, static_cast<uint64_t>(100 * i)), i * kSecondUs);
+  EXPECT_NEAR(window.PromptRate(30 * kSecondUs, 30 * kSecondUs), 100, 1);
+  EXPECT_NEAR(window.PromptRate(10 * kSecondUs, 30 * kSecondUs), 100, 1);
+  EXPECT_NEAR(window.PromptRate(30 * kSecondUs, 45 * kSecondUs), 50, 1);
+}
+
+}  // namespace
+}  // namespace stagecoach
