@@ -9,6 +9,7 @@
 // What is idle even then is owed to the work itself: too few sequences, fill and drain, uneven stages. Pure; not
 // thread-safe.
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -36,7 +37,7 @@ class BubbleMeter {
   int64_t compute_us(int stage) const { return compute_us_[stage]; }
   int64_t send_us(int stage) const { return send_us_[stage]; }
   // Of one send, of late: each that is told counts for an eighth. 0: none was told.
-  int64_t hop_us(int stage) const { return static_cast<int64_t>(hop_us_[stage] + 0.5); }
+  int64_t hop_us(int stage) const { return std::llround(hop_us_[stage]); }
   double Measured(int64_t now_us) const;  // 1 - sum of compute / (stages x busy time); 0 before any work
   double Floor() const;                   // the same of the ideal pipeline
 

@@ -336,7 +336,8 @@ void SessionCore::NoteLoss(std::optional<int> stage, const std::string& what) {
   StageLoss loss = {.number = ++losses_noted_, .what = what, .at_us = MonotonicUs()};
   if (stage.has_value() && *stage >= 0 && *stage < ready_.stages_size()) {
     loss.stage = stage;
-    loss.host = ready_.stages(*stage).host();
+    // A job that was not ready may have been elsewhere.
+    if (job_ready_) loss.host = ready_.stages(*stage).host();
   }
   if (losses_.size() == kMostLosses) losses_.erase(losses_.begin());
   losses_.push_back(std::move(loss));
