@@ -86,6 +86,7 @@ allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(c
 allow coordinator/http 'common/base'
 allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|http|launch)'
 allow coordinator/front/metrics 'common/(base|wire)|proto|coordinator/(front|text)'
+allow coordinator/front/api 'common/(base|step)|proto|coordinator/(front|text|text/chat|text/output)'
 allow coordinator/sim 'common/(base|job|obs|step)|coordinator/(bench|engine|pipeline|plan|schedule|trace)'
 allow coordinator/report 'common/base|coordinator/bench'
 allow coordinator/cli/chat 'common/base|coordinator/(front|text|text/chat)'
