@@ -1,6 +1,5 @@
 #include "coordinator/cli/sampling_options.h"
 
-#include <limits>
 #include <random>
 #include <string>
 
@@ -101,10 +100,6 @@ SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadat
   // 32 random bits: a number that every JSON reader keeps exactly.
   if (!options.seed.has_value()) sampling.seed = std::random_device{}();
   return sampling;
-}
-
-void IgnoreEndOfGeneration(absl::Span<const TokenId> tokens, SamplingParams* sampling) {
-  for (TokenId token : tokens) sampling->logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
 }
 
 }  // namespace stagecoach

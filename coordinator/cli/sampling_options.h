@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/types/span.h"
-#include "common/base/ids.h"
 #include "common/gguf/gguf_file.h"
 #include "common/step/step.h"
+#include "coordinator/front/end_of_generation.h"
 
 namespace CLI {
 class App;
@@ -37,9 +36,6 @@ SamplingParams GivenSampling(const SamplingOptions& options);
 // left out with a line on stderr), else greedy. A seed that nobody gave is drawn. Without --ignore-eos: see
 // IgnoreEndOfGeneration.
 SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata);
-
-// Makes these tokens impossible.
-void IgnoreEndOfGeneration(absl::Span<const TokenId> tokens, SamplingParams* sampling);
 
 }  // namespace stagecoach
 

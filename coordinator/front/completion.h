@@ -29,6 +29,7 @@ class Completion {
   bool finished() const { return !finish_reason_.empty(); }
   // Stopped by a stop string: the request is of no use any more and should be cancelled.
   bool stopped_by_text() const { return matcher_.stopped(); }
+  const std::string& stop_string() const { return matcher_.match(); }  // the one that stopped it; else empty
   const std::string& finish_reason() const {
     return finish_reason_;
   }                                                            // "stop", "length", "cancelled"; empty while running
@@ -39,6 +40,7 @@ class Completion {
   const std::vector<SampledToken>& tokens() const { return tokens_; }  // with the one that ended it
   // Of each token: how many code points of text came before it.
   const std::vector<int64_t>& text_offsets() const { return text_offsets_; }
+  int64_t code_points() const { return code_points_; }  // of all tokens, held back or not
 
  private:
   bool IsEndOfGeneration(TokenId token) const;
@@ -48,7 +50,7 @@ class Completion {
   Detokenizer detokenizer_;
   StopMatcher matcher_;
   std::string text_;
-  int64_t code_points_ = 0;  // detokenized so far, held back or not
+  int64_t code_points_ = 0;
   std::vector<SampledToken> tokens_;
   std::vector<int64_t> text_offsets_;
   std::string finish_reason_;

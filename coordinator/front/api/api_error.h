@@ -73,7 +73,7 @@ std::string ErrorEvent(const ApiError& error);
 absl::Status ApiStatus(ApiErrorCode code, absl::string_view message, absl::string_view param = "");
 ApiError ApiErrorOf(const absl::Status& status);
 
-// What Session::Submit refused, and what an engine rejected or could not compute.
+// What Session::Submit refused: a request for which the job has no room is the client's to shorten.
 ApiError RefusedBySession(const absl::Status& status);
 
 }  // namespace stagecoach

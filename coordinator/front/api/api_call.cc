@@ -1,0 +1,238 @@
+#include "coordinator/front/api/api_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/front/api/answer_text.h"
+#include "coordinator/front/api/answer_writer.h"
+#include "coordinator/front/api/call_plan.h"
+#include "coordinator/front/api/prompt_echo.h"
+#include "coordinator/front/api/token_text.h"
+#include "coordinator/front/end_of_generation.h"
+#include "coordinator/front/json_input.h"
+#include "coordinator/text/output/output_parser.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMostHeaderBytes = 1024;
+constexpr size_t kMostNameBytes = 64;
+
+AnswerTextOptions TextOptions(const CallPlan& plan, const CallPrompt& prompt) {
+  AnswerTextOptions options;
+  options.stops = plan.fields.stops;
+  options.stop_tokens = plan.fields.stop_tokens;
+  options.include_stop = plan.fields.include_stop;
+  options.list_tokens = plan.fields.sampling.logprobs >= 0;
+  options.list_end = plan.route == ApiRoute::kCompletions;
+  if (plan.echo) options.first_offset = CodePoints(prompt.text);
+  if (plan.output_format.has_value()) {
+    options.parser = OutputParser::Make(*plan.output_format, {.prompt_end = plan.prompt_end}, /*tools=*/nullptr);
+  }
+  return options;
+}
+
+absl::Status ReadPlan(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context,
+                      CallPlan* plan) {
+  plan->route = route;
+  plan->model = &model;
+  plan->id = context.id;
+  plan->created = absl::ToUnixSeconds(context.now);
+  FieldReader fields(&body);
+  RETURN_IF_ERROR(ReadGenerationFields(&fields, model, context, &plan->fields));
+  plan->ignored = plan->fields.ignored;
+  RETURN_IF_ERROR(route == ApiRoute::kCompletions ? ReadCompletionFields(&fields, model, context, plan)
+                                                  : ReadChatFields(&fields, model, context, plan));
+  SkipIgnoredFields(&fields, context.rules);
+  for (std::string& name : fields.Unknown()) {
+    if (!context.rules.refuse_unknown_fields) {
+      plan->ignored.push_back(std::move(name));
+    } else {
+      return WrongField(name.size() <= kMostNameBytes ? name : "...", "is no field that is known here");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct ApiCall::State {
+  struct Choice {
+    AnswerText text;
+    std::unique_ptr<PromptEcho> echo;  // until it was put out
+    bool ended = false;
+  };
+
+  explicit State(CallPlan plan_of) : plan(std::move(plan_of)) {
+    writer = plan.route == ApiRoute::kCompletions ? MakeCompletionWriter(plan) : MakeChatWriter(plan);
+    for (const CallPrompt& prompt : plan.prompts) {
+      usage.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
+      for (int i = 0; i < plan.fields.n; ++i) {
+        Choice& choice =
+            choices.emplace_back(Choice{AnswerText(plan.model->tokenizer, TextOptions(plan, prompt)), nullptr, false});
+        if (plan.echo) {
+          choice.echo = std::make_unique<PromptEcho>(*plan.model->tokenizer, prompt.tokens, prompt.text,
+                                                     plan.fields.sampling.logprobs >= 0);
+        }
+      }
+    }
+    open = choices.size();
+  }
+
+  // The prompt, once it is all there.
+  std::string PutEcho(size_t index) {
+    const std::unique_ptr<PromptEcho> echo = std::move(choices[index].echo);
+    return echo == nullptr ? "" : writer->Put(index, echo->Piece());
+  }
+
+  void End(size_t index, Output* output) {
+    Choice& choice = choices[index];
+    choice.ended = true;
+    output->bytes += writer->EndChoice(index, choice.text.finish_reason());
+    usage.completion_tokens += choice.text.sampled_tokens();
+    usage.reasoning_tokens += choice.text.reasoning_tokens();
+    if (--open > 0) return;
+    output->bytes += writer->End(usage);
+    output->ended = true;
+  }
+
+  CallPlan plan;
+  std::unique_ptr<AnswerWriter> writer;
+  std::vector<Choice> choices;
+  size_t open = 0;  // choices that have not ended
+  bool failed = false;
+  Usage usage;  // of the choices that ended
+};
+
+ApiCall::ApiCall(CallPlan plan) : state_(std::make_unique<State>(std::move(plan))) {}
+ApiCall::~ApiCall() = default;
+
+std::vector<GenerationRequest> ApiCall::TakeRequests() {
+  CallPlan& plan = state_->plan;
+  GenerationRequest base;
+  base.sampling = plan.fields.sampling;
+  const absl::Span<const TokenId> ends = plan.model->tokenizer->end_of_generation();
+  if (plan.fields.ignore_eos) {
+    IgnoreEndOfGeneration(ends, &base.sampling);
+  } else {
+    base.stop_tokens.assign(ends.begin(), ends.end());
+  }
+  base.stop_tokens.insert(base.stop_tokens.end(), plan.fields.stop_tokens.begin(), plan.fields.stop_tokens.end());
+  std::vector<GenerationRequest> requests;
+  for (CallPrompt& prompt : plan.prompts) {
+    for (int i = 0; i < plan.fields.n; ++i) {
+      GenerationRequest& request = requests.emplace_back(base);
+      request.sampling.seed += static_cast<uint64_t>(i);
+      request.max_new_tokens = prompt.max_new_tokens;
+      if (plan.echo && base.sampling.logprobs >= 0) {
+        request.score_from = 1;
+      } else if (prompt.max_new_tokens == 0) {
+        // An engine computes nothing only if it is for scores: those of the last token.
+        request.score_from = std::max<int64_t>(static_cast<int64_t>(prompt.tokens.size()) - 1, 1);
+      }
+      const bool last = i + 1 == plan.fields.n;
+      request.prompt = last ? std::move(prompt.tokens) : prompt.tokens;
+    }
+    prompt.tokens = {};
+  }
+  return requests;
+}
+
+size_t ApiCall::choices() const { return state_->choices.size(); }
+bool ApiCall::streams() const { return state_->plan.fields.stream; }
+int64_t ApiCall::prompt_tokens() const { return state_->usage.prompt_tokens * state_->plan.fields.n; }
+const std::vector<std::string>& ApiCall::ignored() const { return state_->plan.ignored; }
+std::optional<absl::Duration> ApiCall::timeout() const { return state_->plan.fields.timeout; }
+
+ApiCall::Usage ApiCall::usage() const {
+  Usage usage = state_->usage;
+  for (const State::Choice& choice : state_->choices) {
+    if (choice.ended) continue;
+    usage.completion_tokens += choice.text.sampled_tokens();
+    usage.reasoning_tokens += choice.text.reasoning_tokens();
+  }
+  return usage;
+}
+
+ApiCall::Output ApiCall::Begin() {
+  Output output;
+  for (size_t i = 0; i < state_->choices.size(); ++i) {
+    output.bytes += state_->writer->Begin(i);
+    const State::Choice& choice = state_->choices[i];
+    if (choice.echo != nullptr && choice.echo->complete()) output.bytes += state_->PutEcho(i);
+  }
+  return output;
+}
+
+ApiCall::Output ApiCall::Take(int choice, const SessionEvent& event) {
+  Output output;
+  const size_t index = static_cast<size_t>(choice);
+  if (state_->failed || choice < 0 || index >= state_->choices.size() || state_->choices[index].ended) return output;
+  State::Choice& c = state_->choices[index];
+  if (c.echo != nullptr) c.echo->Take(event.scores);
+  const AnswerPiece piece = c.text.Take(event);
+  if (!c.text.rejection().empty()) {
+    return Fail(MakeApiError(c.text.failed() ? ApiErrorCode::kInternal : ApiErrorCode::kContextLengthExceeded,
+                             c.text.rejection()));
+  }
+  // The prompt goes before the answer, even if some of its scores never came.
+  if (!piece.empty() || c.text.finished()) output.bytes += state_->PutEcho(index);
+  output.bytes += state_->writer->Put(index, piece);
+  if (!c.text.finished()) return output;
+  if (c.text.stopped_by_text() && !event.finished.has_value()) output.cancel.push_back(choice);
+  state_->End(index, &output);
+  return output;
+}
+
+ApiCall::Output ApiCall::Fail(const ApiError& error) {
+  Output output;
+  if (state_->failed || state_->open == 0) return output;
+  state_->failed = true;
+  for (size_t i = 0; i < state_->choices.size(); ++i) {
+    if (!state_->choices[i].ended) output.cancel.push_back(static_cast<int>(i));
+  }
+  output.bytes = streams() ? ErrorEvent(error) : ErrorBody(error);
+  output.ended = true;
+  output.error = error;
+  return output;
+}
+
+PreparedCall PrepareCall(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context) {
+  PreparedCall prepared;
+  CallPlan plan;
+  absl::Status status = body.is_object() ? ReadPlan(route, body, model, context, &plan)
+                                         : ApiStatus(ApiErrorCode::kInvalidJson,
+                                                     absl::StrCat("expected an object, found ", body.type_name()));
+  if (status.ok()) {
+    prepared.call = std::make_unique<ApiCall>(std::move(plan));
+  } else {
+    prepared.error = ApiErrorOf(status);
+  }
+  return prepared;
+}
+
+PreparedCall PrepareCall(ApiRoute route, absl::string_view body, const ServedModel& model, const CallContext& context) {
+  const absl::StatusOr<Json> json = ParseJson(body);
+  if (json.ok()) return PrepareCall(route, *json, model, context);
+  return {.error = MakeApiError(ApiErrorCode::kInvalidJson, std::string(json.status().message()))};
+}
+
+std::string IgnoredHeader(const std::vector<std::string>& ignored) {
+  std::string header;
+  for (const std::string& name : ignored) {
+    const bool plain =
+        !name.empty() && name.size() <= kMostNameBytes && std::all_of(name.begin(), name.end(), [](char c) {
+          return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+        });
+    if (!plain) continue;
+    if (header.size() + 2 + name.size() > kMostHeaderBytes) break;
+    absl::StrAppend(&header, header.empty() ? "" : ", ", name);
+  }
+  return header;
+}
+
+}  // namespace stagecoach

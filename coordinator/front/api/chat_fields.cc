@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/step/sampling_limits.h"
+#include "coordinator/front/api/call_plan.h"
+#include "coordinator/front/api/chat_messages.h"
+#include "coordinator/text/chat/chat_format.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kPromptEndBytes = 512;  // longer than any marker that opens reasoning, and what stands about it
+
+// How hard to think: whether at all, and what a template reads.
+absl::Status ReadEffort(FieldReader* fields, std::optional<bool>* thinking, Json* variables) {
+  constexpr char kField[] = "reasoning_effort";
+  std::string effort;
+  RETURN_IF_ERROR(fields->String(kField, &effort));
+  if (effort.empty()) return absl::OkStatus();
+  *thinking = effort != "none";
+  for (const auto& [name, level] : {std::pair{"none", ""},
+                                    {"minimal", "low"},
+                                    {"low", "low"},
+                                    {"medium", "medium"},
+                                    {"high", "high"},
+                                    {"xhigh", "high"},
+                                    {"max", "high"}}) {
+    if (effort != name) continue;
+    if (**thinking) (*variables)[kField] = level;
+    return absl::OkStatus();
+  }
+  return WrongField(
+      kField, absl::StrCat("expected none, minimal, low, medium, high, xhigh or max, found ", ShownValue(effort)));
+}
+
+absl::Status ReadTemplateVariables(FieldReader* fields, Json* variables) {
+  constexpr char kField[] = "chat_template_kwargs";
+  const Json* given = fields->Find(kField);
+  if (given == nullptr) return absl::OkStatus();
+  if (!given->is_object()) return WrongType(kField, "an object", *given);
+  if (absl::Status status = CheckTemplateVariables(*given); !status.ok()) return WrongField(kField, status.message());
+  variables->update(*given);
+  return absl::OkStatus();
+}
+
+// What a template said of a conversation.
+absl::Status TemplateFailure(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kFailedPrecondition: return ApiStatus(ApiErrorCode::kChatTemplateUnusable, status.message());
+    case absl::StatusCode::kResourceExhausted: return ApiStatus(ApiErrorCode::kTemplateLimit, status.message());
+    default: return ApiStatus(ApiErrorCode::kTemplateError, status.message(), "messages");
+  }
+}
+
+// logprobs and top_logprobs.
+absl::Status ReadChatLogprobs(FieldReader* fields, int32_t* out) {
+  bool wanted = false;
+  RETURN_IF_ERROR(fields->Bool("logprobs", &wanted));
+  int32_t top = 0;
+  RETURN_IF_ERROR(fields->Number("top_logprobs", kTopLogprobsRange, &top));
+  if (top > 0 && !wanted) return WrongField("top_logprobs", "is there without 'logprobs': true, expected both");
+  *out = wanted ? top : -1;
+  return absl::OkStatus();
+}
+
+// max_completion_tokens, else max_tokens.
+absl::Status ReadMaxTokens(FieldReader* fields, std::optional<int64_t>* out) {
+  for (const char* field : {"max_tokens", "max_completion_tokens"}) {
+    const Json* value = fields->Find(field);
+    if (value == nullptr) continue;
+    int64_t tokens = 0;
+    RETURN_IF_ERROR(ReadInteger(field, *value, kMaxNewTokensRange, &tokens));
+    *out = tokens;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const ServedModel& model, absl::Time now) {
+  const Json* given = fields->Find("messages");
+  if (given == nullptr) return MissingField("messages");
+  ASSIGN_OR_RETURN(const Json messages, ReadMessages(*given));
+  ASSIGN_OR_RETURN(ToolFields tools, ReadTools(fields));
+  Conversation conversation = {.messages = &messages};
+  conversation.tools = &tools.tools;
+  Json variables = Json::object();
+  RETURN_IF_ERROR(ReadEffort(fields, &conversation.thinking, &variables));
+  RETURN_IF_ERROR(ReadTemplateVariables(fields, &variables));
+  conversation.variables = &variables;
+  RETURN_IF_ERROR(fields->Bool("continue_final_message", &conversation.continue_final_message));
+  const absl::StatusOr<MarkedText> text = model.chat->Render(conversation, now);
+  if (!text.ok()) return TemplateFailure(text.status());
+  RenderedConversation rendered;
+  rendered.text = text->text();
+  rendered.tokens = model.tokenizer->EncodeMarked(*text, /*add_bos=*/true);
+  rendered.ignored = std::move(tools.ignored);
+  if (!rendered.tokens.empty()) return rendered;
+  return ApiStatus(ApiErrorCode::kTemplateError, "the chat template makes nothing of this conversation", "messages");
+}
+
+absl::StatusOr<int64_t> RoomForAnswer(int64_t prompt_tokens, std::optional<int64_t> asked, int64_t context_tokens) {
+  if (context_tokens <= 0) return asked.value_or(kMaxNewTokensRange.max);
+  const int64_t most = context_tokens - (asked == 0 ? 0 : 1);
+  if (prompt_tokens > most) {
+    return ApiStatus(ApiErrorCode::kContextLengthExceeded,
+                     absl::StrCat("prompt is too long: ", prompt_tokens, " tokens > ", most, " maximum"));
+  }
+  const int64_t room = context_tokens - prompt_tokens;
+  return std::min(asked.value_or(room), room);
+}
+
+absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const CallContext& context, CallPlan* plan) {
+  RETURN_IF_ERROR(ReadChatLogprobs(fields, &plan->fields.sampling.logprobs));
+  std::optional<int64_t> asked = model.chat_tokens;
+  RETURN_IF_ERROR(ReadMaxTokens(fields, &asked));
+  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, context.now));
+  CallPrompt prompt;
+  prompt.tokens = std::move(conversation.tokens);
+  ASSIGN_OR_RETURN(prompt.max_new_tokens,
+                   RoomForAnswer(static_cast<int64_t>(prompt.tokens.size()), asked, context.context_tokens));
+  plan->prompts.push_back(std::move(prompt));
+  if (model.reasoning.parse) plan->output_format = model.output_format;
+  const std::string& text = conversation.text;
+  plan->prompt_end = text.substr(text.size() - std::min(text.size(), kPromptEndBytes));
+  plan->ignored.insert(plan->ignored.end(), conversation.ignored.begin(), conversation.ignored.end());
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach

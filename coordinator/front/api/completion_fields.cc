@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/step/sampling_limits.h"
+#include "coordinator/front/api/call_plan.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+// How prompts that are text become tokens.
+struct PromptTokens {
+  const ServedModel& model;
+  bool keep_text;  // for echo
+  bool add_special = true;
+  bool parse_special = false;
+
+  absl::StatusOr<CallPrompt> OfText(const std::string& text) const {
+    CallPrompt prompt;
+    prompt.tokens = model.tokenizer->Encode(text, add_special, parse_special);
+    if (keep_text) prompt.text = text;
+    return Checked(std::move(prompt));
+  }
+
+  absl::StatusOr<CallPrompt> OfIds(const Json& ids) const {
+    CallPrompt prompt;
+    for (const Json& id : ids) {
+      if (!id.is_number_integer()) {
+        return WrongField("prompt", absl::StrCat("expected one string or one list of token ids, or a list of either, "
+                                                 "found ",
+                                                 id.type_name(), " in a list of token ids"));
+      }
+      int32_t token = 0;
+      RETURN_IF_ERROR(ReadInteger("prompt", id, {0, model.vocab - 1}, &token));
+      prompt.tokens.push_back(token);
+    }
+    if (keep_text) prompt.text = TextOf(prompt.tokens);
+    return Checked(std::move(prompt));
+  }
+
+  std::string TextOf(const std::vector<TokenId>& ids) const {
+    Detokenizer detokenizer(model.tokenizer);
+    std::string text;
+    for (const TokenId token : ids) text += detokenizer.Push(token);
+    return text + detokenizer.Flush();
+  }
+
+  static absl::StatusOr<CallPrompt> Checked(CallPrompt prompt) {
+    if (prompt.tokens.empty()) return WrongField("prompt", "is empty, expected at least one token");
+    return prompt;
+  }
+};
+
+// A string, strings, ids, or lists of ids.
+absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const ServedModel& model,
+                                                    const CallContext& context, int n, bool keep_text) {
+  PromptTokens tokens = {model, keep_text};
+  tokens.parse_special = model.parse_special;
+  RETURN_IF_ERROR(fields->Bool("add_special_tokens", &tokens.add_special));
+  RETURN_IF_ERROR(fields->Bool("parse_special", &tokens.parse_special));
+  const Json* given = fields->Find("prompt");
+  if (given == nullptr) return MissingField("prompt");
+  std::vector<CallPrompt> prompts;
+  const auto add = [&](absl::StatusOr<CallPrompt> prompt) {
+    if (prompt.ok()) prompts.push_back(*std::move(prompt));
+    return prompt.status();
+  };
+  if (given->is_string()) {
+    RETURN_IF_ERROR(add(tokens.OfText(given->get_ref<const std::string&>())));
+    return prompts;
+  }
+  if (!given->is_array()) return WrongType("prompt", "a string or token ids", *given);
+  if (given->empty()) return WrongField("prompt", "is empty, expected at least one token");
+  const Json& first = given->front();
+  if (!context.rules.several_answers || !(first.is_string() || first.is_array())) {
+    RETURN_IF_ERROR(add(tokens.OfIds(*given)));
+    return prompts;
+  }
+  const size_t most = static_cast<size_t>(std::max(context.max_requests / n, 1));
+  if (given->size() > most) {
+    return WrongField("prompt", absl::StrCat("has ", given->size(), " prompts, expected at most ", most));
+  }
+  for (const Json& element : *given) {
+    if (element.type() != first.type()) return WrongField("prompt", "expected all prompts to be of one kind");
+    RETURN_IF_ERROR(
+        add(element.is_string() ? tokens.OfText(element.get_ref<const std::string&>()) : tokens.OfIds(element)));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+absl::Status ReadCompletionFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
+                                  CallPlan* plan) {
+  RETURN_IF_ERROR(fields->Number("logprobs", RangesOf(context.rules).logprobs, &plan->fields.sampling.logprobs));
+  RETURN_IF_ERROR(fields->Bool("echo", &plan->echo));
+  if (plan->echo && !context.rules.several_answers) {
+    return WrongField("echo", "is not supported in a batch, expected false");
+  }
+  int64_t asked = model.completion_tokens;
+  RETURN_IF_ERROR(fields->Number("max_tokens", IntegerRange{plan->echo ? 0 : 1, kMaxNewTokensRange.max}, &asked));
+  ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, plan->fields.n, plan->echo));
+  for (CallPrompt& prompt : plan->prompts) {
+    ASSIGN_OR_RETURN(prompt.max_new_tokens,
+                     RoomForAnswer(static_cast<int64_t>(prompt.tokens.size()), asked, context.context_tokens));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach

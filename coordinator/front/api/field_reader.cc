@@ -1,0 +1,101 @@
+#include "coordinator/front/api/field_reader.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMostShownBytes = 100;
+
+}  // namespace
+
+absl::Status WrongField(absl::string_view field, absl::string_view what) {
+  return ApiStatus(ApiErrorCode::kInvalidValue, absl::StrCat("'", field, "': ", what), field);
+}
+
+absl::Status WrongType(absl::string_view field, absl::string_view expected, const Json& found) {
+  return WrongField(field, absl::StrCat("expected ", expected, ", found ", found.type_name()));
+}
+
+absl::Status MissingField(absl::string_view field) {
+  return ApiStatus(ApiErrorCode::kMissingParameter, absl::StrCat("'", field, "': is missing"), field);
+}
+
+std::string ShownValue(const Json& value) {
+  if (value.is_structured()) return value.type_name();
+  const std::string text = CompactJson(value);
+  return text.size() <= kMostShownBytes ? text : absl::StrCat("a ", value.type_name(), " of ", text.size(), " bytes");
+}
+
+absl::Status ReadBool(absl::string_view field, const Json& value, bool* out) {
+  if (!value.is_boolean()) return WrongType(field, "true or false", value);
+  *out = value.get<bool>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadString(absl::string_view field, const Json& value, std::string* out) {
+  if (!value.is_string()) return WrongType(field, "a string", value);
+  *out = value.get_ref<const std::string&>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadInteger(absl::string_view field, const Json& value, IntegerRange range, int64_t* out) {
+  if (!value.is_number_integer()) return WrongType(field, "an integer", value);
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return WrongField(field, absl::StrCat(value.get<uint64_t>(), " is out of range, ", Expected(range)));
+  }
+  const int64_t number = value.get<int64_t>();
+  if (absl::Status status = CheckInteger(number, range); !status.ok()) return WrongField(field, status.message());
+  *out = number;
+  return absl::OkStatus();
+}
+
+absl::Status ReadInteger(absl::string_view field, const Json& value, IntegerRange range, int32_t* out) {
+  int64_t wide = 0;
+  RETURN_IF_ERROR(ReadInteger(field, value, range, &wide));
+  *out = static_cast<int32_t>(wide);
+  return absl::OkStatus();
+}
+
+absl::Status ReadNumber(absl::string_view field, const Json& value, NumberRange range, float* out) {
+  if (!value.is_number()) return WrongType(field, "a number", value);
+  const double number = value.get<double>();
+  if (absl::Status status = CheckNumber(number, range); !status.ok()) return WrongField(field, status.message());
+  // What is in the range may leave it when it is rounded: 1e-60 is above 0, but 0 as a float.
+  const float rounded = static_cast<float>(number);
+  if (absl::Status status = CheckNumber(rounded, range); !status.ok()) return WrongField(field, status.message());
+  *out = rounded;
+  return absl::OkStatus();
+}
+
+const Json* FieldReader::Find(absl::string_view field) {
+  const std::string name(field);
+  known_.insert(name);
+  const auto found = object_->find(name);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+absl::Status FieldReader::Bool(absl::string_view field, bool* out) {
+  const Json* value = Find(field);
+  return value == nullptr ? absl::OkStatus() : ReadBool(field, *value, out);
+}
+
+absl::Status FieldReader::String(absl::string_view field, std::string* out) {
+  const Json* value = Find(field);
+  return value == nullptr ? absl::OkStatus() : ReadString(field, *value, out);
+}
+
+std::vector<std::string> FieldReader::Unknown() const {
+  std::vector<std::string> unknown;
+  for (const auto& [name, value] : object_->items()) {
+    if (!value.is_null() && !known_.contains(name)) unknown.push_back(name);
+  }
+  return unknown;
+}
+
+}  // namespace stagecoach

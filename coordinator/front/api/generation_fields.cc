@@ -1,0 +1,296 @@
+#include "coordinator/front/api/generation_fields.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/step/sampling_limits.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr FieldRanges kApiRanges = {{0, 2}, {-2, 2}, {-100, 100}, {0, 5}};
+constexpr FieldRanges kEngineRanges = {kTemperatureRange, kPenaltyRange, kLogitBiasRange, kLogprobsRange};
+
+constexpr NumberRange kTimeoutRange = {0, 1e6, /*open_min=*/true};  // seconds
+constexpr IntegerRange kPriorityRange = {0, 2};
+constexpr IntegerRange kMinTokensRange = {0, std::numeric_limits<int32_t>::max()};
+constexpr size_t kMostSaltBytes = 1024;
+
+absl::Status Unsupported(absl::string_view field, absl::string_view what) {
+  return ApiStatus(ApiErrorCode::kUnsupportedParameter, absl::StrCat("'", field, "': ", what), field);
+}
+
+absl::Status ReadModel(FieldReader* fields, const ServedModel& model, const CallRules& rules, std::string* out) {
+  std::string given;
+  RETURN_IF_ERROR(fields->String("model", &given));
+  const bool served = std::find(model.names.begin(), model.names.end(), given) != model.names.end();
+  if (!given.empty() && !served && !model.any_name) {
+    return ApiStatus(ApiErrorCode::kModelNotFound,
+                     absl::StrCat("the model ", ShownValue(given), " is not served here; there is '",
+                                  absl::StrJoin(model.names, "', '"), "'"),
+                     "model");
+  }
+  *out = !given.empty() && (served || rules.answer_with_given_name) ? given : model.names.front();
+  return absl::OkStatus();
+}
+
+absl::Status ReadTopK(FieldReader* fields, int32_t* out) {
+  const Json* value = fields->Find("top_k");
+  if (value == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(ReadInteger("top_k", *value, {-1, kTopKRange.max}, out));
+  *out = std::max(*out, 0);  // -1 and 0 are off
+  return absl::OkStatus();
+}
+
+// Two names of one thing.
+absl::Status ReadRepeatPenalty(FieldReader* fields, float* out) {
+  const Json* other = fields->Find("repeat_penalty");
+  const Json* one = fields->Find("repetition_penalty");
+  if (one != nullptr && other != nullptr) {
+    return WrongField("repeat_penalty", "is the same as 'repetition_penalty', expected one of them");
+  }
+  RETURN_IF_ERROR(fields->Number("repeat_penalty", kRepeatPenaltyRange, out));
+  return fields->Number("repetition_penalty", kRepeatPenaltyRange, out);
+}
+
+// Of 64 bits, signed or not.
+absl::Status ReadSeed(FieldReader* fields, uint64_t drawn, uint64_t* out) {
+  *out = drawn;
+  const Json* value = fields->Find("seed");
+  if (value == nullptr || *value == -1) return absl::OkStatus();
+  if (!value->is_number_integer()) {
+    return WrongField("seed", absl::StrCat("expected an integer from 0 to 18446744073709551615, a negative one of 64 "
+                                           "bits, or -1 for one that is drawn; found ",
+                                           ShownValue(*value)));
+  }
+  *out = value->is_number_unsigned() ? value->get<uint64_t>() : static_cast<uint64_t>(value->get<int64_t>());
+  return absl::OkStatus();
+}
+
+absl::Status CheckStop(const std::string& stop) {
+  const int64_t bytes = static_cast<int64_t>(stop.size());
+  if (Contains(kStopBytesRange, bytes)) return absl::OkStatus();
+  return WrongField("stop", absl::StrCat("a string of ", bytes, " bytes, ", Expected(kStopBytesRange)));
+}
+
+absl::Status ReadStops(FieldReader* fields, std::vector<std::string>* stops) {
+  constexpr char kExpected[] = "a string or a list of strings";
+  const Json* value = fields->Find("stop");
+  if (value == nullptr) return absl::OkStatus();
+  if (value->is_string()) {
+    stops->push_back(value->get<std::string>());
+    return CheckStop(stops->back());
+  }
+  if (!value->is_array()) return WrongType("stop", kExpected, *value);
+  if (value->size() > kMostStops) {
+    return WrongField("stop", absl::StrCat("has ", value->size(), " strings, expected at most ", kMostStops));
+  }
+  for (const Json& element : *value) {
+    if (!element.is_string()) return WrongType("stop", kExpected, element);
+    stops->push_back(element.get<std::string>());
+    RETURN_IF_ERROR(CheckStop(stops->back()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadStopTokens(FieldReader* fields, const ServedModel& model, std::vector<TokenId>* tokens) {
+  constexpr char kField[] = "stop_token_ids";
+  const Json* value = fields->Find(kField);
+  if (value == nullptr) return absl::OkStatus();
+  if (!value->is_array()) return WrongType(kField, "a list of token ids", *value);
+  if (value->size() > kMostStops) {
+    return WrongField(kField, absl::StrCat("has ", value->size(), " ids, expected at most ", kMostStops));
+  }
+  for (const Json& element : *value) {
+    int32_t token = 0;
+    RETURN_IF_ERROR(ReadInteger(kField, element, {0, model.vocab - 1}, &token));
+    tokens->push_back(token);
+  }
+  return absl::OkStatus();
+}
+
+// Digits and nothing else, so that no two keys are one token.
+bool ReadTokenKey(const std::string& key, int64_t vocab, TokenId* token) {
+  const bool digits = std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!digits || (key.size() > 1 && key[0] == '0')) return false;
+  return absl::SimpleAtoi(key, token) && *token < vocab;
+}
+
+// `taken`: how many entries others need.
+absl::Status ReadLogitBias(FieldReader* fields, const ServedModel& model, NumberRange range, size_t taken,
+                           SamplingParams* sampling) {
+  constexpr char kField[] = "logit_bias";
+  const Json* value = fields->Find(kField);
+  if (value == nullptr) return absl::OkStatus();
+  if (!value->is_object()) return WrongType(kField, "an object", *value);
+  const size_t most = kMaxLogitBias - std::min<size_t>(taken, kMaxLogitBias);
+  if (value->size() > most) {
+    return WrongField(kField, absl::StrCat("has ", value->size(), " tokens, expected at most ", most));
+  }
+  for (const auto& [key, bias] : value->items()) {
+    TokenId token = 0;
+    if (!ReadTokenKey(key, model.vocab, &token)) {
+      return WrongField(kField, absl::StrCat("'", key.size() > 32 ? "..." : key, "' is no token id, expected 0 to ",
+                                             model.vocab - 1));
+    }
+    float number = 0;
+    RETURN_IF_ERROR(ReadNumber(kField, bias, range, &number));
+    sampling->logit_bias.emplace_back(token, number);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSampling(FieldReader* fields, const ServedModel& model, const CallContext& context,
+                          GenerationFields* out) {
+  const FieldRanges& ranges = RangesOf(context.rules);
+  SamplingParams* s = &out->sampling;
+  *s = model.sampling;
+  RETURN_IF_ERROR(fields->Number("temperature", ranges.temperature, &s->temperature));
+  RETURN_IF_ERROR(fields->Number("top_p", kTopPRange, &s->top_p));
+  RETURN_IF_ERROR(ReadTopK(fields, &s->top_k));
+  RETURN_IF_ERROR(fields->Number("min_p", kMinPRange, &s->min_p));
+  RETURN_IF_ERROR(fields->Number("presence_penalty", ranges.penalty, &s->presence_penalty));
+  RETURN_IF_ERROR(fields->Number("frequency_penalty", ranges.penalty, &s->frequency_penalty));
+  RETURN_IF_ERROR(ReadRepeatPenalty(fields, &s->repeat_penalty));
+  RETURN_IF_ERROR(fields->Number("repeat_last_n", kRepeatLastNRange, &s->repeat_last_n));
+  RETURN_IF_ERROR(ReadSeed(fields, context.seed, &s->seed));
+  RETURN_IF_ERROR(fields->Bool("ignore_eos", &out->ignore_eos));
+  const size_t ends = out->ignore_eos ? model.tokenizer->end_of_generation().size() : 0;
+  return ReadLogitBias(fields, model, ranges.logit_bias, ends, s);
+}
+
+// n and best_of.
+absl::Status ReadChoices(FieldReader* fields, const CallContext& context, int* n) {
+  const Json* best_of = fields->Find("best_of");
+  const Json* count = fields->Find("n");
+  if (!context.rules.several_answers) {
+    for (const auto& [name, value] : {std::pair{"n", count}, std::pair{"best_of", best_of}}) {
+      if (value == nullptr || *value == 1) continue;
+      return WrongField(name, absl::StrCat(ShownValue(*value), " answers to a prompt are not supported, expected 1"));
+    }
+    return absl::OkStatus();
+  }
+  const IntegerRange range = {1, std::max(context.max_choices, 1)};
+  RETURN_IF_ERROR(fields->Number("n", range, n));
+  int32_t best = *n;
+  RETURN_IF_ERROR(fields->Number("best_of", IntegerRange{1, std::numeric_limits<int32_t>::max()}, &best));
+  if (best == *n) return absl::OkStatus();
+  return Unsupported("best_of", absl::StrCat(best, " is not supported, expected as many as n: ", *n));
+}
+
+absl::Status ReadStreaming(FieldReader* fields, const CallRules& rules, GenerationFields* out) {
+  RETURN_IF_ERROR(fields->Bool("stream", &out->stream));
+  const Json* options = fields->Find("stream_options");
+  if (!rules.streams) {
+    return out->stream ? WrongField("stream", "is not supported in a batch, expected false") : absl::OkStatus();
+  }
+  if (options == nullptr) return absl::OkStatus();
+  if (!options->is_object()) return WrongType("stream_options", "an object", *options);
+  if (!out->stream) return WrongField("stream_options", "is there without 'stream': true, expected both or neither");
+  FieldReader inner(options);
+  const Json* usage = inner.Find("include_usage");
+  return usage == nullptr ? absl::OkStatus() : ReadBool("stream_options.include_usage", *usage, &out->include_usage);
+}
+
+// What decides when and where it runs, not what it says.
+absl::Status ReadScheduling(FieldReader* fields, GenerationFields* out) {
+  if (const Json* value = fields->Find("timeout_s"); value != nullptr) {
+    float seconds = 0;
+    RETURN_IF_ERROR(ReadNumber("timeout_s", *value, kTimeoutRange, &seconds));
+    out->timeout = absl::Seconds(seconds);
+  }
+  if (const Json* value = fields->Find("priority"); value != nullptr) {
+    int32_t priority = 0;
+    RETURN_IF_ERROR(ReadInteger("priority", *value, kPriorityRange, &priority));
+    out->ignored.push_back("priority");
+  }
+  std::string salt;
+  RETURN_IF_ERROR(fields->String("cache_salt", &salt));
+  if (!salt.empty()) out->ignored.push_back("cache_salt");
+  if (salt.size() <= kMostSaltBytes) return absl::OkStatus();
+  return WrongField("cache_salt", absl::StrCat("has ", salt.size(), " bytes, expected at most ", kMostSaltBytes));
+}
+
+// Asks for an answer of a certain form, which nothing here can enforce.
+absl::Status RefuseForms(FieldReader* fields) {
+  constexpr char kNoGrammar[] = "is not supported: answers cannot be bound to a form";
+  const Json* format = fields->Find("response_format");
+  for (const char* field : {"structured_outputs", "grammar"}) {
+    if (fields->Find(field) == nullptr) continue;
+    return format != nullptr ? WrongField(field, "expected one of this and 'response_format'")
+                             : Unsupported(field, kNoGrammar);
+  }
+  if (format == nullptr) return absl::OkStatus();
+  if (!format->is_object()) return WrongType("response_format", "an object", *format);
+  const auto type = format->find("type");
+  if (type != format->end() && *type == "text") return absl::OkStatus();
+  if (type != format->end() && (*type == "json_object" || *type == "json_schema")) {
+    return Unsupported("response_format", absl::StrCat(ShownValue(*type), " ", kNoGrammar));
+  }
+  return WrongField("response_format", "expected a type of text, json_object or json_schema");
+}
+
+struct Refused {
+  const char* field;
+  const char* neutral;  // JSON of a value that asks for nothing
+  const char* why;
+};
+constexpr Refused kRefused[] = {
+    {"suffix", "\"\"", "is not supported"},
+    {"use_beam_search", "false", "is not supported"},
+    {"prompt_logprobs", "null", "is not supported; completions with echo and logprobs score a prompt"},
+    {"chat_template", "null", "templates in requests are refused"},
+    {"functions", "[]", "is not supported; use tools"},
+    {"function_call", "\"none\"", "is not supported; use tools"},
+    {"web_search_options", "null", "is not supported"},
+    {"modalities", "[\"text\"]", "this model writes text only"},
+    {"audio", "null", "this model writes text only"},
+};
+
+absl::Status RefuseKnown(FieldReader* fields) {
+  for (const Refused& refused : kRefused) {
+    const Json* value = fields->Find(refused.field);
+    if (value == nullptr || CompactJson(*value) == refused.neutral) continue;
+    return Unsupported(refused.field, refused.why);
+  }
+  int32_t least = 0;
+  RETURN_IF_ERROR(fields->Number("min_tokens", kMinTokensRange, &least));
+  return least == 0 ? absl::OkStatus() : Unsupported("min_tokens", "is not supported, expected 0");
+}
+
+}  // namespace
+
+const FieldRanges& RangesOf(const CallRules& rules) { return rules.engine_ranges ? kEngineRanges : kApiRanges; }
+
+absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
+                                  GenerationFields* out) {
+  out->ignore_eos = model.ignore_eos;
+  RETURN_IF_ERROR(ReadModel(fields, model, context.rules, &out->model));
+  RETURN_IF_ERROR(ReadSampling(fields, model, context, out));
+  RETURN_IF_ERROR(ReadChoices(fields, context, &out->n));
+  RETURN_IF_ERROR(ReadStops(fields, &out->stops));
+  RETURN_IF_ERROR(ReadStopTokens(fields, model, &out->stop_tokens));
+  RETURN_IF_ERROR(fields->Bool("include_stop_str_in_output", &out->include_stop));
+  RETURN_IF_ERROR(ReadStreaming(fields, context.rules, out));
+  RETURN_IF_ERROR(ReadScheduling(fields, out));
+  RETURN_IF_ERROR(RefuseForms(fields));
+  return RefuseKnown(fields);
+}
+
+void SkipIgnoredFields(FieldReader* fields, const CallRules& rules) {
+  for (const char* field : {"user", "metadata", "client_metadata", "store", "service_tier", "prompt_cache_key",
+                            "prompt_cache_retention", "prompt_cache_options", "safety_identifier", "moderation"}) {
+    fields->Find(field);
+  }
+  // These would change the answer, so they are not skipped in silence where unknown fields are refused.
+  if (rules.refuse_unknown_fields) return;
+  for (const char* field : {"verbosity", "prediction"}) fields->Find(field);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,58 @@
+#ifndef STAGECOACH_COORDINATOR_FRONT_API_GENERATION_FIELDS_H_
+#define STAGECOACH_COORDINATOR_FRONT_API_GENERATION_FIELDS_H_
+
+// The fields that say how an answer is generated and sent: the same for conversations and prompts.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/base/value_range.h"
+#include "common/step/step.h"
+#include "coordinator/front/api/field_reader.h"
+#include "coordinator/front/api/served_model.h"
+
+namespace stagecoach {
+
+inline constexpr size_t kMostStops = 64;  // of strings, and of tokens
+inline constexpr IntegerRange kStopBytesRange = {1, 256};
+inline constexpr IntegerRange kTopLogprobsRange = {0, 20};  // of conversations
+
+// What an API allows, which is less than the engine can do.
+struct FieldRanges {
+  NumberRange temperature;
+  NumberRange penalty;  // presence and frequency
+  NumberRange logit_bias;
+  IntegerRange logprobs;  // of prompts
+};
+const FieldRanges& RangesOf(const CallRules& rules);
+
+struct GenerationFields {
+  std::string model;  // what the answer calls it
+  SamplingParams sampling;
+  int n = 1;
+  std::vector<std::string> stops;
+  std::vector<TokenId> stop_tokens;  // beside those that end every answer
+  bool include_stop = false;         // the stop string is part of the text
+  bool ignore_eos = false;
+  bool stream = false;
+  bool include_usage = false;
+  std::optional<absl::Duration> timeout;
+  std::vector<std::string> ignored;  // fields that are known and have no effect yet
+};
+
+// All of them but those in which the APIs differ: the most tokens of an answer, and log-probabilities. Also refuses
+// what is known and cannot be done, unless its value asks for nothing.
+absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
+                                  GenerationFields* out);
+
+// What is known and has no effect here, in no API.
+void SkipIgnoredFields(FieldReader* fields, const CallRules& rules);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_FRONT_API_GENERATION_FIELDS_H_
