@@ -23,6 +23,7 @@
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/cli/batch_output.h"
+#include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/line_reader.h"
@@ -32,15 +33,16 @@
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/cli/verbosity.h"
-#include "coordinator/front/batch_answer.h"
-#include "coordinator/front/batch_line.h"
+#include "coordinator/front/api/batch_line.h"
+#include "coordinator/front/api/served_model.h"
 #include "coordinator/front/cluster_run.h"
-#include "coordinator/front/completion.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/launch/launch_plan.h"
+#include "coordinator/text/chat/chat_format.h"
+#include "coordinator/text/output/output_format.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -63,14 +65,7 @@ class BatchVerb : public Verb {
   ~BatchVerb() override;
 
  private:
-  struct Running {
-    Running(const Tokenizer* tokenizer, BatchLine line_of, int64_t prompt)
-        : completion(tokenizer, line_of.request.stops), line(std::move(line_of)), prompt_tokens(prompt) {}
-    Completion completion;
-    BatchLine line;
-    int64_t prompt_tokens;
-  };
-
+  absl::Status DescribeServed();
   absl::Status OpenFiles();
   absl::Status RunAll();
   absl::Status TakeLines();
@@ -87,6 +82,7 @@ class BatchVerb : public Verb {
   // From the command line.
   ClusterOptions cluster_options_;
   SamplingOptions sampling_options_;
+  ChatTemplateOptions chat_template_options_;
   Verbosity verbosity_;
   std::string input_path_;
   std::string output_path_;
@@ -95,7 +91,8 @@ class BatchVerb : public Verb {
 
   // While running.
   FrontModel model_;
-  BatchDefaults defaults_;
+  std::unique_ptr<ChatFormat> chat_;
+  ServedModel served_;
   AnsweredLines answered_lines_;
   std::unique_ptr<BatchOutput> output_;
   int input_ = -1;
@@ -103,7 +100,7 @@ class BatchVerb : public Verb {
   int64_t taken_bytes_ = 0;  // of the input, up to the last line that was taken
   std::unique_ptr<ClusterRun> cluster_;
   std::unique_ptr<LineReader> reader_;
-  absl::flat_hash_map<RequestId, std::unique_ptr<Running>> running_;
+  absl::flat_hash_map<RequestId, BatchLine> running_;
   int64_t synced_us_ = 0;  // when the output was last synced
   std::string run_id_;
   int64_t ids_ = 0, answered_ = 0, failed_ = 0, skipped_ = 0;
@@ -111,12 +108,13 @@ class BatchVerb : public Verb {
 
 void BatchVerb::AddOptions(CLI::App* app) {
   AddRequiredText(app, "-i,--input", &input_path_, "FILE",
-                  "OpenAI batch lines for /v1/completions; - is standard input");
+                  "OpenAI batch lines for /v1/completions and /v1/chat/completions; - is standard input");
   AddRequiredText(app, "-o,--output", &output_path_, "FILE",
                   "the answers, a line each; lines that an earlier run left there are not answered again");
   AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange,
              "most tokens of an answer, for lines without max_tokens", absl::StrCat(max_new_tokens_));
   AddFlag(app, "--special", &parse_special_, "control tokens written in prompts become tokens");
+  AddChatTemplateOptions(app, &chat_template_options_);
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   AddSamplingOptions(app, &sampling_options_);
   AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
@@ -135,18 +133,35 @@ absl::Status BatchVerb::Run(const RunContext& context) {
     absl::StatusOr<std::string> line = DescribeLaunch(launch);
     return line.ok() ? WriteStdout(*line + "\n") : WithExitCode(line.status(), ExitCode::kLaunch);
   }
-  defaults_.sampling = ResolveSampling(sampling_options_, model_.metadata());
-  defaults_.max_new_tokens = max_new_tokens_;
-  defaults_.ignore_eos = sampling_options_.ignore_eos;
-  defaults_.vocab = model_.description->hyper.vocab;
+  RETURN_IF_ERROR(DescribeServed());
   RETURN_IF_ERROR(OpenFiles());
   run_id_ = absl::StrFormat("%x-%x", absl::ToUnixMicros(absl::Now()), getpid());
-  if (model_.has_chat_template()) LogInfo("the file has a chat template; prompts are sent raw, without it");
-  if (!sampling_options_.seed.has_value())
-    LogInfo(absl::StrCat("seed ", defaults_.sampling.seed, " for lines without one"));
+  if (model_.has_chat_template()) {
+    LogInfo("the file has a chat template; the prompts of /v1/completions are sent raw, without it");
+  }
+  if (!sampling_options_.seed.has_value()) {
+    LogInfo(absl::StrCat("seed ", served_.sampling.seed, " for lines without one"));
+  }
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   reader_ = std::make_unique<LineReader>(input_, 2 * max_running(), kMaxLineBytes, [] { SignalWatch::Get().Wake(); });
   return Report(RunAll());
+}
+
+// What the lines are read and answered with.
+absl::Status BatchVerb::DescribeServed() {
+  ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(chat_template_options_));
+  chat_ = std::make_unique<ChatFormat>(choice, model_.metadata(), model_.tokenizer.get());
+  served_.tokenizer = model_.tokenizer.get();
+  served_.chat = chat_.get();
+  served_.vocab = model_.description->hyper.vocab;
+  served_.names = {model_.DisplayName()};
+  served_.sampling = ResolveSampling(sampling_options_, model_.metadata());
+  served_.ignore_eos = sampling_options_.ignore_eos;
+  served_.parse_special = parse_special_;
+  served_.completion_tokens = max_new_tokens_;
+  served_.chat_tokens = max_new_tokens_;
+  served_.output_format = FindOutputFormat(chat_->source(/*with_tools=*/false));
+  return absl::OkStatus();
 }
 
 absl::Status BatchVerb::OpenFiles() {
@@ -207,62 +222,51 @@ absl::Status BatchVerb::TakeLine(LineReader::Line text) {
     line.number = text.number;
     line.error = BatchError{"line_too_long", absl::StrCat("has more than ", kMaxLineBytes, " bytes")};
   } else {
-    line = ParseBatchLine(text.number, text.text, defaults_);
+    line = ParseBatchLine(text.number, text.text);
   }
   if (answered_lines_.CheckInputLine(&line)) {
     ++skipped_;
     return absl::OkStatus();
   }
+  if (!line.error.has_value()) {
+    CallContext call;
+    call.id = NextId();
+    call.now = absl::Now();
+    call.seed = served_.sampling.seed;
+    PrepareBatchLine(served_, std::move(call), &line);
+  }
   return line.error.has_value() ? WriteError(line) : Submit(std::move(line));
 }
 
 absl::Status BatchVerb::Submit(BatchLine line) {
-  GenerationRequest request;
-  request.prompt = line.request.text.has_value()
-                       ? model_.tokenizer->Encode(*line.request.text, /*add_special=*/true, parse_special_)
-                       : line.request.tokens;
-  if (request.prompt.empty()) {
-    line.error = BatchError{"invalid_request", "'prompt': is empty"};
+  const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(line.call->TakeRequests().front()));
+  if (absl::IsOutOfRange(id.status())) {
+    line.error = BatchError{"rejected", std::string(id.status().message())};
     return WriteError(line);
   }
-  request.sampling = line.request.sampling;
-  request.max_new_tokens = line.request.max_new_tokens;
-  const absl::Span<const TokenId> end = model_.tokenizer->end_of_generation();
-  if (line.request.ignore_eos) {
-    IgnoreEndOfGeneration(end, &request.sampling);
-  } else {
-    request.stop_tokens.assign(end.begin(), end.end());
-  }
-  auto running =
-      std::make_unique<Running>(model_.tokenizer.get(), std::move(line), static_cast<int64_t>(request.prompt.size()));
-  const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(request));
-  if (absl::IsOutOfRange(id.status())) {
-    running->line.error = BatchError{"rejected", std::string(id.status().message())};
-    return WriteError(running->line);
-  }
   RETURN_IF_ERROR(id.status());
-  running_[*id] = std::move(running);
+  running_.emplace(*id, std::move(line));
   return absl::OkStatus();
 }
 
 absl::Status BatchVerb::Take(const SessionEvent& event) {
   const auto found = running_.find(event.request);
   if (found == running_.end()) return absl::OkStatus();
-  Running& running = *found->second;
-  running.completion.Take(event);
-  if (!running.completion.finished()) return absl::OkStatus();
-  if (running.completion.stopped_by_text() && !event.finished.has_value()) cluster_->Cancel(event.request);
-  const std::unique_ptr<Running> done = std::move(found->second);
-  running_.erase(found);
-  if (!done->completion.rejection().empty()) {
-    done->line.error =
-        BatchError{done->completion.failed() ? "failed" : "rejected", WithFlags(done->completion.rejection())};
-    return WriteError(done->line);
+  if (event.finished.has_value() && event.finished->reason() == pb::RequestFinished::REASON_CANCELLED) {
+    running_.erase(found);  // answered when the batch is run again
+    return absl::OkStatus();
   }
-  if (done->completion.finish_reason() == "cancelled") return absl::OkStatus();  // answered when the batch is run again
-  RETURN_IF_ERROR(
-      output_->Append(BatchAnswerJson(NextId(), done->line, model_.DisplayName(), absl::ToUnixSeconds(absl::Now()),
-                                      done->prompt_tokens, done->completion, *model_.tokenizer)));
+  const ApiCall::Output output = found->second.call->Take(0, event);
+  if (!output.ended) return absl::OkStatus();
+  if (!output.cancel.empty() && !event.finished.has_value()) cluster_->Cancel(event.request);
+  BatchLine done = std::move(found->second);
+  running_.erase(found);
+  if (output.error.has_value()) {
+    done.error = BatchErrorOf(*output.error);
+    done.error->message = WithFlags(done.error->message);
+    return WriteError(done);
+  }
+  RETURN_IF_ERROR(output_->Append(BatchAnswerJson(NextId(), done, output.bytes)));
   ++answered_;
   return absl::OkStatus();
 }

@@ -20,7 +20,7 @@
 #include "common/base/counter_rng.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "coordinator/front/batch_answer.h"
+#include "coordinator/front/api/batch_line.h"
 #include "coordinator/front/exit_codes.h"
 #include "nlohmann/json.hpp"
 

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/front/batch_line.h"
+#include "coordinator/front/api/batch_line.h"
 #include "coordinator/front/json.h"
 
 namespace stagecoach {

@@ -83,13 +83,12 @@ AnswerPiece AnswerText::Take(const SessionEvent& event) {
 
 size_t AnswerText::ReleasedTokens() const {
   const size_t all = tokens().size();
-  if (finished() && !stopped_by_text()) {
-    const bool ended_by_token = all > 0 && !stop_token_.has_value() && end_reason() == "stop" &&
-                                IsEndOfGeneration(*tokenizer_, tokens().back().token);
-    return ended_by_token && !options_.list_end ? all - 1 : all;
+  if (finished()) {
+    const bool end_is_text = stopped_by_text() && options_.include_stop;
+    const bool without_last = end_reason() == "stop" && !stop_token_.has_value() && !end_is_text && !options_.list_end;
+    return without_last && all > listed_ ? all - 1 : all;
   }
   if (parsed_.has_value()) return parsed_->released_tokens();
-  if (finished() && options_.list_end) return all;
   size_t released = listed_;
   const std::vector<int64_t>& offsets = plain_->text_offsets();
   while (released < all && (released + 1 < all ? offsets[released + 1] : plain_->code_points()) <= code_points_) {

@@ -34,11 +34,11 @@ struct AnswerPiece {
 
 struct AnswerTextOptions {
   std::vector<std::string> stops;
-  std::vector<TokenId> stop_tokens;      // beside those that end every answer; their text is left out like those'
-  bool include_stop = false;             // the stop string is part of the text
-  bool list_tokens = false;              // log-probabilities are wanted
-  bool list_end = false;                 // ... of the tokens, too, of which no text is left: those of the end
-  int64_t first_offset = 0;              // of the text
+  std::vector<TokenId> stop_tokens;  // beside those that end every answer; their text is left out like those'
+  bool include_stop = false;         // the stop string is part of the text
+  bool list_tokens = false;  // log-probabilities are wanted: of every sampled token but the one that ended the answer
+  bool list_end = false;     // ... and of that one too
+  int64_t first_offset = 0;  // of the text
   std::unique_ptr<OutputParser> parser;  // null: all is content as it is, without control tokens
 };
 

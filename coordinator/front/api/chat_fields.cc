@@ -92,6 +92,9 @@ absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const
   RETURN_IF_ERROR(ReadTemplateVariables(fields, &variables));
   conversation.variables = &variables;
   RETURN_IF_ERROR(fields->Bool("continue_final_message", &conversation.continue_final_message));
+  if (model.chat == nullptr) {
+    return ApiStatus(ApiErrorCode::kChatTemplateUnusable, "conversations are not answered here");
+  }
   const absl::StatusOr<MarkedText> text = model.chat->Render(conversation, now);
   if (!text.ok()) return TemplateFailure(text.status());
   RenderedConversation rendered;

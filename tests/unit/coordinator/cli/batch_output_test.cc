@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <set>
 
-#include "coordinator/front/batch_answer.h"
+#include "coordinator/front/api/batch_line.h"
 #include "coordinator/front/exit_codes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

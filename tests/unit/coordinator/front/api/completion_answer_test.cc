@@ -1,0 +1,199 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/coordinator/front/api/toy_service.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using Finish = pb::RequestFinished;
+using ::testing::ElementsAre;
+
+TEST(CompletionAnswer, IsTheBodyThatClientsKnow) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete("");
+  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+  EXPECT_EQ(
+      Answer(prepared.call.get(), Bytes(" you"), Finish::REASON_LENGTH),
+      R"({"id":"cmpl-id7","object":"text_completion","created":1700000000,"model":"toy","system_fingerprint":"sc-1",)"
+      R"("choices":[{"index":0,"text":" you","finish_reason":"length","logprobs":null}],)"
+      R"("usage":{"prompt_tokens":2,"completion_tokens":4,"total_tokens":6,)"
+      R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}})");
+}
+
+TEST(CompletionAnswer, IsAStreamOfTheSameObjects) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("stream":true)");
+  const std::string head = R"(data: {"id":"cmpl-id7","object":"text_completion","created":1700000000,"model":"toy",)"
+                           R"("system_fingerprint":"sc-1","choices":[)";
+  EXPECT_EQ(Answer(prepared.call.get(), {'o', kImEnd}, Finish::REASON_STOP),
+            head + R"({"index":0,"text":"o","finish_reason":null,"logprobs":null}]})" + "\n\n" + head +
+                R"({"index":0,"text":"","finish_reason":"stop","logprobs":null}]})" + "\n\ndata: [DONE]\n\n");
+}
+
+TEST(CompletionAnswer, HasLogprobsInFourLists) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("logprobs":2)");
+  const Json body = Json::parse(Answer(prepared.call.get(), {'a', 0xC3, 0xA9, 'z', kImEnd}, Finish::REASON_STOP));
+  const Json& logprobs = body["choices"][0]["logprobs"];
+  EXPECT_EQ(body["choices"][0]["text"], "a\xC3\xA9z");
+  EXPECT_EQ(logprobs["tokens"], Json({"a", "bytes:\\xc3", "bytes:\\xa9", "z", "<|im_end|>"}));
+  EXPECT_EQ(logprobs["token_logprobs"], Json({-0.97, -1.95, -1.69, -1.22, -2.61}));
+  EXPECT_EQ(logprobs["text_offset"], Json({0, 1, 1, 2, 3})) << "in code points";
+  EXPECT_EQ(logprobs["top_logprobs"][0], Json({{"a", -0.97}, {"x", -8.0}}));
+}
+
+// What a stream says of one choice, put together.
+struct StreamedText {
+  std::string text, finish_reason;
+  Json tokens = Json::array(), offsets = Json::array(), token_logprobs = Json::array();
+};
+
+StreamedText JoinText(const std::vector<Json>& events, int index = 0) {
+  StreamedText joined;
+  for (const Json& event : events) {
+    if (!event.is_object() || event["choices"].empty() || event["choices"][0]["index"] != index) continue;
+    const Json& choice = event["choices"][0];
+    joined.text += choice["text"].get<std::string>();
+    if (choice["logprobs"].is_object()) {
+      for (const Json& token : choice["logprobs"]["tokens"]) joined.tokens.push_back(token);
+      for (const Json& offset : choice["logprobs"]["text_offset"]) joined.offsets.push_back(offset);
+      for (const Json& number : choice["logprobs"]["token_logprobs"]) joined.token_logprobs.push_back(number);
+    }
+    if (!choice["finish_reason"].is_null()) joined.finish_reason = choice["finish_reason"].get<std::string>();
+  }
+  return joined;
+}
+
+TEST(CompletionAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
+  const ToyService service;
+  struct Script {
+    const char* fields;
+    std::string text;
+    Finish::Reason end;
+  };
+  for (const Script& script : std::initializer_list<Script>{
+           {R"("logprobs":1)", "some text", Finish::REASON_LENGTH},
+           {R"("logprobs":1,"echo":true)", "some text", Finish::REASON_LENGTH},
+           {R"("logprobs":0,"stop":"te")", "some text", Finish::REASON_LENGTH},
+           {R"("logprobs":0,"stop":"te","include_stop_str_in_output":true)", "some text", Finish::REASON_LENGTH},
+           {R"("logprobs":1,"stop_token_ids":[33])", "some!", Finish::REASON_STOP},
+           {R"("logprobs":1)", "\xF0\x9F\x98\x80\xF0\x9F", Finish::REASON_LENGTH}}) {
+    std::vector<std::string> bodies;
+    StreamedText joined[2];
+    for (const bool at_once : {false, true}) {
+      const PreparedCall whole = service.Complete(script.fields);
+      ASSERT_FALSE(whole.error.has_value()) << script.fields;
+      bodies.push_back(Answer(whole.call.get(), Bytes(script.text), script.end, at_once));
+      const PreparedCall stream = service.Complete(std::string(script.fields) + R"(,"stream":true)");
+      joined[at_once] = JoinText(Events(Answer(stream.call.get(), Bytes(script.text), script.end, at_once)));
+    }
+    EXPECT_EQ(bodies[0], bodies[1]) << script.fields;
+    const Json choice = Json::parse(bodies[0])["choices"][0];
+    for (const StreamedText& stream : joined) {
+      EXPECT_EQ(stream.text, choice["text"]) << script.fields;
+      EXPECT_EQ(stream.finish_reason, choice["finish_reason"]) << script.fields;
+      EXPECT_EQ(stream.tokens, choice["logprobs"]["tokens"]) << script.fields;
+      EXPECT_EQ(stream.offsets, choice["logprobs"]["text_offset"]) << script.fields;
+      EXPECT_EQ(stream.token_logprobs, choice["logprobs"]["token_logprobs"]) << script.fields;
+    }
+  }
+}
+
+SessionEvent Scores(int32_t start, std::vector<float> logprobs) {
+  SessionEvent event;
+  event.scores.push_back({.sequence = 0, .start = start, .logprobs = std::move(logprobs)});
+  return event;
+}
+
+TEST(CompletionAnswer, PutsThePromptFirst) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("echo":true,"stream":true)");
+  EXPECT_EQ(prepared.call->TakeRequests()[0].score_from, -1);
+  EXPECT_EQ(JoinText(Events(prepared.call->Begin().bytes)).text, "Hi") << "nothing has to be waited for";
+  EXPECT_EQ(JoinText(Events(prepared.call->Take(0, Text("!")).bytes)).text, "!");
+  const PreparedCall ids = service.Prepare(ApiRoute::kCompletions, R"({"prompt":[72,195,169],"echo":true})");
+  const Json body = Json::parse(Answer(ids.call.get(), Bytes("!"), Finish::REASON_LENGTH));
+  EXPECT_EQ(body["choices"][0]["text"], "H\xC3\xA9!");
+}
+
+TEST(CompletionAnswer, ScoresThePromptThatItPutsFirst) {
+  const ToyService service;
+  const PreparedCall prepared =
+      service.Prepare(ApiRoute::kCompletions, R"({"prompt":"h\u00e9y","echo":true,"logprobs":1,"stream":true})");
+  EXPECT_EQ(prepared.call->TakeRequests()[0].score_from, 1);
+  EXPECT_EQ(prepared.call->Begin().bytes, "") << "the scores are missing";
+  EXPECT_EQ(prepared.call->Take(0, Scores(0, {-1, -2})).bytes, "");
+  std::string bytes = prepared.call->Take(0, Scores(2, {-3})).bytes;
+  bytes += prepared.call->Take(0, Text("!")).bytes;
+  bytes += prepared.call->Take(0, Finished(Finish::REASON_LENGTH)).bytes;
+  const std::vector<Json> events = Events(bytes);
+  const Json& first = events[0]["choices"][0];
+  EXPECT_EQ(first["text"], "h\xC3\xA9y");
+  EXPECT_EQ(first["logprobs"]["tokens"], Json({"h", "bytes:\\xc3", "bytes:\\xa9", "y"}));
+  EXPECT_EQ(first["logprobs"]["token_logprobs"], Json({nullptr, -1.0, -2.0, -3.0})) << "nothing comes before the first";
+  EXPECT_EQ(first["logprobs"]["top_logprobs"], Json({nullptr, nullptr, nullptr, nullptr}));
+  EXPECT_EQ(first["logprobs"]["text_offset"], Json({0, 1, 2, 2}));
+  EXPECT_EQ(events[1]["choices"][0]["logprobs"]["text_offset"], Json({3}));
+}
+
+TEST(CompletionAnswer, CanScoreAPromptAndNothingElse) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("echo":true,"logprobs":0,"max_tokens":0)");
+  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+  const std::vector<GenerationRequest> requests = prepared.call->TakeRequests();
+  EXPECT_EQ(requests[0].max_new_tokens, 0);
+  EXPECT_EQ(requests[0].score_from, 1);
+  prepared.call->Begin();
+  prepared.call->Take(0, Scores(0, {-1.5}));
+  const Json body = Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes);
+  EXPECT_EQ(body["choices"][0]["text"], "Hi");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(body["choices"][0]["logprobs"]["token_logprobs"], Json({nullptr, -1.5}));
+  EXPECT_TRUE(body["choices"][0]["logprobs"]["top_logprobs"].is_null());
+  EXPECT_EQ(body["usage"]["completion_tokens"], 0);
+}
+
+TEST(CompletionAnswer, HasEachPromptsChoicesTogether) {
+  ToyService service;
+  service.context.max_choices = 4;
+  const PreparedCall prepared =
+      service.Prepare(ApiRoute::kCompletions, R"({"prompt":["a","bc"],"n":2,"seed":9,"stream":true})");
+  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+  const std::vector<GenerationRequest> requests = prepared.call->TakeRequests();
+  ASSERT_EQ(requests.size(), 4u);
+  EXPECT_THAT(requests[1].prompt, ElementsAre('a'));
+  EXPECT_THAT(requests[2].prompt, ElementsAre('b', 'c'));
+  EXPECT_EQ(requests[1].sampling.seed, 10u);
+  EXPECT_EQ(requests[2].sampling.seed, 9u) << "as the request of that prompt alone";
+  std::string bytes = prepared.call->Begin().bytes;
+  for (int choice = 3; choice >= 0; --choice) {
+    const ApiCall::Output output = prepared.call->Take(
+        choice, Then(Text(std::string(1, static_cast<char>('0' + choice))), Finished(Finish::REASON_LENGTH)));
+    EXPECT_EQ(output.ended, choice == 0);
+    bytes += output.bytes;
+  }
+  for (int choice = 0; choice < 4; ++choice) {
+    EXPECT_EQ(JoinText(Events(bytes), choice).text, std::to_string(choice));
+  }
+  EXPECT_EQ(prepared.call->usage().prompt_tokens, 3);
+}
+
+TEST(CompletionAnswer, HasNoControlTokensInItsText) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete("");
+  const Json body = Json::parse(Answer(prepared.call.get(), {'a', kImStart, 'b'}, Finish::REASON_LENGTH));
+  EXPECT_EQ(body["choices"][0]["text"], "ab");
+}
+
+TEST(CompletionAnswer, SaysWhyTheEngineRefused) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete("");
+  const ApiCall::Output output = prepared.call->Take(0, Finished(Finish::REASON_REJECTED, "no room"));
+  EXPECT_TRUE(output.ended);
+  EXPECT_EQ(output.error->status, 400);
+  EXPECT_EQ(output.error->code, "context_length_exceeded");
+  EXPECT_EQ(output.error->message, "no room");
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
