@@ -60,6 +60,24 @@ TEST(Batch, AnswersEveryLineAsGenerateDoes) {
   EXPECT_EQ(lines["text"]["response"]["body"]["choices"][0]["logprobs"]["tokens"].size(), 12u);
 }
 
+TEST(Batch, AnswersConversationsAsTheirTemplateWritesThem) {
+  const TempDir directory;
+  const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl");
+  const OrderedJson said = {{{"role", "user"}, {"content", "In the beginning"}}};
+  OrderedJson chat = OrderedJson::parse(BatchInputLine("chat", {{"messages", said}, {"max_tokens", 6}}));
+  chat["url"] = "/v1/chat/completions";
+  const std::string written = "<|im_start|>user\nIn the beginning<|im_end|>\n<|im_start|>assistant\n";
+  WriteFileOrDie(in, chat.dump() + "\n" + BatchInputLine("text", {{"prompt", written}, {"max_tokens", 6}}));
+  const ProgramResult result = Coordinator(Batch(in, out, {"--chat-template", "chatml"}));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
+  const OrderedJson answer = lines["chat"]["response"]["body"];
+  EXPECT_EQ(answer["object"], "chat.completion");
+  // The model's vocabulary has no such control tokens: they are text in both.
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], TextOf(lines["text"]));
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], lines["text"]["response"]["body"]["usage"]["prompt_tokens"]);
+}
+
 TEST(Batch, AnsweredToTheEndHasNothingLeftToDo) {
   const TempDir directory;
   const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl");

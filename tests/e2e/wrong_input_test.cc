@@ -305,7 +305,7 @@ constexpr WrongLine kWrongLines[] = {
     {R"({"custom_id":"w12","body":{"prompt":["a","b"]}})", "invalid_request",
      "expected one string or one list of token ids"},
     {R"({"custom_id":"w13","body":{"prompt":[5000]}})", "invalid_request", "5000 is out of range, expected 0 to 4095"},
-    {R"({"custom_id":"w14","url":"/v1/chat/completions","body":{"prompt":"x"}})", "invalid_request", "'url'"},
+    {R"({"custom_id":"w14","url":"/v1/embeddings","body":{"prompt":"x"}})", "invalid_request", "'url'"},
     {R"({"custom_id":"w15","method":"GET","body":{"prompt":"x"}})", "invalid_request", "'method'"},
     {R"({"custom_id":"w16","body":{"prompt":"x","n":2}})", "invalid_request", "'n': 2 answers"},
     {R"({"custom_id":"w17","body":{"prompt":"x","echo":true}})", "invalid_request", "'echo'"},

@@ -82,16 +82,19 @@ AnswerPiece AnswerText::Take(const SessionEvent& event) {
 }
 
 size_t AnswerText::ReleasedTokens() const {
-  const size_t all = tokens().size();
+  size_t all = tokens().size();
   if (finished()) {
     const bool end_is_text = stopped_by_text() && options_.include_stop;
     const bool without_last = end_reason() == "stop" && !stop_token_.has_value() && !end_is_text && !options_.list_end;
     return without_last && all > listed_ ? all - 1 : all;
   }
-  if (parsed_.has_value()) return parsed_->released_tokens();
+  // One that ends the answer waits until the session says that it did.
+  if (all > listed_ && IsEndOfGeneration(*tokenizer_, tokens().back().token)) --all;
+  if (parsed_.has_value()) return std::min(parsed_->released_tokens(), all);
   size_t released = listed_;
   const std::vector<int64_t>& offsets = plain_->text_offsets();
-  while (released < all && (released + 1 < all ? offsets[released + 1] : plain_->code_points()) <= code_points_) {
+  while (released < all &&
+         (released + 1 < offsets.size() ? offsets[released + 1] : plain_->code_points()) <= code_points_) {
     ++released;
   }
   return released;

@@ -201,7 +201,7 @@ ApiCall::Output ApiCall::Fail(const ApiError& error) {
   return output;
 }
 
-PreparedCall PrepareCall(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context) {
+PreparedCall PrepareParsedCall(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context) {
   PreparedCall prepared;
   CallPlan plan;
   absl::Status status = body.is_object() ? ReadPlan(route, body, model, context, &plan)
@@ -217,7 +217,7 @@ PreparedCall PrepareCall(ApiRoute route, const Json& body, const ServedModel& mo
 
 PreparedCall PrepareCall(ApiRoute route, absl::string_view body, const ServedModel& model, const CallContext& context) {
   const absl::StatusOr<Json> json = ParseJson(body);
-  if (json.ok()) return PrepareCall(route, *json, model, context);
+  if (json.ok()) return PrepareParsedCall(route, *json, model, context);
   return {.error = MakeApiError(ApiErrorCode::kInvalidJson, std::string(json.status().message()))};
 }
 

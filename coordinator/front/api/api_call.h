@@ -81,7 +81,7 @@ struct PreparedCall {
 // that others wait for.
 PreparedCall PrepareCall(ApiRoute route, absl::string_view body, const ServedModel& model, const CallContext& context);
 // The same of what ParseJson gave.
-PreparedCall PrepareCall(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context);
+PreparedCall PrepareParsedCall(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context);
 
 // At most 1 KiB of names separated by ", "; what could not stand in a header is left out.
 std::string IgnoredHeader(const std::vector<std::string>& ignored);

@@ -74,7 +74,7 @@ BatchLine ParseBatchLine(int64_t number, absl::string_view text) {
 
 void PrepareBatchLine(const ServedModel& model, CallContext context, BatchLine* line) {
   context.rules = CallRules::Batch();
-  PreparedCall prepared = PrepareCall(line->route, *line->body, model, context);
+  PreparedCall prepared = PrepareParsedCall(line->route, *line->body, model, context);
   line->body.reset();
   line->call = std::move(prepared.call);
   if (prepared.error.has_value()) line->error = InvalidRequest(prepared.error->message);

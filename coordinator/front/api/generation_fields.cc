@@ -63,13 +63,14 @@ absl::Status ReadRepeatPenalty(FieldReader* fields, float* out) {
 absl::Status ReadSeed(FieldReader* fields, uint64_t drawn, uint64_t* out) {
   *out = drawn;
   const Json* value = fields->Find("seed");
-  if (value == nullptr || *value == -1) return absl::OkStatus();
+  if (value == nullptr) return absl::OkStatus();
   if (!value->is_number_integer()) {
     return WrongField("seed", absl::StrCat("expected an integer from 0 to 18446744073709551615, a negative one of 64 "
                                            "bits, or -1 for one that is drawn; found ",
                                            ShownValue(*value)));
   }
-  *out = value->is_number_unsigned() ? value->get<uint64_t>() : static_cast<uint64_t>(value->get<int64_t>());
+  const bool asks_to_draw = !value->is_number_unsigned() && value->get<int64_t>() == -1;
+  if (!asks_to_draw) *out = value->get<uint64_t>();
   return absl::OkStatus();
 }
 

@@ -10,13 +10,21 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// As `batch -n 256` has it; calls point to it.
+const ToyService& BatchService() {
+  static const ToyService* const kService = [] {
+    auto* service = new ToyService;
+    service->model.completion_tokens = 256;
+    service->model.chat_tokens = 256;
+    service->context.context_tokens = 0;
+    return service;
+  }();
+  return *kService;
+}
+
 BatchLine Parse(const std::string& text) {
-  ToyService service;
-  service.model.completion_tokens = 256;
-  service.model.chat_tokens = 256;
-  service.context.context_tokens = 0;
   BatchLine line = ParseBatchLine(3, text);
-  if (!line.error.has_value()) PrepareBatchLine(service.model, service.context, &line);
+  if (!line.error.has_value()) PrepareBatchLine(BatchService().model, BatchService().context, &line);
   return line;
 }
 

@@ -359,7 +359,7 @@ TEST(Fields, SurviveWhateverABodyIs) {
   const std::string alphabet = "{}[]\",:0123456789-+.eEntrufalsx\\ \xC3\xA9\x80";
   std::mt19937 random(7);
   int right = 0;
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < 6000; ++round) {
     const auto& [route, whole] = bodies[random() % bodies.size()];
     std::string body = whole;
     for (uint32_t change = random() % 4; change != UINT32_MAX; --change) {
@@ -375,14 +375,14 @@ TEST(Fields, SurviveWhateverABodyIs) {
     const PreparedCall prepared = service.Prepare(route, body);
     ASSERT_NE(prepared.call == nullptr, !prepared.error.has_value()) << body;
     if (prepared.call == nullptr) {
-      Json::parse(ErrorBody(*prepared.error));
+      ASSERT_TRUE(Json::accept(ErrorBody(*prepared.error)));
       continue;
     }
     ++right;
     for (const GenerationRequest& request : prepared.call->TakeRequests()) ASSERT_FALSE(request.prompt.empty());
     Answer(prepared.call.get(), {'a', 0xC3, 'z'}, pb::RequestFinished::REASON_LENGTH);
   }
-  EXPECT_GT(right, 100) << "some changes leave a body right";
+  EXPECT_GT(right, 50) << "some changes leave a body right";
 }
 
 }  // namespace
