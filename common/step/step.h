@@ -42,12 +42,15 @@ inline constexpr int kMaxLogprobs = 128;
 using BlockLists = std::vector<std::vector<BlockId>>;  // [groups][blocks]
 
 // Makes a sequence known to every stage. Output tokens are those produced before a preemption or a restart: they are
-// computed again like a prompt, but stay output for the penalties.
+// computed again like a prompt, but stay output for the penalties. It may begin behind rows that other sequences with
+// the same tokens have computed: its tables then begin with those blocks, which are full, and it shares them.
 struct OpenSequence {
   SequenceId sequence = 0;
   std::vector<TokenId> prompt;  // never empty
   std::vector<TokenId> output;
   SamplingParams sampling;
+  BlockLists shared_blocks;  // empty, or [groups] of shared_rows / block_tokens blocks
+  int32_t shared_rows = 0;   // whole blocks of them; where the first slice starts; less than its tokens
   friend bool operator==(const OpenSequence&, const OpenSequence&) = default;
 };
 

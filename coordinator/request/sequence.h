@@ -11,6 +11,7 @@
 
 #include "common/base/ids.h"
 #include "common/step/step.h"
+#include "coordinator/request/prefix_ref.h"
 
 namespace stagecoach {
 
@@ -27,6 +28,7 @@ struct SequenceSpec {
   int64_t score_from = -1;           // >= 0: targets for every row whose next token is the prompt's, at positions
                                      // >= score_from (the row at position p predicts token p + 1; reported for
                                      // p + 1 >= score_from)
+  std::string salt;                  // what is stored of this one serves only those of the same salt
 };
 
 enum class SequenceState {
@@ -58,9 +60,17 @@ class Sequence {
   int32_t slices_in_flight = 0;
   BlockLists block_tables;
   int32_t preemptions = 0;
-  int64_t cached_tokens = 0;             // of the prompt: not computed when it was first admitted
-  uint64_t order = 0;                    // of arrival: the lower one is served first and preempted last
-  bool opened = false;                   // the stages know it, or will with the micro-batch being composed
+  uint64_t order = 0;   // of arrival: the lower one is served first and preempted last
+  bool opened = false;  // the stages know it, or will with the micro-batch being composed
+  // The prefix cache's: entries of its first full blocks. While it waits, what it could begin with; of one that runs,
+  // what it began with and what was made of its blocks since, or found to have their content.
+  std::vector<PrefixRef> chain;
+  std::vector<uint64_t> block_hashes;    // of the chain up to each full block, as far as they were needed
+  uint64_t hits_version = 0;             // of the cache, when `chain` was last looked up
+  int64_t evictable_hits = 0;            // of those in `chain` then
+  int64_t cached_tokens = 0;             // rows that its first admission found
+  bool admitted = false;                 // ever
+  bool leads = false;                    // others with the same prompt wait for it to be handed out
   int64_t scored = 0;                    // rows whose target log-probabilities were reported; never asked for again
   std::vector<int64_t> promised;         // [groups] blocks: its share of what admission leaves free for those that run
   bool ready = false;                    // decoding, and nothing in flight

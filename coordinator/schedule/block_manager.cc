@@ -1,16 +1,21 @@
 #include "coordinator/schedule/block_manager.h"
 
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
 
-BlockManager::BlockManager(absl::Span<const int32_t> group_blocks) {
+BlockManager::BlockManager(absl::Span<const int32_t> group_blocks)
+    : prefixes_(group_blocks.empty() ? 0 : group_blocks[0]) {
   for (const int32_t blocks : group_blocks) {
     CHECK_GE(blocks, 0);
     Group& group = groups_.emplace_back();
     group.references.assign(blocks, 0);
+    group.remembered.assign(blocks, false);
     group.free.reserve(blocks);
     for (BlockId block = blocks - 1; block >= 0; --block) group.free.push_back(block);
   }
@@ -20,13 +25,19 @@ absl::StatusOr<BlockLists> BlockManager::Allocate(absl::Span<const int32_t> coun
   CHECK_EQ(counts.size(), groups());
   for (size_t g = 0; g < groups(); ++g) {
     CHECK_GE(counts[g], 0);
-    if (counts[g] <= free(g)) continue;
+    if (counts[g] <= available(g)) continue;
     return absl::ResourceExhaustedError(absl::StrCat("wanted ", counts[g], " KV blocks of block group ", g, ", ",
-                                                     free(g), " of ", total(g), " are free"));
+                                                     available(g), " of ", total(g), " are free"));
   }
   BlockLists blocks(groups());
   for (size_t g = 0; g < groups(); ++g) {
     Group& group = groups_[g];
+    while (free(g) < counts[g]) {
+      const BlockId entry = prefixes_.first();
+      const absl::InlinedVector<BlockId, 2> evicted(prefixes_.blocks(entry).begin(), prefixes_.blocks(entry).end());
+      Forget(entry);
+      for (size_t other = 0; other < groups(); ++other) groups_[other].free.push_back(evicted[other]);
+    }
     blocks[g].assign(group.free.rbegin(), group.free.rbegin() + counts[g]);
     group.free.resize(group.free.size() - counts[g]);
     for (const BlockId block : blocks[g]) group.references[block] = 1;
@@ -40,7 +51,7 @@ void BlockManager::AddReference(size_t group, BlockId block) {
   ++groups_[group].references[block];
 }
 
-absl::Status BlockManager::Free(const BlockLists& blocks) {
+absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const PrefixRef> chain) {
   CHECK_EQ(blocks.size(), groups());
   BlockLists without_owner(groups());
   for (size_t g = 0; g < groups(); ++g) {
@@ -51,11 +62,66 @@ absl::Status BlockManager::Free(const BlockLists& blocks) {
     }
     return dropped;
   }
+  ReleaseChain(chain);
   for (size_t g = 0; g < groups(); ++g) {
     // From the back: a table that is freed and allocated again comes in its old order.
-    groups_[g].free.insert(groups_[g].free.end(), without_owner[g].rbegin(), without_owner[g].rend());
+    std::vector<BlockId>& unowned = without_owner[g];
+    for (auto block = unowned.rbegin(); block != unowned.rend(); ++block) {
+      if (!groups_[g].remembered[*block]) groups_[g].free.push_back(*block);
+    }
   }
   return absl::OkStatus();
+}
+
+// Entries of other sequences' blocks are in the chain where those had the same content first. They are put into the row
+// behind what follows them, as if they had been used, so that the row stays in order. Such a one may be gone by now,
+// for nothing held it: what follows it cannot be found any more.
+void BlockManager::ReleaseChain(absl::Span<const PrefixRef> chain) {
+  size_t whole = 0;
+  while (whole < chain.size() && Holds(chain[whole])) ++whole;
+  for (size_t i = whole; i < chain.size(); ++i) {
+    if (Holds(chain[i]) && references(0, chain[i].block) == 0 && !IsEvictable(chain[i])) Forget(chain[i].block);
+  }
+  for (size_t i = whole; i > 0; --i) {
+    if (references(0, chain[i - 1].block) == 0) prefixes_.ToTheEnd(chain[i - 1].block);
+  }
+  if (!chain.empty()) ++version_;
+}
+
+BlockLists BlockManager::Share(absl::Span<const PrefixRef> entries) {
+  BlockLists shared(groups());
+  for (std::vector<BlockId>& blocks : shared) blocks.reserve(entries.size());
+  for (const PrefixRef& entry : entries) {
+    CHECK(Holds(entry));
+    prefixes_.OutOfTheRow(entry.block);
+    const absl::Span<const BlockId> blocks = prefixes_.blocks(entry.block);
+    for (size_t g = 0; g < groups(); ++g) {
+      ++groups_[g].references[blocks[g]];
+      shared[g].push_back(blocks[g]);
+    }
+  }
+  if (!entries.empty()) ++version_;
+  return shared;
+}
+
+PrefixRef BlockManager::Remember(const PrefixKey& key, absl::Span<const BlockId> blocks) {
+  CHECK_EQ(blocks.size(), groups());
+  if (key.parent.exists() && !Holds(key.parent)) return {};
+  if (const PrefixRef known = Find(key); known.exists()) return known;
+  for (size_t g = 0; g < groups(); ++g) {
+    CHECK(references(g, blocks[g]) > 0 && !groups_[g].remembered[blocks[g]]);
+    groups_[g].remembered[blocks[g]] = true;
+  }
+  ++version_;
+  return prefixes_.Insert(key, blocks);
+}
+
+// Its blocks are the caller's, to put where they belong.
+void BlockManager::Forget(BlockId entry) {
+  const absl::Span<const BlockId> blocks = prefixes_.blocks(entry);
+  for (size_t g = 0; g < groups(); ++g) groups_[g].remembered[blocks[g]] = false;
+  prefixes_.Remove(entry);
+  ++version_;
 }
 
 // All of them or none. Lists those that have no references any more.
@@ -80,6 +146,7 @@ absl::Status BlockManager::DropReferences(size_t group, const std::vector<BlockI
 }
 
 absl::Status BlockManager::CheckIntegrity() const {
+  RETURN_IF_ERROR(prefixes_.CheckIntegrity());
   for (size_t g = 0; g < groups(); ++g) RETURN_IF_ERROR(CheckGroup(g));
   return absl::OkStatus();
 }
@@ -97,12 +164,39 @@ absl::Status BlockManager::CheckGroup(size_t group) const {
     if (references(group, block) != 0) {
       return violation("block ", block, " is free with ", references(group, block), " references");
     }
+    if (groups_[group].remembered[block]) return violation("block ", block, " is free and in the prefix cache");
     listed[block] = true;
   }
-  for (BlockId block = 0; block < total(group); ++block) {
-    if (!listed[block] && references(group, block) <= 0) {
-      return violation("block ", block, " is neither free nor referenced (", references(group, block), ")");
+  int32_t evictable_blocks = 0, remembered = 0;
+  for (BlockId entry = 0; entry < total(0); ++entry) {
+    if (!prefixes_.Has(entry)) continue;
+    ++remembered;
+    const BlockId block = prefixes_.blocks(entry)[group];
+    if (!groups_[group].remembered[block] || references(group, block) != references(0, entry)) {
+      return violation("block ", block, " does not fare as block ", entry, " of group 0, which is of the same entry");
     }
+    if (prefixes_.InTheRow(entry) != (references(group, block) == 0)) {
+      return violation("block ", block, " has ", references(group, block), " references, but is taken for ",
+                       prefixes_.InTheRow(entry) ? "evictable" : "referenced");
+    }
+    if (references(group, block) > 0) continue;
+    listed[block] = true;
+    ++evictable_blocks;
+  }
+  int32_t referenced = 0;
+  for (BlockId block = 0; block < total(group); ++block) {
+    referenced += references(group, block) > 0 ? 1 : 0;
+    if (!listed[block] && references(group, block) <= 0) {
+      return violation("block ", block, " is neither free nor evictable nor referenced (", references(group, block),
+                       ")");
+    }
+  }
+  const auto flagged = std::count(groups_[group].remembered.begin(), groups_[group].remembered.end(), true);
+  if (flagged != remembered || free(group) + evictable_blocks + referenced != total(group) ||
+      evictable_blocks != evictable()) {
+    return violation(free(group), " free, ", evictable_blocks, " evictable (", evictable(), " counted) and ",
+                     referenced, " referenced blocks of ", total(group), "; ", flagged, " of them in ", remembered,
+                     " entries");
   }
   return absl::OkStatus();
 }

@@ -29,7 +29,8 @@ struct Scheduler::Draft {
   int64_t rows_left = 0;
   int64_t prefill_rows = 0;
   int64_t open_tokens = 0;
-  bool preempted = false;  // somebody lost its blocks for this draft
+  bool preempted = false;         // somebody lost its blocks for this draft
+  std::vector<Sequence*> filled;  // a block
 };
 
 std::optional<MicroBatch> Scheduler::Next() {
@@ -97,7 +98,7 @@ int64_t Scheduler::MostPromptRows(const Draft& draft) const {
 int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
   double free_share = 1;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
-    free_share = std::min(free_share, static_cast<double>(blocks_.free(group)) / options_.group_blocks[group]);
+    free_share = std::min(free_share, static_cast<double>(blocks_.available(group)) / options_.group_blocks[group]);
   }
   return throttle_.Rows({.waiting_rows = prompt_rows_ + AdmissibleBacklog().rows,
                          .free_share = free_share,
@@ -107,13 +108,15 @@ int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
                          .cost = row_cost_.cost()});
 }
 
-// Nobody is visited: those that wait are taken to be as long as they are on average.
+// Nobody is visited: those that wait are taken to be as long as they are on average, and to find nothing in the prefix
+// cache.
 Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
   if (waiting_.empty()) return {};
-  const int64_t mean_rows = waiting_rows_ / waiting();
-  int64_t sequences = std::min(waiting(), options_.max_num_seqs - running());
+  const auto waiting = static_cast<int64_t>(waiting_.size());
+  const int64_t mean_rows = waiting_rows_ / waiting;
+  int64_t sequences = std::min(waiting, options_.max_num_seqs - running());
   for (size_t group = 0; group < blocks_.groups(); ++group) {
-    const int64_t room = std::max<int64_t>(blocks_.free(group) - promised_blocks_[group], 0);
+    const int64_t room = std::max<int64_t>(blocks_.available(group) - promised_blocks_[group], 0);
     sequences = std::min(sequences, room / BlocksFor(mean_rows + 1));
   }
   return {.sequences = sequences, .rows = sequences * mean_rows};
@@ -177,12 +180,17 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
   }
 }
 
+int64_t Scheduler::FirstRow(const Sequence& sequence) const {
+  const auto hits = static_cast<int64_t>(sequence.chain.size());
+  return sequence.state() == SequenceState::kWaiting ? hits * options_.block_tokens : sequence.handed_out;
+}
+
 int64_t Scheduler::ChunkRows(const Sequence& sequence) const {
-  return std::min(sequence.tokens() - sequence.handed_out, MostChunkRows(sequence));
+  return std::min(sequence.tokens() - FirstRow(sequence), MostChunkRows(sequence));
 }
 
 int64_t Scheduler::MostChunkRows(const Sequence& sequence) const {
-  return options_.chunking == Chunking::kEqualTime ? chunks_.Rows(sequence.handed_out) : options_.prefill_chunk;
+  return options_.chunking == Chunking::kEqualTime ? chunks_.Rows(FirstRow(sequence)) : options_.prefill_chunk;
 }
 
 double Scheduler::FullChunksOfMicroBatch() const {
@@ -191,21 +199,28 @@ double Scheduler::FullChunksOfMicroBatch() const {
 }
 
 // Rows of a full chunk of the oldest prompt that has work; 0 when none has.
-int64_t Scheduler::FullChunkRows(const Draft& draft) const {
+int64_t Scheduler::FullChunkRows(const Draft& draft) {
   const Sequence* next = prompts_.empty() ? Admissible(draft) : prompts_.begin()->second;
   return next == nullptr ? 0 : std::min<int64_t>(ChunkRows(*next), options_.max_num_batched_tokens);
 }
 
-// The sequence at the head of the queue, when it may start now. A preempted one that is not drained yet holds up those
-// behind it: they would take the blocks that it has a right to.
-Sequence* Scheduler::Admissible(const Draft& draft) const {
-  if (waiting_.empty() || running_.size() >= static_cast<size_t>(options_.max_num_seqs)) return nullptr;
-  Sequence* head = waiting_.begin()->second;
-  if (head->state() != SequenceState::kWaiting) return nullptr;
+// The sequence at the head of the queue, when it may start now; those that wait for their leader leave the queue. A
+// preempted one that is not drained yet holds up those behind it: they would take the blocks that it has a right to.
+Sequence* Scheduler::Admissible(const Draft& draft) {
+  if (running_.size() >= static_cast<size_t>(options_.max_num_seqs)) return nullptr;
+  Sequence* head = nullptr;
+  while (head == nullptr) {
+    if (waiting_.empty()) return nullptr;
+    head = waiting_.begin()->second;
+    if (head->state() != SequenceState::kWaiting) return nullptr;
+    if (!WaitsForLeader(*head)) break;
+    WaitForLeader(*std::exchange(head, nullptr));
+  }
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
-  const int64_t needed = BlocksFor(RowsToAdmit(*head));
+  FindHits(*head);
+  const int64_t needed = BlocksFor(RowsToAdmit(*head)) - static_cast<int64_t>(head->chain.size());
   for (size_t group = 0; group < blocks_.groups(); ++group) {
-    if (blocks_.free(group) < promised_blocks_[group] + needed) return nullptr;
+    if (blocks_.available(group) - head->evictable_hits < promised_blocks_[group] + needed) return nullptr;
   }
   return head;
 }
@@ -214,7 +229,8 @@ void Scheduler::Admit(Sequence& sequence, Draft& draft) {
   StopWait(sequence);
   running_.emplace(sequence.order, &sequence);
   prompts_.emplace(sequence.order, &sequence);
-  prompt_rows_ += sequence.tokens();
+  TakeHits(sequence);
+  prompt_rows_ += sequence.tokens() - sequence.handed_out;
   sequence.MoveTo(SequenceState::kPrefilling);
   UpdatePromise(sequence);
   sequence.opened = true;
@@ -222,7 +238,9 @@ void Scheduler::Admit(Sequence& sequence, Draft& draft) {
   draft.batch.open.push_back({.sequence = sequence.spec().id,
                               .prompt = sequence.spec().prompt,
                               .output = sequence.output(),
-                              .sampling = sequence.spec().sampling});
+                              .sampling = sequence.spec().sampling,
+                              .shared_rows = static_cast<int32_t>(sequence.handed_out)});
+  if (sequence.handed_out > 0) draft.batch.open.back().shared_blocks = sequence.block_tables;
 }
 
 // Gives up to `wanted` rows to the draft: fewer where free blocks cover fewer, none when the sequence itself had to go.
@@ -230,7 +248,7 @@ void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
   const auto rows_that_fit = [&] {
     int64_t blocks = std::numeric_limits<int32_t>::max();
     for (size_t group = 0; group < blocks_.groups(); ++group) {
-      blocks = std::min(blocks, static_cast<int64_t>(sequence.block_tables[group].size()) + blocks_.free(group));
+      blocks = std::min(blocks, static_cast<int64_t>(sequence.block_tables[group].size()) + blocks_.available(group));
     }
     return blocks * options_.block_tokens - sequence.handed_out;
   };
@@ -268,6 +286,8 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
   TakeBlocks(sequence, end, slice);
 
   sequence.handed_out = end;
+  const bool filled = end / options_.block_tokens > start / options_.block_tokens;
+  if (options_.prefix_caching && filled) draft.filled.push_back(&sequence);
   if (flight.decode) {
     SetReady(sequence, false);
   } else {
@@ -310,6 +330,7 @@ void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
     draft.rows_left += slice.count;
     if (!slice.decode) draft.prefill_rows -= slice.count;
     --sequence.slices_in_flight;
+    std::erase(draft.filled, &sequence);
     draft.slices.erase(draft.slices.begin() + i);
     draft.batch.slices.erase(draft.batch.slices.begin() + i);
     break;
@@ -327,6 +348,7 @@ MicroBatch Scheduler::Shutdown() { return {.number = next_number_++, .shutdown =
 MicroBatch Scheduler::Submit(Draft draft) {
   draft.batch.number = next_number_++;
   draft.batch.free = std::exchange(frees_, {});
+  RememberFilled(draft.filled);
   int64_t decode_rows = 0;
   for (const SliceInFlight& slice : draft.slices) {
     (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;

@@ -168,12 +168,17 @@ void Scheduler::Wait(Sequence& sequence) {
 }
 
 void Scheduler::StopWait(Sequence& sequence) {
+  if (!siblings_.empty() && PromptBlocks(sequence) > 0 && siblings_.erase({GroupOf(sequence), sequence.order}) > 0)
+    return;
   waiting_.erase(sequence.order);
   waiting_rows_ -= sequence.tokens();
 }
 
 void Scheduler::LeaveRunning(Sequence& sequence) {
-  CHECK(blocks_.Free(sequence.block_tables).ok());
+  StopLeading(sequence);
+  CHECK(blocks_.Free(sequence.block_tables, sequence.chain).ok());
+  sequence.chain.clear();
+  sequence.hits_version = 0;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     sequence.block_tables[group].clear();
     promised_blocks_[group] -= std::exchange(sequence.promised[group], 0);

@@ -20,6 +20,13 @@
 // back at once, for it needs more than it gave. So the oldest running sequence always moves on, and everything
 // finishes.
 //
+// With prefix_caching a sequence begins behind the full blocks that earlier ones with the same tokens and the same salt
+// left, at most those before the first row that it has to compute: one always is, and so is every row that is to be
+// scored. A block is known from the micro-batch on that follows the one which fills it, whoever still uses it; what is
+// preempted or cancelled leaves its blocks too, until somebody needs the memory (block_manager.h). Admission asks for
+// that much less. A sequence whose prompt has the same full blocks as one that is being handed out stands aside until
+// these are, or the one has left, and those behind it may pass: it would compute the same blocks once more.
+//
 // Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
 
 #include <algorithm>
@@ -31,6 +38,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -38,6 +46,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/job/job_choices.h"
 #include "common/step/step.h"
 #include "coordinator/request/sequence.h"
@@ -84,6 +93,7 @@ struct SchedulerOptions {
   int32_t micro_batches = 1;          // in flight at once
   int32_t most_groups = 0;            // of decode rows; with more than micro_batches as many are in flight at once
   int64_t max_open_tokens = 0;        // opened by one micro-batch; at least context
+  bool prefix_caching = false;
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range
 
@@ -96,7 +106,7 @@ struct SequenceEvent {
   std::optional<FinishReason> finished;
   std::string error;          // with kInvalidLogits: where, and what often helps; names fields of the job in backquotes
   int32_t preemptions = 0;    // of the sequence so far
-  int64_t cached_tokens = 0;  // see Sequence
+  int64_t cached_tokens = 0;  // rows that its first admission found in the prefix cache
 };
 
 struct SchedulerCounters {
@@ -106,6 +116,8 @@ struct SchedulerCounters {
   std::vector<int32_t> blocks_used_peak;  // [groups]
   // Micro-batches by their rows of a kind: [i] with more than 2^(i-1), up to 2^i; without rows of the kind nowhere.
   std::array<uint64_t, 32> prefill_sizes = {}, decode_sizes = {};
+  // Of all admissions, with prefix_caching: known tokens, and those whose rows were found.
+  int64_t prefix_queries = 0, prefix_hits = 0;
 };
 
 class Scheduler {
@@ -150,17 +162,19 @@ class Scheduler {
 
   bool HasUnfinished() const;
   int64_t waiting_tokens() const { return waiting_rows_; }  // known ones of those that wait
-  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size() + siblings_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }
   const SchedulerCounters& counters() const { return counters_; }
   const BlockManager& blocks() const { return blocks_; }
   const SchedulerOptions& options() const { return options_; }
   const Sequence* Find(SequenceId sequence) const;  // unfinished ones
+  // Of each full block of an unfinished sequence's known tokens: a hash of all tokens up to its end, and of the salt.
+  std::vector<uint64_t> BlockHashes(SequenceId sequence);
 
-  // Everything that must always hold: blocks free + used == total, each block in one table, tables of every group cover
-  // exactly the rows handed out, states consistent with queues and in-flight micro-batches. kInternal names the first
-  // violation.
+  // Everything that must always hold: blocks free + evictable + used == total, each used block referenced once by every
+  // table that has it, tables of every group cover exactly the rows handed out, states consistent with queues and
+  // in-flight micro-batches. kInternal names the first violation.
   absl::Status CheckIntegrity() const;
 
  private:
@@ -189,21 +203,35 @@ class Scheduler {
   void ComposeDecodeRows(Draft& draft);
   int64_t DecodeShare() const;  // rows that the next group may have
   void ComposeChunks(Draft& draft, int64_t most_rows);
+  int64_t FirstRow(const Sequence& sequence) const;       // the next to be handed out, were it admitted now
   int64_t ChunkRows(const Sequence& sequence) const;      // of its next chunk
   int64_t MostChunkRows(const Sequence& sequence) const;  // of that, were the prompt longer
   double FullChunksOfMicroBatch() const;                  // kEqualTime: that it may have, of several prompts together
-  int64_t FullChunkRows(const Draft& draft) const;
+  int64_t FullChunkRows(const Draft& draft);
   int64_t MostPromptRows(const Draft& draft) const;  // beside the decode rows that are in the draft
   int64_t ThrottledRows(int64_t decode_rows) const;
   PhaseLoad LoadOfPhase() const;
   Backlog AdmissibleBacklog() const;
-  Sequence* Admissible(const Draft& draft) const;
+  Sequence* Admissible(const Draft& draft);
   void Admit(Sequence& sequence, Draft& draft);
   void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
   void AppendSlice(Sequence& sequence, int64_t count, Draft& draft);
   void TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice);
   void Withdraw(Sequence& sequence, Draft& draft);
   MicroBatch Submit(Draft draft);
+
+  // The prefix cache (prefix_reuse.cc).
+  int64_t PromptBlocks(const Sequence& sequence) const;  // full ones
+  int64_t MostHits(const Sequence& sequence) const;
+  absl::Span<const TokenId> BlockOf(const Sequence& sequence, int64_t block);  // valid until the next call
+  PrefixKey KeyOf(Sequence& sequence, int64_t block, PrefixRef parent);        // "
+  void FindHits(Sequence& sequence);                                           // of one that waits, into its chain
+  void TakeHits(Sequence& sequence);                                           // on admission
+  uint64_t GroupOf(Sequence& sequence);                                        // of one whose prompt fills a block
+  bool WaitsForLeader(Sequence& sequence);
+  void WaitForLeader(Sequence& sequence);
+  void StopLeading(Sequence& sequence);
+  void RememberFilled(const std::vector<Sequence*>& sequences);
 
   // Life cycle (scheduler.cc).
   // Blocks that `rows` rows fill, in every group.
@@ -233,12 +261,17 @@ class Scheduler {
   int32_t groups_in_flight_ = 0;  // of the micro-batches in flight: those with decode rows
   SchedulerCounters counters_;
 
-  // By order of arrival. Each unfinished sequence is in exactly one of waiting_ (kWaiting, kPreempted) and running_.
+  // By order of arrival. Each unfinished sequence is in exactly one of waiting_ (kWaiting, kPreempted), siblings_
+  // (kWaiting) and running_.
   absl::flat_hash_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
   absl::flat_hash_map<SequenceId, uint64_t> order_of_;
   std::map<uint64_t, Sequence*> waiting_;
   std::map<uint64_t, Sequence*> running_;
   std::map<uint64_t, Sequence*> prompts_;  // the running ones with prompt rows to hand out
+
+  // Those that stand aside until the prompt of a leader is handed out, by group and order of arrival.
+  std::map<std::pair<uint64_t, uint64_t>, Sequence*> siblings_;
+  absl::flat_hash_map<uint64_t, int32_t> leaders_;  // of each group: how many
 
   // Each unfinished sequence is in exactly one of these; Sequence::place says where.
   std::list<Sequence*> ready_;      // decoding and nothing in flight; who waits longest is first
@@ -250,6 +283,8 @@ class Scheduler {
   std::vector<int64_t> promised_blocks_;  // [groups] the sums of Sequence::promised
   std::vector<int32_t> more_blocks_;      // [groups] TakeBlocks', kept for its memory
   std::vector<Sequence*> taken_;          // ComposeDecodeRows': kept for its memory
+  std::vector<TokenId> block_tokens_;     // BlockOf's
+  std::vector<BlockId> group_block_;      // RememberFilled's
 
   std::vector<SequenceId> frees_;  // for the next micro-batch
   uint64_t next_order_ = 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -21,9 +22,11 @@ absl::Status Scheduler::CheckIntegrity() const {
   if (running_.size() > static_cast<size_t>(options_.max_num_seqs)) {
     return absl::InternalError(absl::StrCat(running_.size(), " sequences run of ", options_.max_num_seqs));
   }
-  if (order_of_.size() != sequences_.size() || running_.size() + waiting_.size() != sequences_.size()) {
+  if (order_of_.size() != sequences_.size() ||
+      running_.size() + waiting_.size() + siblings_.size() != sequences_.size()) {
     return absl::InternalError(absl::StrCat(sequences_.size(), " sequences, ", order_of_.size(), " ids, ",
-                                            running_.size(), " running, ", waiting_.size(), " waiting"));
+                                            running_.size(), " running, ", waiting_.size(), " waiting, ",
+                                            siblings_.size(), " waiting for another one's prompt"));
   }
   RETURN_IF_ERROR(CheckQueues());
   for (const auto& [order, sequence] : sequences_) {
@@ -45,13 +48,14 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
   const auto violation = [group](const auto&... detail) {
     return absl::InternalError(absl::StrCat("block group ", group, ": ", detail...));
   };
-  std::set<BlockId> owned;
-  size_t in_tables = 0;
+  std::map<BlockId, int32_t> owned;  // by how many tables
   int64_t promised = 0;
   for (const auto& [order, sequence] : sequences_) {
     const std::vector<BlockId>& table = sequence->block_tables[group];
-    owned.insert(table.begin(), table.end());
-    in_tables += table.size();
+    for (const BlockId block : table) ++owned[block];
+    if (std::set<BlockId>(table.begin(), table.end()).size() != table.size()) {
+      return violation("sequence ", sequence->spec().id, " has a block twice");
+    }
     const int64_t promise = running_.contains(order) ? BlocksPromised(*sequence, group) : 0;
     if (sequence->promised[group] != promise) {
       return violation("sequence ", sequence->spec().id, " is promised ", sequence->promised[group],
@@ -62,14 +66,15 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
   if (promised_blocks_[group] != promised) {
     return violation(promised_blocks_[group], " blocks are promised in all, expected ", promised);
   }
-  if (owned.size() != in_tables || in_tables != static_cast<size_t>(blocks_.used(group))) {
-    return violation(blocks_.used(group), " blocks are used, tables list ", in_tables, ", of them ", owned.size(),
-                     " different");
+  if (owned.size() != static_cast<size_t>(blocks_.used(group))) {
+    return violation(blocks_.used(group), " blocks are used, tables list ", owned.size());
   }
-  for (const BlockId block : owned) {
-    if (blocks_.references(group, block) != 1) {
-      return violation("block ", block, " has ", blocks_.references(group, block), " references");
+  for (const auto& [block, tables] : owned) {
+    if (blocks_.references(group, block) != tables) {
+      return violation("block ", block, " has ", blocks_.references(group, block), " references, but is in ", tables,
+                       " tables");
     }
+    if (tables > 1 && !options_.prefix_caching) return violation("block ", block, " is in ", tables, " tables");
   }
   return absl::OkStatus();
 }
@@ -117,9 +122,12 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
   };
   const SequenceState state = sequence.state();
   const bool runs = state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
-  if (running_.contains(sequence.order) != runs || waiting_.contains(sequence.order) == runs) {
+  const bool stands_aside =
+      std::any_of(siblings_.begin(), siblings_.end(), [&](const auto& entry) { return entry.second == &sequence; });
+  if (running_.contains(sequence.order) != runs || (waiting_.contains(sequence.order) || stands_aside) == runs) {
     return violation("is in the wrong queue");
   }
+  if (stands_aside && state != SequenceState::kWaiting) return violation("waits for a leader");
   int32_t slices = 0;
   int64_t rows = 0;
   bool contiguous = true;
@@ -143,6 +151,11 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
     }
     if ((state == SequenceState::kPreempted) != (slices > 0)) return violation("has ", slices, " slices in flight");
     return absl::OkStatus();
+  }
+  for (size_t block = 0; block < sequence.chain.size(); ++block) {
+    if (!options_.prefix_caching) return violation("has entries of a prefix cache that is off");
+    const bool own = sequence.chain[block].block == sequence.block_tables[0].at(block);
+    if (own && !blocks_.Holds(sequence.chain[block])) return violation("lost the entry of its block ", block);
   }
   if (!contiguous || sequence.handed_out - sequence.confirmed != rows) {
     return violation("has ", rows, contiguous ? " rows in flight" : " rows in flight, out of order");

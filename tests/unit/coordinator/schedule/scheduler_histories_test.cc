@@ -85,7 +85,10 @@ class History {
     const int64_t longest =
         std::min<int64_t>(options_.context, int64_t{FewestBlocks(options_)} * options_.block_tokens);
     const int64_t prompt = Draw(1, Chance(2) ? longest : std::max<int64_t>(longest / 4, 1));
-    for (int64_t i = 0; i < prompt; ++i) spec.prompt.push_back(static_cast<TokenId>(random_() % kSimulatedVocabulary));
+    if (options_.prefix_caching) BeginLikeAnother(prompt, &spec);
+    while (static_cast<int64_t>(spec.prompt.size()) < prompt) {
+      spec.prompt.push_back(static_cast<TokenId>(random_() % kSimulatedVocabulary));
+    }
     spec.max_new_tokens = Draw(1, longest);
     if (Chance(2)) spec.stop_tokens = {static_cast<TokenId>(random_() % kSimulatedVocabulary)};
     if (Chance(3)) spec.score_from = Draw(0, prompt);
@@ -105,6 +108,17 @@ class History {
     const int64_t first_score = std::max<int64_t>(spec.score_from - 1, 0);
     outputs_[spec.id] = spec.output;
     clients_[spec.id] = {.spec = std::move(spec), .expected = std::move(expected), .next_score = first_score};
+  }
+
+  // Like the prompt and the output of an earlier one, mostly.
+  void BeginLikeAnother(int64_t prompt, SequenceSpec* spec) {
+    if (Chance(4)) spec->salt = "another tenant";
+    if (clients_.empty() || Chance(3)) return;
+    const auto other = std::next(clients_.begin(), Draw(0, clients_.size() - 1));
+    spec->prompt = other->second.spec.prompt;
+    spec->prompt.insert(spec->prompt.end(), outputs_[other->first].begin(), outputs_[other->first].end());
+    const auto all = static_cast<int64_t>(spec->prompt.size());
+    spec->prompt.resize(std::min(prompt, Chance(2) ? all : Draw(0, all)));
   }
 
   void Disturb(bool cancel) {
@@ -141,7 +155,7 @@ class History {
       Client& client = clients_.at(open.sequence);
       EXPECT_EQ(open.prompt, client.spec.prompt);
       EXPECT_EQ(open.output, outputs_[open.sequence]);
-      if (std::exchange(client.opened, true)) continue;
+      if (std::exchange(client.opened, true) || options_.prefix_caching) continue;  // siblings let others pass
       EXPECT_GT(open.sequence, std::exchange(newest_opened_, open.sequence)) << "not first come, first served";
     }
     absl::StatusOr<StepResult> result = stages_.Run(*batch);
@@ -182,6 +196,9 @@ class History {
     client.done = true;
     EXPECT_EQ(*event.finished, client.expected.reason);
     EXPECT_EQ(output, client.expected.output);
+    if (!options_.prefix_caching) {
+      EXPECT_EQ(event.cached_tokens, 0);
+    }
     if (!client.expected.scores.empty()) {
       EXPECT_EQ(client.next_score, static_cast<int64_t>(client.spec.prompt.size()) - 1);
     }
@@ -239,21 +256,27 @@ std::string Describe(const SchedulerOptions& o) {
   return absl::StrCat(PolicyName(o.policy), ", ", NameOf(kChunkings, o.chunking), ", gap ", o.slo_itl_us, ", seqs ",
                       o.max_num_seqs, ", budget ", o.max_num_batched_tokens, ", chunk ", o.prefill_chunk, ", block ",
                       o.block_tokens, ", blocks ", absl::StrJoin(o.group_blocks, " "), ", context ", o.context,
-                      ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens);
+                      ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens,
+                      o.prefix_caching ? ", prefix cache" : "");
 }
 
 TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {
   constexpr uint32_t kHistories = testing::kSanitized ? 1000 : 3000;
-  uint64_t preemptions = 0;
+  uint64_t preemptions = 0, caching = 0;
+  int64_t hits = 0;
   for (uint32_t seed = 0; seed < kHistories; ++seed) {
     std::mt19937 random(seed);
-    const SchedulerOptions options = RandomOptions(random);
+    SchedulerOptions options = RandomOptions(random);
+    options.prefix_caching = seed / 6 % 2 == 1;  // with and without cancels and preemptions
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
     History history(seed, options);
     history.Run(/*arrivals=*/10, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 20 : 0);
     if (HasFailure()) return;
     if (seed % 3 != 1) preemptions += history.counters().preemptions;
+    caching += options.prefix_caching;
+    hits += history.counters().prefix_hits;
   }
+  EXPECT_GT(hits, static_cast<int64_t>(20 * caching)) << "rows of 10 sequences that were not computed twice";
   EXPECT_GT(preemptions, kHistories / 3) << "the pools were too large to prove anything";
 }
 
@@ -273,6 +296,7 @@ TEST(SchedulerHistories, WithChunksThatShrinkEverySequenceHasTheAnswerItHasAlone
     for (int32_t& blocks : options.group_blocks)
       blocks = whole_context + static_cast<int32_t>(random() % whole_context);
     options.max_open_tokens = 2 * options.context;
+    options.prefix_caching = seed % 4 >= 2;
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
     History history(seed, options, /*pair_us=*/100);
     history.Run(/*arrivals=*/6, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 5 : 0);

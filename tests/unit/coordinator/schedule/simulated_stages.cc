@@ -11,10 +11,12 @@ namespace stagecoach {
 namespace {
 
 // This and CheckSlots are where the tests' time goes, which compile without optimisation: hence the pointers.
+uint64_t HashWith(uint64_t hash, TokenId token) { return MixBits(hash * 31 + static_cast<uint64_t>(token) + 1); }
+
 uint64_t Hash(absl::Span<const TokenId> tokens) {
   uint64_t hash = 1;
   for (const TokenId *token = tokens.data(), *end = token + tokens.size(); token != end; ++token) {
-    hash = MixBits(hash * 31 + static_cast<uint64_t>(*token) + 1);
+    hash = HashWith(hash, *token);
   }
   return hash;
 }
@@ -91,7 +93,9 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     const auto found = open_.find(id);
     if (found == open_.end()) return Refuse("free of sequence ", id, ", which is not open");
     for (size_t group = 0; group < owners_.size(); ++group) {
-      for (const BlockId block : found->second.tables[group]) owners_[group].erase(block);
+      for (const BlockId block : found->second.tables[group]) {
+        if (--owners_[group][block] == 0) owners_[group].erase(block);
+      }
     }
     open_.erase(found);
   }
@@ -105,10 +109,26 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     sequence.tokens.insert(sequence.tokens.end(), open.output.begin(), open.output.end());
     sequence.known = static_cast<int64_t>(sequence.tokens.size());
     opened_tokens += sequence.known;
+    RETURN_IF_ERROR(ShareBlocks(open, sequence));
   }
   if (opened_tokens > options_.max_open_tokens) return Refuse(opened_tokens, " opened tokens are too many");
   if (open_.size() > static_cast<size_t>(options_.max_num_seqs)) return Refuse("too many open sequences");
   return absl::OkStatus();
+}
+
+absl::Status SimulatedStages::ShareBlocks(const OpenSequence& open, Open& sequence) {
+  const size_t blocks = static_cast<size_t>(open.shared_rows / options_.block_tokens);
+  if (open.shared_rows % options_.block_tokens != 0) return Refuse(open.shared_rows, " rows are shared");
+  if (open.shared_rows >= sequence.known) return Refuse("no row is left to compute");
+  if (open.shared_blocks.size() != (blocks > 0 ? owners_.size() : 0)) return Refuse("shared blocks of other groups");
+  for (size_t group = 0; group < open.shared_blocks.size(); ++group) {
+    if (open.shared_blocks[group].size() != blocks) return Refuse(blocks, " blocks are to be shared");
+    for (const BlockId block : open.shared_blocks[group]) ++owners_[group][block];
+    sequence.tables[group] = open.shared_blocks[group];
+  }
+  sequence.shared = sequence.rows = open.shared_rows;
+  // Filled by an earlier micro-batch, for no row of this one has been computed.
+  return blocks > 0 ? CheckSlots(sequence, sequence.shared - 1) : absl::OkStatus();
 }
 
 absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& result) {
@@ -126,8 +146,10 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
   for (int32_t i = 0; i < slice.count; ++i) {
     const int64_t position = slice.start + i;
     if (slice.tokens[i] != sequence.tokens[position]) return Refuse("wrong token at position ", position);
+    const uint64_t hash = Hash({sequence.tokens.data(), static_cast<size_t>(position) + 1});
     for (size_t group = 0; group < pools_.size(); ++group) {
-      SlotOf(sequence, group, position) = {.opening = sequence.opening, .position = position, .token = slice.tokens[i]};
+      SlotOf(sequence, group, position) = {
+          .opening = sequence.opening, .position = position, .token = slice.tokens[i], .prefix = hash};
     }
     RETURN_IF_ERROR(CheckSlots(sequence, position));
     const absl::Span<const TokenId> prefix(sequence.tokens.data(), static_cast<size_t>(position) + 1);
@@ -161,7 +183,7 @@ absl::Status SimulatedStages::TakeBlocks(const SequenceSlice& slice, Open& seque
     }
     for (const BlockId block : blocks) {
       if (block < 0 || block >= options_.group_blocks[group]) return Refuse("block ", block, " does not exist");
-      if (!owners_[group].emplace(block, slice.sequence).second) {
+      if (!owners_[group].emplace(block, 1).second) {
         return Refuse("block ", block, " of group ", group, " belongs to somebody else");
       }
       sequence.tables[group].push_back(block);
@@ -178,12 +200,15 @@ SimulatedStages::Slot& SimulatedStages::SlotOf(const Open& sequence, size_t grou
 absl::Status SimulatedStages::CheckSlots(const Open& sequence, int64_t position) const {
   for (size_t group = 0; group < pools_.size(); ++group) {
     const TokenId* token = sequence.tokens.data();
+    uint64_t prefix = 1;
     for (int64_t p = 0; p <= position;) {
       const int64_t block = sequence.tables[group][p / options_.block_tokens];
       const Slot* slot = pools_[group].data() + block * options_.block_tokens;
       const int64_t end = std::min(p + options_.block_tokens, position + 1);
       for (; p < end; ++p, ++slot, ++token) {
-        if (slot->opening == sequence.opening && slot->position == p && slot->token == *token) continue;
+        if (p < sequence.shared) prefix = HashWith(prefix, *token);
+        const bool right = p < sequence.shared ? slot->prefix == prefix : slot->opening == sequence.opening;
+        if (right && slot->position == p && slot->token == *token) continue;
         return Refuse("the slot of position ", p, " in group ", group, " holds position ", slot->position,
                       " of opening ", slot->opening, ", expected opening ", sequence.opening);
       }

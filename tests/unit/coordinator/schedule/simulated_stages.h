@@ -48,6 +48,7 @@ class SimulatedStages {
     uint64_t opening = 0;  // 0: never written
     int64_t position = 0;
     TokenId token = kNoToken;
+    uint64_t prefix = 0;  // a hash of the tokens up to this one: whoever shares the block has the same
   };
   struct Open {
     uint64_t opening = 0;  // unique: a sequence opened again must not see what it wrote before
@@ -55,9 +56,11 @@ class SimulatedStages {
     std::vector<TokenId> tokens;
     BlockLists tables;
     int64_t rows = 0;
+    int64_t shared = 0;  // of them, computed by others
   };
 
   absl::Status ApplyControl(const MicroBatch& batch);
+  absl::Status ShareBlocks(const OpenSequence& open, Open& sequence);
   absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
   absl::Status TakeBlocks(const SequenceSlice& slice, Open& sequence);
   Slot& SlotOf(const Open& sequence, size_t group, int64_t position);
@@ -67,7 +70,7 @@ class SimulatedStages {
   const SchedulerOptions options_;
   std::vector<std::vector<Slot>> pools_;  // [groups]
   std::map<SequenceId, Open> open_;
-  std::vector<std::map<BlockId, SequenceId>> owners_;  // [groups]
+  std::vector<std::map<BlockId, int>> owners_;  // [groups] how many tables a block is in
   uint64_t next_number_ = 0;
   uint64_t openings_ = 0;
 };

@@ -1,0 +1,138 @@
+// What the scheduler does with the prefix cache: how far a sequence that waits could begin behind its first row, which
+// blocks become known, and who waits for whose prompt.
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "coordinator/schedule/scheduler.h"
+
+namespace stagecoach {
+
+int64_t Scheduler::PromptBlocks(const Sequence& sequence) const {
+  return static_cast<int64_t>(sequence.spec().prompt.size()) / options_.block_tokens;
+}
+
+// Full blocks before the first row that has to be computed: the last known one, or one that is to be scored.
+int64_t Scheduler::MostHits(const Sequence& sequence) const {
+  int64_t rows = sequence.tokens() - 1;
+  if (sequence.spec().score_from >= 0) {
+    const int64_t first_score = std::max(sequence.spec().score_from - 1, sequence.scored);
+    const int64_t last_score = static_cast<int64_t>(sequence.spec().prompt.size()) - 1;
+    if (first_score < last_score) rows = std::min(rows, std::max<int64_t>(first_score, 0));
+  }
+  return rows / options_.block_tokens;
+}
+
+absl::Span<const TokenId> Scheduler::BlockOf(const Sequence& sequence, int64_t block) {
+  const int64_t begin = block * options_.block_tokens, end = begin + options_.block_tokens;
+  const std::vector<TokenId>& prompt = sequence.spec().prompt;
+  if (end <= static_cast<int64_t>(prompt.size())) {
+    return absl::MakeConstSpan(prompt).subspan(static_cast<size_t>(begin), static_cast<size_t>(options_.block_tokens));
+  }
+  block_tokens_.clear();
+  for (int64_t p = begin; p < end; ++p) block_tokens_.push_back(sequence.token(p));
+  return block_tokens_;
+}
+
+// Each block is hashed once in a sequence's life.
+PrefixKey Scheduler::KeyOf(Sequence& sequence, int64_t block, PrefixRef parent) {
+  std::vector<uint64_t>& hashes = sequence.block_hashes;
+  for (int64_t b = static_cast<int64_t>(hashes.size()); b <= block; ++b) {
+    const uint64_t before = b == 0 ? PrefixRootHash(sequence.spec().salt) : hashes.back();
+    hashes.push_back(PrefixHash(before, BlockOf(sequence, b)));
+  }
+  return {hashes[static_cast<size_t>(block)], parent, sequence.spec().salt, BlockOf(sequence, block)};
+}
+
+// Looks at the entries anew only when something has changed: at those known from the last time for whether they are
+// there, and on from the first that is not.
+void Scheduler::FindHits(Sequence& sequence) {
+  if (!options_.prefix_caching || sequence.hits_version == blocks_.version()) return;
+  sequence.hits_version = blocks_.version();
+  std::vector<PrefixRef>& chain = sequence.chain;
+  const auto most = static_cast<size_t>(MostHits(sequence));
+  size_t whole = 0;
+  sequence.evictable_hits = 0;
+  for (; whole < std::min(chain.size(), most) && blocks_.Holds(chain[whole]); ++whole) {
+    sequence.evictable_hits += blocks_.IsEvictable(chain[whole]) ? 1 : 0;
+  }
+  chain.resize(whole);
+  while (chain.size() < most) {
+    const PrefixRef parent = chain.empty() ? PrefixRef() : chain.back();
+    const PrefixRef entry = blocks_.Find(KeyOf(sequence, static_cast<int64_t>(chain.size()), parent));
+    if (!entry.exists()) break;
+    chain.push_back(entry);
+    sequence.evictable_hits += blocks_.IsEvictable(entry) ? 1 : 0;
+  }
+}
+
+void Scheduler::TakeHits(Sequence& sequence) {
+  const int64_t rows = static_cast<int64_t>(sequence.chain.size()) * options_.block_tokens;
+  if (rows > 0) sequence.block_tables = blocks_.Share(sequence.chain);
+  sequence.handed_out = sequence.confirmed = rows;
+  if (!std::exchange(sequence.admitted, true)) sequence.cached_tokens = rows;
+  if (!options_.prefix_caching) return;
+  counters_.prefix_queries += sequence.tokens();
+  counters_.prefix_hits += rows;
+  const int64_t prompt_blocks = PromptBlocks(sequence);
+  if (prompt_blocks == 0 || static_cast<int64_t>(sequence.chain.size()) >= prompt_blocks) return;
+  sequence.leads = true;
+  ++leaders_[GroupOf(sequence)];
+}
+
+// Prompts with the same full blocks.
+uint64_t Scheduler::GroupOf(Sequence& sequence) { return KeyOf(sequence, PromptBlocks(sequence) - 1, {}).hash; }
+
+bool Scheduler::WaitsForLeader(Sequence& sequence) {
+  if (leaders_.empty() || PromptBlocks(sequence) == 0 || !leaders_.contains(GroupOf(sequence))) return false;
+  FindHits(sequence);
+  return static_cast<int64_t>(sequence.chain.size()) < std::min(PromptBlocks(sequence), MostHits(sequence));
+}
+
+void Scheduler::WaitForLeader(Sequence& sequence) {
+  StopWait(sequence);
+  siblings_.emplace(std::pair(GroupOf(sequence), sequence.order), &sequence);
+}
+
+void Scheduler::StopLeading(Sequence& sequence) {
+  if (!std::exchange(sequence.leads, false)) return;
+  const uint64_t group = GroupOf(sequence);
+  const auto leaders = leaders_.find(group);
+  if (--leaders->second > 0) return;
+  leaders_.erase(leaders);
+  const auto first = siblings_.lower_bound({group, 0});
+  auto end = first;
+  for (; end != siblings_.end() && end->first.first == group; ++end) Wait(*end->second);
+  siblings_.erase(first, end);
+}
+
+// Known from now on: the micro-batch that fills the blocks is on its way, and stages take up none before it.
+void Scheduler::RememberFilled(const std::vector<Sequence*>& sequences) {
+  for (Sequence* sequence : sequences) {
+    std::vector<PrefixRef>& chain = sequence->chain;
+    const int64_t filled = sequence->handed_out / options_.block_tokens;
+    for (auto block = static_cast<int64_t>(chain.size()); block < filled; ++block) {
+      group_block_.clear();
+      for (const std::vector<BlockId>& table : sequence->block_tables) {
+        group_block_.push_back(table[static_cast<size_t>(block)]);
+      }
+      // Without a parent that is there nothing is found behind it.
+      const bool cut = block > 0 && !chain.back().exists();
+      const PrefixKey key = KeyOf(*sequence, block, block == 0 ? PrefixRef() : chain.back());
+      chain.push_back(cut ? PrefixRef() : blocks_.Remember(key, group_block_));
+    }
+    if (static_cast<int64_t>(chain.size()) >= PromptBlocks(*sequence)) StopLeading(*sequence);
+  }
+}
+
+std::vector<uint64_t> Scheduler::BlockHashes(SequenceId id) {
+  const auto found = order_of_.find(id);
+  if (found == order_of_.end()) return {};
+  Sequence& sequence = *sequences_.at(found->second);
+  const int64_t blocks = sequence.tokens() / options_.block_tokens;
+  if (blocks > 0) KeyOf(sequence, blocks - 1, {});
+  return sequence.block_hashes;
+}
+
+}  // namespace stagecoach
