@@ -46,6 +46,31 @@ class Once {
   absl::flat_hash_set<SequenceId> seen_;
 };
 
+// Whether the blocks are full, and who has them, the stages know.
+absl::Status CheckShared(const FrameLimits& limits, const std::string& at, const OpenSequence& open, int64_t tokens) {
+  RETURN_IF_ERROR(CheckRange(at, ".shared_rows", open.shared_rows, 0, tokens - 1));
+  if (open.shared_rows % limits.block_tokens != 0) {
+    return FieldError(absl::StrCat(at, ".shared_rows"), open.shared_rows,
+                      absl::StrCat("a multiple of ", limits.block_tokens, ", the tokens of a block"));
+  }
+  const size_t groups = open.shared_rows > 0 ? limits.group_blocks.size() : 0;
+  if (open.shared_blocks.size() != groups) {
+    return FieldError(
+        absl::StrCat(at, ".shared_blocks"), absl::StrCat("of ", open.shared_blocks.size(), " block groups"),
+        absl::StrCat(groups, " (shared_rows ", open.shared_rows, ", the model has ", limits.group_blocks.size(), ")"));
+  }
+  const int64_t blocks = open.shared_rows / limits.block_tokens;
+  for (size_t group = 0; group < groups; ++group) {
+    const std::string list = absl::StrCat(".shared_blocks[", group, "]");
+    if (static_cast<int64_t>(open.shared_blocks[group].size()) != blocks) {
+      return FieldError(absl::StrCat(at, list), absl::StrCat(open.shared_blocks[group].size(), " entries long"),
+                        absl::StrCat(blocks, " entries (shared_rows ", open.shared_rows, ")"));
+    }
+    RETURN_IF_ERROR(CheckEntries(at, list, open.shared_blocks[group], 0, limits.group_blocks[group] - 1));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOpens(const FrameLimits& limits, const std::vector<OpenSequence>& opens) {
   RETURN_IF_ERROR(CheckAtMost("", "step.open", opens.size(), limits.max_slices));
   Once once;
@@ -59,6 +84,7 @@ absl::Status CheckOpens(const FrameLimits& limits, const std::vector<OpenSequenc
       return absl::InvalidArgumentError(absl::StrCat("frame field '", at, "': ", status.message()));
     }
     RETURN_IF_ERROR(CheckRange(at, " prompt and output tokens", sequence_tokens, 1, limits.context));
+    RETURN_IF_ERROR(CheckShared(limits, at, open, sequence_tokens));
     tokens += sequence_tokens;
     RETURN_IF_ERROR(CheckRange("", "step.open tokens in all", tokens, 0, limits.max_open_tokens));
   }

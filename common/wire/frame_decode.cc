@@ -69,7 +69,11 @@ MicroBatch Get(uint64_t number, const pb::StepHeader& in) {
   batch.number = number;
   batch.free.assign(in.free().begin(), in.free().end());
   for (const pb::OpenSequence& open : in.open()) {
-    batch.open.push_back({open.sequence(), Get(open.prompt()), Get(open.output()), FromProto(open.sampling())});
+    OpenSequence& entry = batch.open.emplace_back();
+    entry = {open.sequence(), Get(open.prompt()), Get(open.output()), FromProto(open.sampling())};
+    entry.shared_blocks.reserve(static_cast<size_t>(open.shared_blocks_size()));
+    for (const pb::BlockList& list : open.shared_blocks()) entry.shared_blocks.push_back(Get(list.blocks()));
+    entry.shared_rows = open.shared_rows();
   }
   for (const pb::SequenceSlice& slice : in.slices()) batch.slices.push_back(Get(slice));
   batch.shutdown = in.shutdown();

@@ -32,6 +32,10 @@ void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {
     Put(open.prompt, entry->mutable_prompt());
     Put(open.output, entry->mutable_output());
     *entry->mutable_sampling() = ToProto(open.sampling);
+    for (const std::vector<BlockId>& blocks : open.shared_blocks) {
+      Put(blocks, entry->add_shared_blocks()->mutable_blocks());
+    }
+    entry->set_shared_rows(open.shared_rows);
   }
   for (const SequenceSlice& slice : batch.slices) Put(slice, with_tokens, out->add_slices());
   out->set_shutdown(batch.shutdown);

@@ -11,7 +11,8 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kTag = 1;                  // all field numbers are below 16, but for the oneof's 16
+constexpr size_t kTag = 1;                  // all field numbers are below 16, but for the oneof's 16 and OpenSequence's
+constexpr size_t kTwoByteTag = 2;           // ... two
 constexpr size_t kId = 5;                   // a varint of a non-negative int32, or of a length below 4 GiB
 constexpr size_t kSigned = 10;              // a varint of an int32 that may be negative
 constexpr size_t kWide = 10;                // a varint of a uint64
@@ -28,10 +29,11 @@ constexpr size_t kLogitBiasBytes = kSmallMessage + (kTag + kId) + (kTag + 4);
 constexpr size_t kRareBytes = kMaxLogitBias * kLogitBiasBytes + kMaxEndTokens * kId;
 constexpr size_t kSamplingBytes =
     kMessage + 6 * (kTag + 4) + 2 * (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMessage + kRareBytes;
-constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes;  // without the token ids
+// Without the token ids, and without its shared blocks.
+constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes + (kTwoByteTag + kId);
 // Without the entries of its lists, and without its blocks.
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 * kMessage + (kTag + 1);
-constexpr size_t kBlockListBytes = 2 * kMessage;  // of one group, without the ids
+constexpr size_t kBlockListBytes = kTwoByteTag + kId + kMessage;  // of one group, without the ids
 constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) + (kTag + 1) +
                                  kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
 constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + kMessage + (kTag + 1);
@@ -56,7 +58,8 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t opens = slices * kOpenBytes + kId * Count(max_open_tokens);
   const size_t new_blocks = Count(max_rows / block_tokens) + slices;  // a slice fills at most count / block_tokens + 1
   const size_t lists = kId * rows + kSigned * rows;                   // token ids, targets (kNoToken is negative)
-  const size_t blocks = group_blocks.size() * (slices * kBlockListBytes + kId * new_blocks);
+  const size_t shared_blocks = Count(max_open_tokens / block_tokens);
+  const size_t blocks = group_blocks.size() * (2 * slices * kBlockListBytes + kId * (new_blocks + shared_blocks));
   const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + (kTag + 1);
   return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + step);
 }

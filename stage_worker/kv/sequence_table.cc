@@ -13,10 +13,15 @@ namespace stagecoach {
 struct SequenceTable::Pending {
   // Cleared sets of up to 127 keep their memory: steps with fewer sequences and new blocks take none.
   static constexpr size_t kUsualSize = 100;
-  explicit Pending(size_t groups) : taken(groups) {
+  explicit Pending(absl::Span<const int32_t> group_blocks)
+      : taken(group_blocks.size()), change(group_blocks.size()), changed(group_blocks.size()) {
     freed.reserve(kUsualSize);
     extents.reserve(kUsualSize);
     for (absl::flat_hash_set<BlockId>& blocks : taken) blocks.reserve(kUsualSize);
+    for (size_t group = 0; group < group_blocks.size(); ++group) {
+      change[group].assign(static_cast<size_t>(group_blocks[group]), 0);
+      changed[group].reserve(kUsualSize);
+    }
   }
 
   struct Extent {
@@ -26,20 +31,31 @@ struct SequenceTable::Pending {
   absl::flat_hash_set<SequenceId> freed;
   absl::flat_hash_map<SequenceId, Extent> extents;  // of sequences that this batch opens or adds rows to
   std::vector<absl::flat_hash_set<BlockId>> taken;  // [groups]
+  std::vector<std::vector<int32_t>> change;         // [groups][blocks] of references, by frees and opens
+  std::vector<std::vector<BlockId>> changed;        // [groups] whose change may not be 0
+
+  void Change(size_t group, BlockId block, int32_t by) {
+    change[group][static_cast<size_t>(block)] += by;
+    changed[group].push_back(block);
+  }
 
   void Clear() {
     freed.clear();
     extents.clear();
     for (absl::flat_hash_set<BlockId>& blocks : taken) blocks.clear();
+    for (size_t group = 0; group < changed.size(); ++group) {
+      for (const BlockId block : changed[group]) change[group][static_cast<size_t>(block)] = 0;
+      changed[group].clear();
+    }
   }
 };
 
 SequenceTable::SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context)
-    : pending_(std::make_unique<Pending>(group_blocks.size())), block_tokens_(block_tokens), context_(context) {
+    : pending_(std::make_unique<Pending>(group_blocks)), block_tokens_(block_tokens), context_(context) {
   CHECK_GT(block_tokens, 0);
   CHECK(!group_blocks.empty());
   for (const int32_t blocks : group_blocks)
-    groups_.push_back({.owners = std::vector<Owner>(static_cast<size_t>(blocks))});
+    groups_.push_back({.blocks = std::vector<Block>(static_cast<size_t>(blocks))});
 }
 
 SequenceTable::~SequenceTable() = default;
@@ -59,13 +75,17 @@ absl::Status SequenceTable::Validate(const MicroBatch& batch) const {
 
 absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pending* pending) const {
   for (const SequenceId sequence : batch.free) {
-    if (!entries_.contains(sequence)) {
+    const auto entry = entries_.find(sequence);
+    if (entry == entries_.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, ", which is not open here"));
     }
     if (!pending->freed.insert(sequence).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, " twice"));
+    }
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      for (const BlockId block : entry->second.tables[group]) pending->Change(group, block, -1);
     }
   }
   for (const OpenSequence& open : batch.open) {
@@ -74,7 +94,45 @@ absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pendi
       return absl::InvalidArgumentError(
           absl::StrCat("micro-batch ", batch.number, " opens sequence ", open.sequence, ", which is open already"));
     }
+    RETURN_IF_ERROR(ValidateShared(open, pending));
   }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::ValidateShared(const OpenSequence& open, Pending* pending) const {
+  const auto refused = [&open](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", open.sequence, " is opened with ", why...));
+  };
+  const size_t groups = open.shared_rows == 0 ? 0 : groups_.size();
+  if (open.shared_blocks.size() != groups) {
+    return refused("shared blocks of ", open.shared_blocks.size(), " block groups, expected ", groups);
+  }
+  const int64_t count = open.shared_rows / block_tokens_;
+  if (open.shared_rows < 0 || open.shared_rows % block_tokens_ != 0 || open.shared_rows >= context_) {
+    return refused(open.shared_rows, " shared rows, expected a multiple of ", block_tokens_, " below ", context_);
+  }
+  for (size_t group = 0; group < groups; ++group) {
+    const std::vector<BlockId>& blocks = open.shared_blocks[group];
+    if (static_cast<int64_t>(blocks.size()) != count) {
+      return refused(blocks.size(), " shared blocks of block group ", group, ", expected ", count);
+    }
+    for (int64_t place = 0; place < count; ++place) {
+      const BlockId block = blocks[static_cast<size_t>(place)];
+      const std::vector<Block>& pool = groups_[group].blocks;
+      if (block < 0 || static_cast<size_t>(block) >= pool.size()) {
+        return refused("shared block ", block, " of block group ", group, ", the pool has blocks 0 to ",
+                       pool.size() - 1);
+      }
+      const int32_t full_at = pool[static_cast<size_t>(block)].full_at;
+      if (full_at < 0) return refused("shared block ", block, " of block group ", group, ", which is not full");
+      if (full_at != place) {
+        return refused("shared block ", block, " of block group ", group, " at place ", place,
+                       " of its table, but it was filled at place ", full_at);
+      }
+      pending->Change(group, block, 1);
+    }
+  }
+  pending->extents[open.sequence] = {open.shared_rows, count};
   return absl::OkStatus();
 }
 
@@ -132,22 +190,53 @@ absl::Status SequenceTable::ValidateNewBlocks(const SequenceSlice& slice, Pendin
 
 absl::Status SequenceTable::ValidateBlocks(SequenceId sequence, size_t group, const std::vector<BlockId>& blocks,
                                            Pending* pending) const {
-  const std::vector<Owner>& owners = groups_[group].owners;
+  const std::vector<Block>& pool = groups_[group].blocks;
   for (const BlockId block : blocks) {
     const auto refused = [&](const auto&... why) {
       return absl::InvalidArgumentError(
           absl::StrCat("sequence ", sequence, " is given block ", block, " of block group ", group, ", ", why...));
     };
-    if (block < 0 || static_cast<size_t>(block) >= owners.size()) {
-      return refused("the pool has blocks 0 to ", owners.size() - 1);
+    if (block < 0 || static_cast<size_t>(block) >= pool.size()) {
+      return refused("the pool has blocks 0 to ", pool.size() - 1);
     }
-    const Owner& owner = owners[static_cast<size_t>(block)];
-    if (owner.used && !pending->freed.contains(owner.sequence)) {
-      return refused("which sequence ", owner.sequence, " uses");
+    const auto at = static_cast<size_t>(block);
+    if (const int32_t users = pool[at].references + pending->change[group][at]; users > 1) {
+      return refused("which ", users, " sequences use");
+    } else if (users == 1) {
+      const std::optional<SequenceId> user = UserOf(group, block, *pending);
+      return user.has_value() ? refused("which sequence ", *user, " uses") : refused("which this micro-batch shares");
     }
     if (!pending->taken[group].insert(block).second) return refused("which this micro-batch gave away already");
   }
   return absl::OkStatus();
+}
+
+// The one sequence that has the block; none: one that the micro-batch opens. Looks at all of them: for messages.
+std::optional<SequenceId> SequenceTable::UserOf(size_t group, BlockId block, const Pending& pending) const {
+  for (const auto& [sequence, entry] : entries_) {
+    const std::vector<BlockId>& table = entry.tables[group];
+    if (!pending.freed.contains(sequence) && std::find(table.begin(), table.end(), block) != table.end())
+      return sequence;
+  }
+  return std::nullopt;
+}
+
+void SequenceTable::AddReference(size_t group, BlockId block) {
+  if (groups_[group].blocks[static_cast<size_t>(block)].references++ == 0) ++groups_[group].in_use;
+}
+
+void SequenceTable::DropReference(size_t group, BlockId block) {
+  if (--groups_[group].blocks[static_cast<size_t>(block)].references == 0) --groups_[group].in_use;
+}
+
+// The blocks that rows up to `end` fill, where there were `begin` rows before.
+void SequenceTable::MarkFilled(const Entry& entry, int64_t begin, int64_t end) {
+  for (int64_t place = begin / block_tokens_; place < end / block_tokens_; ++place) {
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      const auto block = static_cast<size_t>(entry.tables[group][static_cast<size_t>(place)]);
+      groups_[group].blocks[block].full_at = static_cast<int32_t>(place);
+    }
+  }
 }
 
 void SequenceTable::Commit(const MicroBatch& batch) {
@@ -155,30 +244,37 @@ void SequenceTable::Commit(const MicroBatch& batch) {
     const auto entry = entries_.find(sequence);
     CHECK(entry != entries_.end());
     for (size_t group = 0; group < groups_.size(); ++group) {
-      const std::vector<BlockId>& table = entry->second.tables[group];
-      for (const BlockId block : table) groups_[group].owners[static_cast<size_t>(block)] = Owner();
-      groups_[group].in_use -= static_cast<int32_t>(table.size());
+      for (const BlockId block : entry->second.tables[group]) DropReference(group, block);
     }
     entries_.erase(entry);
   }
   for (const OpenSequence& open : batch.open) {
-    BlockLists& tables = entries_.try_emplace(open.sequence).first->second.tables;
+    Entry& entry = entries_.try_emplace(open.sequence).first->second;
+    entry.rows = open.shared_rows;
+    BlockLists& tables = entry.tables;
     tables.resize(groups_.size());
     for (size_t group = 0; group < groups_.size(); ++group) {
-      const int64_t blocks = static_cast<int64_t>(groups_[group].owners.size());
+      const int64_t blocks = static_cast<int64_t>(groups_[group].blocks.size());
       const int64_t most = std::min((context_ + block_tokens_ - 1) / block_tokens_, blocks);
       tables[group].reserve(static_cast<size_t>(most));
+    }
+    for (size_t group = 0; group < open.shared_blocks.size(); ++group) {
+      const std::vector<BlockId>& shared = open.shared_blocks[group];
+      tables[group].insert(tables[group].end(), shared.begin(), shared.end());
+      for (const BlockId block : shared) AddReference(group, block);
     }
   }
   for (const SequenceSlice& slice : batch.slices) {
     Entry& entry = entries_.at(slice.sequence);
     for (size_t group = 0; group < slice.new_blocks.size(); ++group) {
       const std::vector<BlockId>& blocks = slice.new_blocks[group];
-      for (const BlockId block : blocks)
-        groups_[group].owners[static_cast<size_t>(block)] = Owner{true, slice.sequence};
+      for (const BlockId block : blocks) {
+        groups_[group].blocks[static_cast<size_t>(block)].full_at = -1;
+        AddReference(group, block);
+      }
       entry.tables[group].insert(entry.tables[group].end(), blocks.begin(), blocks.end());
-      groups_[group].in_use += static_cast<int32_t>(blocks.size());
     }
+    MarkFilled(entry, entry.rows, entry.rows + slice.count);
     entry.rows += slice.count;
   }
 }

@@ -83,6 +83,35 @@ TEST(FrameLimits, HoldForFreesAndOpens) {
       false);
 }
 
+TEST(FrameLimits, HoldForSharedBlocks) {
+  const auto open = [](std::function<void(OpenSequence*)> change) {
+    return [change](MicroBatch* b) {
+      b->open[0].prompt.assign(20, 1);
+      b->open[0].shared_rows = 16;
+      b->open[0].shared_blocks = {{0, 15}, {11, 1}};
+      change(&b->open[0]);
+    };
+  };
+  ExpectEachRefused(
+      {
+          {open([](OpenSequence* o) { o->shared_rows = 24; }), "step.open[0].shared_rows' is 24", "0 to 20"},
+          {open([](OpenSequence* o) { o->shared_rows = -8; }), "step.open[0].shared_rows' is -8", "0 to 20"},
+          {open([](OpenSequence* o) { o->shared_rows = 12; }), "step.open[0].shared_rows' is 12",
+           "a multiple of 8, the tokens of a block"},
+          {open([](OpenSequence* o) { o->shared_rows = 0; }), "step.open[0].shared_blocks' is of 2 block groups",
+           "0 (shared_rows 0, the model has 2)"},
+          {open([](OpenSequence* o) { o->shared_blocks.pop_back(); }),
+           "step.open[0].shared_blocks' is of 1 block groups", "2 (shared_rows 16, the model has 2)"},
+          {open([](OpenSequence* o) { o->shared_blocks[1].push_back(3); }),
+           "step.open[0].shared_blocks[1]' is 3 entries long", "2 entries (shared_rows 16)"},
+          {open([](OpenSequence* o) { o->shared_blocks[1][0] = 12; }), "step.open[0].shared_blocks[1][0]' is 12",
+           "0 to 11"},
+          {open([](OpenSequence* o) { o->shared_blocks[0][1] = -1; }), "step.open[0].shared_blocks[0][1]' is -1",
+           "0 to 15"},
+      },
+      false);
+}
+
 TEST(FrameLimits, HoldForSamplingParameters) {  // step_check_test.cc has all of them
   ExpectEachRefused(
       {
@@ -290,7 +319,9 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
     SamplingParams sampling{1.5f, kLarge, 0.5f, 0.5f, 1.5f, 1.5f, 1.5f, -1, ~0ull, -1, {}, kLarge, {}};
     sampling.logit_bias.assign(kMaxLogitBias, {kLarge, 1.f});
     sampling.end_tokens.assign(kMaxEndTokens, kLarge);
-    batch.open.push_back({~i, std::vector<TokenId>(125, kLarge), std::vector<TokenId>(125, kLarge), sampling});
+    const std::vector<BlockId> shared(31, kLarge);
+    batch.open.push_back(
+        {~i, std::vector<TokenId>(125, kLarge), std::vector<TokenId>(125, kLarge), sampling, {shared, shared}, 31 * 8});
     batch.slices.push_back({~i,
                             kLarge - 3,
                             8,

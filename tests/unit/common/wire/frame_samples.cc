@@ -107,6 +107,13 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
     batch.open.push_back({draw.Word() << 8 | static_cast<uint64_t>(i), draw.List(prompt, 0, limits.vocab - 1),
                           draw.List(draw.Between(0, most - prompt), 0, limits.vocab - 1),
                           RandomSampling(limits, &draw)});
+    OpenSequence& open = batch.open.back();
+    const auto tokens = static_cast<int64_t>(open.prompt.size() + open.output.size());
+    const int64_t shared = draw.Between(0, (tokens - 1) / limits.block_tokens);
+    open.shared_rows = static_cast<int32_t>(shared * limits.block_tokens);
+    for (const int32_t blocks : limits.group_blocks) {
+      if (shared > 0) open.shared_blocks.push_back(draw.List(shared, 0, blocks - 1));
+    }
   }
   for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
     SequenceSlice slice;

@@ -31,6 +31,13 @@ SequenceSlice Slice(SequenceId sequence, int32_t start, int32_t count, const std
   return slice;
 }
 
+OpenSequence OpenBehind(SequenceId sequence, int32_t rows, const std::vector<BlockId>& shared) {
+  OpenSequence open = Open(sequence);
+  open.shared_rows = rows;
+  open.shared_blocks = {shared, shared};
+  return open;
+}
+
 // A table of two groups, of 8 and 6 blocks, with sequence 1 open: 20 rows in blocks 3 and 5 of both.
 class SequenceTableTest : public ::testing::Test {
  protected:
@@ -42,7 +49,8 @@ class SequenceTableTest : public ::testing::Test {
   }
 
   // The batch is refused with this message, and sequence 1 and the number of used blocks are as before.
-  void ExpectRefused(const MicroBatch& batch, const std::string& message) {
+  void ExpectRefused(const MicroBatch& batch, const std::string& message, const std::string& why = "") {
+    SCOPED_TRACE(why);
     const absl::Status status = table_.Apply(batch);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
@@ -165,6 +173,88 @@ TEST_F(SequenceTableTest, RefusesBlocksThatAreNotAsManyOfEveryGroup) {
   ExpectRefused(batch, "block 6 of block group 1, the pool has blocks 0 to 5");
   batch.slices[0].new_blocks = {{0}, {5}};
   ExpectRefused(batch, "block 5 of block group 1, which sequence 1 uses");
+}
+
+TEST_F(SequenceTableTest, SharesFullBlocksAndCountsWhoHasThem) {
+  MicroBatch batch;
+  batch.open = {OpenBehind(2, 16, {3})};
+  batch.slices = {Slice(2, 16, 17, {0, 1})};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_EQ(table_.Find(2)->rows, 33);
+  EXPECT_THAT(table_.Find(2)->tables, Each(ElementsAre(3, 0, 1)));
+  for (size_t group = 0; group < 2; ++group) {
+    EXPECT_EQ(table_.references(group, 3), 2);
+    EXPECT_EQ(table_.blocks_in_use(group), 4) << "each once";
+  }
+  batch = {};
+  batch.slices = {Slice(2, 33, 16, {3})};
+  EXPECT_THAT(std::string(table_.Apply(batch).message()), HasSubstr("block 3 of block group 0, which 2 sequences use"));
+  batch.slices = {};
+  batch.free = {1};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_EQ(table_.references(0, 3), 1);
+  EXPECT_EQ(table_.blocks_in_use(0), 3);
+  batch.free = {2};
+  batch.open = {OpenBehind(3, 32, {3, 0})};
+  batch.slices = {Slice(3, 32, 1, {5})};
+  ASSERT_TRUE(table_.Apply(batch).ok()) << "nobody has them any more, but they are what they were";
+  EXPECT_THAT(table_.Find(3)->tables, Each(ElementsAre(3, 0, 5)));
+  EXPECT_EQ(table_.blocks_in_use(0), 3);
+}
+
+TEST_F(SequenceTableTest, RefusesToShareABlockThatIsNotFullOrWasFilledElsewhere) {
+  MicroBatch batch;
+  batch.open = {OpenBehind(2, 32, {3, 5})};
+  ExpectRefused(batch, "sequence 2 is opened with shared block 5 of block group 0, which is not full");
+  batch.open = {OpenBehind(2, 16, {0})};
+  ExpectRefused(batch, "shared block 0 of block group 0, which is not full");
+  batch.open = {OpenBehind(2, 32, {3, 3})};
+  ExpectRefused(batch, "shared block 3 of block group 0 at place 1 of its table, but it was filled at place 0");
+  batch.open = {OpenBehind(2, 16, {8})};
+  ExpectRefused(batch, "shared block 8 of block group 0, the pool has blocks 0 to 7");
+  batch.open = {OpenBehind(2, 16, {-1})};
+  ExpectRefused(batch, "shared block -1 of block group 0");
+  batch.open = {OpenBehind(2, 16, {3})};
+  batch.open[0].shared_blocks[1] = {5};
+  ExpectRefused(batch, "shared block 5 of block group 1, which is not full");
+  batch.open = {OpenBehind(2, 32, {3, 5})};
+  batch.slices = {Slice(1, 20, 12)};
+  ExpectRefused(batch, "which is not full", "this micro-batch fills it");
+}
+
+TEST_F(SequenceTableTest, RefusesSharedRowsThatAreNotThoseOfTheSharedBlocks) {
+  MicroBatch batch;
+  batch.open = {OpenBehind(2, 17, {3})};
+  ExpectRefused(batch, "sequence 2 is opened with 17 shared rows, expected a multiple of 16 below 64");
+  batch.open = {OpenBehind(2, -16, {3})};
+  ExpectRefused(batch, "-16 shared rows");
+  batch.open = {OpenBehind(2, 64, {3, 5, 0, 1})};
+  ExpectRefused(batch, "64 shared rows");
+  batch.open = {OpenBehind(2, 32, {3})};
+  ExpectRefused(batch, "1 shared blocks of block group 0, expected 2");
+  batch.open = {OpenBehind(2, 0, {3})};
+  ExpectRefused(batch, "shared blocks of 2 block groups, expected 0");
+  batch.open = {OpenBehind(2, 16, {3})};
+  batch.open[0].shared_blocks.pop_back();
+  ExpectRefused(batch, "shared blocks of 1 block groups, expected 2");
+  batch.open = {OpenBehind(2, 16, {3})};
+  batch.slices = {Slice(2, 0, 20, {0})};
+  ExpectRefused(batch, "a slice of sequence 2 starts at position 0, expected 16");
+}
+
+TEST_F(SequenceTableTest, RefusesToGiveAwayABlockThatIsShared) {
+  MicroBatch batch;
+  batch.free = {1};
+  batch.open = {OpenBehind(2, 16, {3}), Open(4)};
+  batch.slices = {Slice(4, 0, 1, {3})};
+  ExpectRefused(batch, "sequence 4 is given block 3 of block group 0, which this micro-batch shares");
+  batch.slices = {Slice(4, 0, 1, {5})};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  batch = {};
+  batch.open = {OpenBehind(6, 32, {3, 5})};
+  EXPECT_THAT(std::string(table_.Apply(batch).message()),
+              HasSubstr("shared block 5 of block group 0, which is not full"))
+      << "it was, before it was given away";
 }
 
 TEST_F(SequenceTableTest, RefusesMoreRowsThanTheBlocksOrTheContextHold) {
