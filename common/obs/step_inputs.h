@@ -23,6 +23,7 @@ struct RecordedJob {
   int64_t context = 0;
   int32_t micro_batches = 0, most_groups = 0;
   int64_t max_open_tokens = 0;
+  bool prefix_caching = false;
   int32_t decode_groups = 0;  // at the beginning
   friend bool operator==(const RecordedJob&, const RecordedJob&) = default;
 };
@@ -37,13 +38,25 @@ struct RecordedCommand {
   int64_t output_tokens = 0;  // produced by an earlier job
   int64_t max_new_tokens = 0;
   int64_t score_from = -1;
+  std::vector<uint64_t> blocks;  // with a prefix cache: for each full block of its tokens, what it is known by there,
+                                 // of 63 bits
   friend bool operator==(const RecordedCommand&, const RecordedCommand&) = default;
 };
+
+// A block that the micro-batch fills with tokens of which some were produced, with a prefix cache.
+struct RecordedBlock {
+  SequenceId sequence = 0;
+  int64_t block = 0;  // of the sequence
+  uint64_t hash = 0;  // as of RecordedCommand::blocks
+  friend bool operator==(const RecordedBlock&, const RecordedBlock&) = default;
+};
+inline constexpr uint64_t kRecordedHashMask = ~uint64_t{0} >> 1;
 
 struct StepInputs {
   std::optional<RecordedJob> job;         // with the first micro-batch alone
   std::vector<RecordedCommand> commands;  // since the micro-batch before, in order
-  int32_t decode_groups = 0;              // once its own result had come back; 0: not told
+  std::vector<RecordedBlock> blocks;
+  int32_t decode_groups = 0;  // once its own result had come back; 0: not told
   friend bool operator==(const StepInputs&, const StepInputs&) = default;
 };
 

@@ -30,8 +30,12 @@ void AddInputs(const StepInputs& inputs, Json* line) {
       json["output_tokens"] = command.output_tokens;
       json["max_new_tokens"] = command.max_new_tokens;
       if (command.score_from >= 0) json["score_from"] = command.score_from;
+      if (!command.blocks.empty()) json["blocks"] = command.blocks;
     }
     (*line)["commands"].push_back(std::move(json));
+  }
+  for (const RecordedBlock& block : inputs.blocks) {
+    (*line)["blocks"].push_back({{"sequence", block.sequence}, {"block", block.block}, {"hash", block.hash}});
   }
   if (inputs.decode_groups > 0) (*line)["decode_groups"] = inputs.decode_groups;
   if (!inputs.job.has_value()) return;
@@ -49,6 +53,7 @@ void AddInputs(const StepInputs& inputs, Json* line) {
                     {"micro_batches", job.micro_batches},
                     {"most_groups", job.most_groups},
                     {"max_open_tokens", job.max_open_tokens},
+                    {"prefix_caching", job.prefix_caching},
                     {"decode_groups", job.decode_groups}};
 }
 

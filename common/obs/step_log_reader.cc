@@ -110,11 +110,12 @@ RecordedJob ReadJob(LineFields* fields, absl::Status* status) {
   job.micro_batches = fields->Int("micro_batches");
   job.most_groups = fields->Int("most_groups");
   job.max_open_tokens = fields->Integer("max_open_tokens");
+  if (fields->Has("prefix_caching")) job.prefix_caching = fields->Bool("prefix_caching");
   job.decode_groups = fields->Int("decode_groups");
   return job;
 }
 
-RecordedCommand ReadCommand(LineFields* fields) {
+RecordedCommand ReadCommand(LineFields* fields, absl::Status* status) {
   RecordedCommand command;
   command.cancel = fields->Has("cancel");
   command.sequence = static_cast<SequenceId>(fields->Integer(command.cancel ? "cancel" : "add"));
@@ -124,6 +125,12 @@ RecordedCommand ReadCommand(LineFields* fields) {
   command.output_tokens = fields->Integer("output_tokens");
   command.max_new_tokens = fields->Integer("max_new_tokens");
   if (fields->Has("score_from")) command.score_from = fields->Integer("score_from");
+  if (fields->Has("blocks")) {
+    for (const nlohmann::json& hash : fields->List("blocks")) {
+      const nlohmann::json entry = {{"blocks", hash}};
+      command.blocks.push_back(static_cast<uint64_t>(LineFields(entry, "commands.", status).Integer("blocks")));
+    }
+  }
   return command;
 }
 
@@ -151,7 +158,14 @@ absl::StatusOr<StepRecord> ParseStepLogLine(absl::string_view line) {
     record.times.push_back(times);
   });
   if (fields.Has("commands")) {
-    fields.Objects("commands", [&](LineFields* command) { record.inputs.commands.push_back(ReadCommand(command)); });
+    fields.Objects("commands",
+                   [&](LineFields* command) { record.inputs.commands.push_back(ReadCommand(command, &status)); });
+  }
+  if (fields.Has("blocks")) {
+    fields.Objects("blocks", [&](LineFields* block) {
+      record.inputs.blocks.push_back({static_cast<SequenceId>(block->Integer("sequence")), block->Integer("block"),
+                                      static_cast<uint64_t>(block->Integer("hash"))});
+    });
   }
   if (fields.Has("decode_groups")) record.inputs.decode_groups = fields.Int("decode_groups");
   if (fields.Has("job")) {

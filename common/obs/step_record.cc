@@ -11,8 +11,10 @@ StepRecord::StepRecord(const MicroBatch& batch, const StepResult& result)
 }
 
 size_t StepRecord::bytes() const {
-  return sizeof(*this) + slices.size() * sizeof(Slice) + times.size() * sizeof(StageTimes) +
-         inputs.commands.size() * sizeof(RecordedCommand) +
+  size_t hashes = 0;
+  for (const RecordedCommand& command : inputs.commands) hashes += command.blocks.size();
+  return hashes * sizeof(uint64_t) + sizeof(*this) + slices.size() * sizeof(Slice) + times.size() * sizeof(StageTimes) +
+         inputs.commands.size() * sizeof(RecordedCommand) + inputs.blocks.size() * sizeof(RecordedBlock) +
          (queues.blocks_used.size() + queues.blocks_free.size()) * sizeof(int32_t);
 }
 

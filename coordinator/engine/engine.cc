@@ -79,12 +79,12 @@ absl::Status Engine::Take(SubmitCommand command) {
   const SequenceId id = spec.id = next_sequence_++;
   Live live = {.request = request, .arrived_us = clock_->NowUs()};
   live.reports_progress = command.reports_progress && spec.output.empty();
-  const RecordedCommand recorded = {.sequence = id,
-                                    .confirmed = confirmed_,
-                                    .prompt_tokens = static_cast<int64_t>(spec.prompt.size()),
-                                    .output_tokens = static_cast<int64_t>(spec.output.size()),
-                                    .max_new_tokens = spec.max_new_tokens,
-                                    .score_from = spec.score_from};
+  RecordedCommand recorded = {.sequence = id,
+                              .confirmed = confirmed_,
+                              .prompt_tokens = static_cast<int64_t>(spec.prompt.size()),
+                              .output_tokens = static_cast<int64_t>(spec.output.size()),
+                              .max_new_tokens = spec.max_new_tokens,
+                              .score_from = spec.score_from};
   absl::Status status = CheckTokenIds("prompt", spec.prompt, vocab_);
   if (status.ok()) status = CheckTokenIds("output", spec.output, vocab_);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
@@ -93,7 +93,11 @@ absl::Status Engine::Take(SubmitCommand command) {
     reporting_ += live.reports_progress ? 1 : 0;
     live_[id] = live;
     sequence_of_[request] = id;
-    if (steps_ != nullptr) inputs_.commands.push_back(recorded);
+    if (steps_ != nullptr) {
+      if (scheduler_->options().prefix_caching) recorded.blocks = scheduler_->BlockHashes(id);
+      for (uint64_t& hash : recorded.blocks) hash &= kRecordedHashMask;
+      inputs_.commands.push_back(std::move(recorded));
+    }
   } else if (absl::IsFailedPrecondition(status)) {
     End({.request = request, .reason = FinishReason::kLength});  // nothing was left to produce
   } else {
@@ -145,6 +149,7 @@ absl::Status Engine::Submit(MicroBatch batch) {
   }
   const auto in_flight = static_cast<int32_t>(in_flight_.size() + 1);
   if (steps_ != nullptr && batch.number == 0) RecordJob();
+  if (steps_ != nullptr && scheduler_->options().prefix_caching) RecordFilled(batch);
   in_flight_.push_back({std::move(batch), ready_us_, now_us, in_flight, std::exchange(inputs_, {})});
   waits_.Progressed(now_us);
   return absl::OkStatus();
@@ -258,6 +263,7 @@ EngineStatus Engine::Status() const {
   for (size_t group = 0; group < scheduler_->blocks().groups(); ++group) {
     status.blocks_used.push_back(scheduler_->blocks().used(group));
     status.blocks_free.push_back(scheduler_->blocks().free(group));
+    status.blocks_cached.push_back(scheduler_->blocks().evictable());
   }
   status.in_flight = static_cast<int32_t>(in_flight_.size());
   return status;
@@ -298,7 +304,7 @@ void Engine::Record(const StepResult& result, int64_t now_us, Submitted* submitt
                    .in_flight = static_cast<int32_t>(in_flight_.size()) - 1};
   for (size_t group = 0; group < scheduler_->blocks().groups(); ++group) {
     record.queues.blocks_used.push_back(scheduler_->blocks().used(group));
-    record.queues.blocks_free.push_back(scheduler_->blocks().free(group));
+    record.queues.blocks_free.push_back(scheduler_->blocks().available(group));
   }
   steps_->Write(std::move(record));
 }
@@ -318,7 +324,24 @@ void Engine::RecordJob() {
                  .micro_batches = options.micro_batches,
                  .most_groups = options.most_groups,
                  .max_open_tokens = options.max_open_tokens,
+                 .prefix_caching = options.prefix_caching,
                  .decode_groups = scheduler_->decode_groups()};
+}
+
+// What prompts are made of is recorded with them.
+void Engine::RecordFilled(const MicroBatch& batch) {
+  const int64_t tokens = scheduler_->options().block_tokens;
+  for (const SequenceSlice& slice : batch.slices) {
+    const int64_t begin = slice.start / tokens, end = (int64_t{slice.start} + slice.count) / tokens;
+    if (begin == end) continue;
+    const Sequence& sequence = *scheduler_->Find(slice.sequence);
+    const SequenceSpec& spec = sequence.spec();
+    const auto known = static_cast<int64_t>(spec.prompt.size() + spec.output.size()) / tokens;
+    for (int64_t block = std::max(begin, known); block < end; ++block) {
+      const uint64_t hash = sequence.block_hashes[static_cast<size_t>(block)];
+      inputs_.blocks.push_back({slice.sequence, block, hash & kRecordedHashMask});
+    }
+  }
 }
 
 // What the times of this result teach about how decode rows are best grouped.

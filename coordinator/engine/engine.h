@@ -77,6 +77,7 @@ class Engine {
   void Confirm(const StepResult& result, int64_t now_us);
   void Record(const StepResult& result, int64_t now_us, Submitted* submitted);
   void RecordJob();
+  void RecordFilled(const MicroBatch& batch);
   void PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us);
   void WaitForWork();  // after a turn in which nothing happened
 

@@ -84,6 +84,7 @@ struct EngineStatus {
   int64_t waiting = 0, running = 0;               // requests
   int64_t waiting_tokens = 0;                     // known ones of those that wait
   std::vector<int32_t> blocks_used, blocks_free;  // [groups]
+  std::vector<int32_t> blocks_cached;             // [groups] of ended requests, given away when blocks are needed
   int32_t in_flight = 0;                          // micro-batches
 };
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_choices.h"
 #include "coordinator/engine/engine.h"
@@ -21,9 +22,10 @@ namespace stagecoach {
 namespace {
 
 constexpr TokenId kStopToken = 0;
-constexpr int64_t kReplayVocab = 2;
+constexpr int64_t kReplayVocab = int64_t{1} << 31;
+constexpr TokenId kFirstContentToken = 2;
 constexpr SequenceId kMostRefused = 1'000'000;  // requests in a row that a log can have left out
-static_assert(kSimulatedToken != kStopToken && kSimulatedToken < kReplayVocab);
+static_assert(kSimulatedToken != kStopToken && kSimulatedToken < kFirstContentToken);
 
 std::string SliceText(SequenceId sequence, int32_t start, int32_t count, bool sample) {
   return absl::StrCat(sequence, ":", start, "+", count, sample ? "*" : "");
@@ -86,6 +88,7 @@ absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
   options.micro_batches = job.micro_batches;
   options.most_groups = job.most_groups;
   options.max_open_tokens = job.max_open_tokens;
+  options.prefix_caching = job.prefix_caching;
   RETURN_IF_ERROR(ValidateSchedulerOptions(options));
   if (job.decode_groups < 1 || job.decode_groups > std::max(job.micro_batches, job.most_groups)) {
     return absl::InvalidArgumentError(absl::StrCat("the step log's job has ", job.decode_groups, " decode groups, but ",
@@ -95,11 +98,39 @@ absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
   return options;
 }
 
+// The tokens of the record's sequences, as far as they matter: two blocks are the same where the record says so.
+class RecordedTokens {
+ public:
+  explicit RecordedTokens(absl::Span<const StepRecord> records)
+      : block_tokens_(records.front().inputs.job->block_tokens) {
+    for (const StepRecord& record : records) {
+      for (const RecordedCommand& command : record.inputs.commands) {
+        for (size_t i = 0; i < command.blocks.size(); ++i) {
+          hashes_[{command.sequence, static_cast<int64_t>(i)}] = command.blocks[i];
+        }
+      }
+      for (const RecordedBlock& block : record.inputs.blocks) hashes_[{block.sequence, block.block}] = block.hash;
+    }
+  }
+
+  TokenId At(SequenceId sequence, int64_t position) const {
+    const auto found = hashes_.find({sequence, position / block_tokens_});
+    if (found == hashes_.end()) return kSimulatedToken;
+    const uint64_t bits = MixBits(found->second + static_cast<uint64_t>(position % block_tokens_));
+    return kFirstContentToken + static_cast<TokenId>(bits % (kReplayVocab - kFirstContentToken));
+  }
+
+ private:
+  const int64_t block_tokens_;
+  absl::flat_hash_map<std::pair<SequenceId, int64_t>, uint64_t> hashes_;  // by sequence and block
+};
+
 // Gives every result at its recorded time, and compares what is handed out.
 class RecordedPipeline : public Pipeline {
  public:
-  RecordedPipeline(absl::Span<const StepRecord> records, Scheduler* scheduler, VirtualClock* clock)
-      : records_(records), scheduler_(scheduler), clock_(clock) {
+  RecordedPipeline(absl::Span<const StepRecord> records, const RecordedTokens* contents, Scheduler* scheduler,
+                   VirtualClock* clock)
+      : records_(records), contents_(contents), scheduler_(scheduler), clock_(clock) {
     for (const StepRecord& record : records) {
       for (const StepRecord::Slice& slice : record.slices) tokens_left_[slice.sequence] += slice.sample ? 1 : 0;
       for (const RecordedCommand& command : record.inputs.commands) {
@@ -137,6 +168,7 @@ class RecordedPipeline : public Pipeline {
     in_flight_.pop_front();
     result->times = record.times;
     for (SampledToken& token : result->sampled) {
+      token.token = contents_->At(token.sequence, token.position);
       const auto left = tokens_left_.find(token.sequence);
       if (left != tokens_left_.end() && --left->second == 0) token.token = kStopToken;
     }
@@ -188,6 +220,7 @@ class RecordedPipeline : public Pipeline {
   }
 
   const absl::Span<const StepRecord> records_;
+  const RecordedTokens* const contents_;
   Scheduler* const scheduler_;
   VirtualClock* const clock_;
   absl::flat_hash_map<SequenceId, int64_t> tokens_left_;  // of sequences that were not cancelled
@@ -200,7 +233,8 @@ class RecordedPipeline : public Pipeline {
 // Gives every command where the record has it.
 class RecordedFront : public Front {
  public:
-  RecordedFront(RecordedPipeline* pipeline, VirtualClock* clock) : pipeline_(pipeline), clock_(clock) {}
+  RecordedFront(const RecordedTokens* contents, RecordedPipeline* pipeline, VirtualClock* clock)
+      : contents_(contents), pipeline_(pipeline), clock_(clock) {}
 
   absl::StatusOr<std::optional<FrontCommand>> Next() override {
     const RecordedCommand* due = pipeline_->DueCommand();
@@ -230,16 +264,19 @@ class RecordedFront : public Front {
   int64_t requests() const { return requests_; }
 
  private:
-  static SequenceSpec SpecOf(const RecordedCommand& command) {
+  SequenceSpec SpecOf(const RecordedCommand& command) const {
     SequenceSpec spec;
-    spec.prompt.assign(static_cast<size_t>(command.prompt_tokens), kSimulatedToken);
-    spec.output.assign(static_cast<size_t>(command.output_tokens), kSimulatedToken);
+    for (int64_t position = 0; position < command.prompt_tokens + command.output_tokens; ++position) {
+      std::vector<TokenId>& tokens = position < command.prompt_tokens ? spec.prompt : spec.output;
+      tokens.push_back(contents_->At(command.sequence, position));
+    }
     spec.max_new_tokens = command.max_new_tokens;
     spec.score_from = command.score_from;
     spec.stop_tokens = {kStopToken};
     return spec;
   }
 
+  const RecordedTokens* const contents_;
   RecordedPipeline* const pipeline_;
   VirtualClock* const clock_;
   SequenceId last_sequence_ = 0;
@@ -253,8 +290,9 @@ absl::StatusOr<ReplayedJob> ReplayJob(absl::Span<const StepRecord> records) {
   VirtualClock clock;
   Scheduler scheduler(options);
   scheduler.SetDecodeGroups(job.decode_groups);
-  RecordedPipeline pipeline(records, &scheduler, &clock);
-  RecordedFront front(&pipeline, &clock);
+  const RecordedTokens contents(records);
+  RecordedPipeline pipeline(records, &contents, &scheduler, &clock);
+  RecordedFront front(&contents, &pipeline, &clock);
   Engine engine(&pipeline, &scheduler, &front, &clock, kReplayVocab, nullptr);
   bool stuck = false;
   clock.OnPause([&] {

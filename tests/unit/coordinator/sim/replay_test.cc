@@ -52,6 +52,7 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
   options.scheduler.max_num_batched_tokens = 140;
   options.scheduler.group_blocks = {34};  // some are preempted
   options.scheduler.context = 34 * 32;
+  options.scheduler.prefix_caching = stages != 2;  // what is preempted finds its own blocks
   SimOutcome outcome;
   const std::vector<StepRecord> records = Recorded(options, &outcome);
   const auto jobs = Replay(records);
@@ -67,6 +68,8 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
   EXPECT_EQ(job.status.counters.decode_rows, was.decode_rows);
   EXPECT_EQ(job.status.counters.preemptions, was.preemptions);
   EXPECT_GT(was.preemptions, 0u);
+  EXPECT_EQ(job.status.counters.prefix_hits, was.prefix_hits);
+  EXPECT_EQ(was.prefix_hits > 0, stages != 2);
   // A micro-batch is handed out at the time of what it waited for: the coordinator's turn is not part of the replay.
   EXPECT_NEAR(job.status.bubble, outcome.jobs[0].bubble, 0.02);
   EXPECT_NEAR(job.status.bubble_floor, outcome.jobs[0].bubble_floor, 0.02);
