@@ -51,7 +51,10 @@ constexpr IntegerRange kRepetitionsRange = {1, 10000};
 
 class BenchVerb : public Verb {
  public:
-  BenchVerb() { cluster_options_.policy = Policy::kPrefillFirst; }
+  BenchVerb() {
+    cluster_options_.policy = Policy::kPrefillFirst;
+    cluster_options_.prefix_caching = false;  // what is measured is the computing
+  }
   const char* name() const override { return "bench"; }
   const char* summary() const override { return "measure how fast a model runs here, beside what the machine can do"; }
   const char* example() const override {

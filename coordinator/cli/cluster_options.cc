@@ -136,6 +136,10 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
              absl::StrCat("tokens of a KV block, a multiple of ", JobLimits::kBlockTokensStep),
              absl::StrCat(o->block_tokens))
       ->group(group);
+  app->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o->prefix_caching,
+                absl::StrCat("requests that begin alike share the K and V of their full blocks; answers are the same (",
+                             o->prefix_caching ? "on" : "off: every prompt is computed", ")"))
+      ->group(group);
   AddBytes(app, "--kv-cache-memory", &o->kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
            "min(what --max-num-seqs x -c needs, half of what weights and buffers leave of the free memory)")
       ->group(group);
@@ -237,6 +241,7 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   job->set_micro_batches(static_cast<int32_t>(o.micro_batches));
   job->set_decode_groups(static_cast<int32_t>(o.decode_groups));
   job->set_block_tokens(static_cast<int32_t>(o.block_tokens));
+  job->set_prefix_caching(o.prefix_caching);
   job->set_kv_cache_bytes(o.kv_cache_bytes);
   job->set_kv_type(ToProto(o.kv_type));
   job->set_wire_type(ToProto(o.wire_type));

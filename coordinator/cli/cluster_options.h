@@ -42,6 +42,7 @@ struct ClusterOptions {
   int64_t micro_batches = 0;
   int64_t decode_groups = 0;
   int64_t block_tokens = 32;
+  bool prefix_caching = true;
   uint64_t kv_cache_bytes = 0;
   KvType kv_type = KvType::kF16;
   WireType wire_type = WireType::kF32;

@@ -133,6 +133,7 @@ void AddSimulateOptions(CLI::App* app, SimulateOptions* options) {
                         "all, each is simulated and a table compares them"))
       ->group("Batching and KV cache")
       ->default_str(PolicyName(options->probe.cluster.policy));
+  options->probe.cluster.prefix_caching = false;  // as of a sweep's points; made-up prompts have nothing in common
   AddSchedulingOptions(app, &options->probe.cluster);
   AddSimulatedLoad(app, options);
   AddSimulatedWorld(app, options);

@@ -52,6 +52,7 @@ std::string StatisticsText(const RunSummary& summary) {
   const RunTotals& t = summary.totals;
   std::string text = absl::StrFormat("prompt       %d tokens", t.prompt_tokens);
   if (t.requests > 1) absl::StrAppendFormat(&text, " in %d requests", t.requests);
+  if (t.cached_tokens > 0) absl::StrAppendFormat(&text, ", %d of them from the prefix cache", t.cached_tokens);
   absl::StrAppendFormat(&text, "\ndecode       %d tokens in %.3f s, %.1f tokens/s\n", t.decode_tokens, t.decode_s,
                         DecodeRate(t));
   absl::StrAppendFormat(&text, "all          %d tokens in %.3f s, %.1f tokens/s (loading before: %.3f s)\n",
@@ -84,6 +85,7 @@ void PrintStatistics(const RunSummary& summary) {
 Json TimingsJson(const RunSummary& summary) {
   const RunTotals& t = summary.totals;
   Json json = {{"prompt_tokens", t.prompt_tokens},
+               {"cached_tokens", t.cached_tokens},
                {"decode_tokens", t.decode_tokens},
                {"load_s", t.load_s},
                {"seconds", t.seconds},
@@ -104,6 +106,8 @@ Json TimingsJson(const RunSummary& summary) {
   json["bubble"] = job.bubble();
   json["bubble_floor"] = job.bubble_floor();
   json["decode_micro_batches"] = job.decode_micro_batches();
+  json["prefix_query_tokens"] = job.prefix_query_tokens();
+  json["prefix_hit_tokens"] = job.prefix_hit_tokens();
   json["rows_per_pass"] = RowsAPass(job);
   json["decode_rows_per_pass"] = DecodeRowsAPass(job);
   return json;

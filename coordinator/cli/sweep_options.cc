@@ -249,6 +249,7 @@ std::string AbsolutePath(const std::string& path) {
 
 void AddSweepOptions(CLI::App* app, SweepOptions* options) {
   options->lists.repetitions = 3;
+  options->cluster.prefix_caching = false;  // a point is the computing of its requests, which have nothing in common
   AddModel(app, options);
   AddMatrix(app, options);
   AddLoad(app, options);

@@ -176,6 +176,7 @@ void ClusterRun::Count(const SessionEvent& event) {
   if (event.finished->reason() != pb::RequestFinished::REASON_REJECTED) {
     ++totals_.requests;
     totals_.prompt_tokens += running.prompt_tokens;
+    totals_.cached_tokens += event.finished->cost().cached_tokens();
   }
   if (event.finished->reason() == pb::RequestFinished::REASON_FAILED) ++totals_.failed;
   running_.erase(found);

@@ -173,6 +173,7 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
   submission.set_report_progress(entry.request.report_progress && entry.output.empty());
   submission.set_max_new_tokens(entry.request.max_new_tokens);
   submission.mutable_stop_tokens()->Add(entry.request.stop_tokens.begin(), entry.request.stop_tokens.end());
+  submission.set_cache_salt(entry.request.cache_salt);
   if (entry.scores_missing() || (entry.request.score_from >= 0 && entry.request.max_new_tokens == 0)) {
     submission.set_score_prompt(true);
     // The row before this position is the first one wanted.

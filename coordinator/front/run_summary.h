@@ -15,6 +15,7 @@ namespace stagecoach {
 struct RunTotals {
   int64_t requests = 0;
   int64_t prompt_tokens = 0;  // of all requests that ran
+  int64_t cached_tokens = 0;  // of those, found in the prefix cache
   int64_t decode_tokens = 0;  // produced
   int64_t requests_with_tokens = 0;
   int64_t failed = 0;  // requests that could not be computed

@@ -33,6 +33,7 @@ struct GenerationRequest {
   int64_t min_new_tokens = 0;    // no stop token is sampled before
   bool report_progress = false;  // of the prompt: events with `prefill`
   int64_t deadline_us = 0;       // MonotonicUs() of its end, whatever it has then; 0: none. For SessionThread alone
+  std::string cache_salt;        // see SequenceSpec
 };
 
 struct SessionEvent {

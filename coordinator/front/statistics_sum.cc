@@ -24,6 +24,8 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
   sum->set_preemptions(earlier.preemptions() + later.preemptions());
   AddSizes(earlier.prefill_sizes(), sum->mutable_prefill_sizes());
   AddSizes(earlier.decode_sizes(), sum->mutable_decode_sizes());
+  sum->set_prefix_query_tokens(earlier.prefix_query_tokens() + later.prefix_query_tokens());
+  sum->set_prefix_hit_tokens(earlier.prefix_hit_tokens() + later.prefix_hit_tokens());
   const double busy_s = earlier.busy_s() + later.busy_s();
   sum->set_busy_s(busy_s);
   if (busy_s > 0) {

@@ -22,6 +22,7 @@ SubmitCommand CommandOf(const pb::SubmitRequest& request) {
   spec.stop_tokens.assign(request.stop_tokens().begin(), request.stop_tokens().end());
   spec.score_from = request.score_prompt() ? request.score_from() : -1;
   command.reports_progress = request.report_progress();
+  spec.salt = request.cache_salt();
   return command;
 }
 

@@ -43,6 +43,8 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   statistics->set_preemptions(counters.preemptions);
   statistics->mutable_prefill_sizes()->Assign(counters.prefill_sizes.begin(), counters.prefill_sizes.end());
   statistics->mutable_decode_sizes()->Assign(counters.decode_sizes.begin(), counters.decode_sizes.end());
+  statistics->set_prefix_query_tokens(static_cast<uint64_t>(counters.prefix_queries));
+  statistics->set_prefix_hit_tokens(static_cast<uint64_t>(counters.prefix_hits));
   const double busy_s = status.busy_us * 1e-6;
   statistics->set_busy_s(busy_s);
   statistics->set_bubble(status.bubble);
@@ -64,6 +66,7 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   out.set_waiting_tokens(status.waiting_tokens);
   out.mutable_blocks_used()->Assign(status.blocks_used.begin(), status.blocks_used.end());
   out.mutable_blocks_free()->Assign(status.blocks_free.begin(), status.blocks_free.end());
+  out.mutable_blocks_cached()->Assign(status.blocks_cached.begin(), status.blocks_cached.end());
   out.set_micro_batches_in_flight(status.in_flight);
   return out;
 }

@@ -19,6 +19,7 @@ absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job,
   options.micro_batches = plan.micro_batches;
   options.most_groups = plan.most_groups;
   options.max_open_tokens = plan.max_open_tokens;
+  options.prefix_caching = job.prefix_caching();
   RETURN_IF_ERROR(ValidateSchedulerOptions(options));
   return options;
 }

@@ -49,7 +49,7 @@ SubmitCommand SimFront::CommandFor(size_t number) const {
   const uint64_t first = MixBits(number + 1);
   for (int64_t i = 0; i < shape.prompt_tokens; ++i) {
     command.spec.prompt.push_back(
-        static_cast<TokenId>((first + static_cast<uint64_t>(i)) % static_cast<uint64_t>(vocab_)));
+        static_cast<TokenId>(MixBits(first + static_cast<uint64_t>(i)) % static_cast<uint64_t>(vocab_)));
   }
   command.spec.output.assign(static_cast<size_t>(requests_[number].tokens), kSimulatedToken);
   command.spec.max_new_tokens = shape.output_tokens;

@@ -121,6 +121,39 @@ TEST(Generate, ContinuesAsTheReferenceDoes) {
   }
 }
 
+TEST(Generate, SharesWhatPromptsHaveInCommonUnlessToldNotTo) {
+  std::string prompt;
+  for (int i = 0; i < 12; ++i) absl::StrAppend(&prompt, kPrompt, " ");
+  const auto run = [&prompt](const Words& more) {
+    Words words = {"generate", "-m", DemoModelPath(), "--pp", "2",        "-t",  "1",
+                   "-n",       "12", "--block-size",  "16",   "--output", "json"};
+    words.insert(words.end(), {"-p", prompt, "-p", prompt, "-p", prompt + "And"});
+    words.insert(words.end(), more.begin(), more.end());
+    return Coordinator(words);
+  };
+  const ProgramResult shared = run({}), computed = run({"--no-enable-prefix-caching"});
+  ASSERT_EQ(shared.exit_code, 0) << shared;
+  ASSERT_EQ(computed.exit_code, 0) << computed;
+  const OrderedJson with = OrderedJson::parse(shared.out), without = OrderedJson::parse(computed.out);
+  EXPECT_EQ(with["results"], without["results"]);
+  EXPECT_EQ(with["results"][0]["tokens"], with["results"][1]["tokens"]);
+  const int64_t tokens = with["results"][0]["prompt_tokens"].get<int64_t>();
+  ASSERT_GT(tokens, 33);
+  const int64_t blocks = (tokens - 1) / 16;
+  const OrderedJson& timings = with["timings"];
+  EXPECT_GE(timings["cached_tokens"], blocks * 16) << "the second one, at least";
+  EXPECT_EQ(timings["prefix_hit_tokens"], timings["cached_tokens"]);
+  EXPECT_EQ(timings["prefix_query_tokens"], timings["prompt_tokens"]);
+  EXPECT_EQ(timings["prefill_rows"].get<int64_t>() + timings["cached_tokens"].get<int64_t>(),
+            timings["prompt_tokens"].get<int64_t>());
+  EXPECT_THAT(shared.err, HasSubstr(absl::StrCat("in 3 requests, ", timings["cached_tokens"].get<int64_t>(),
+                                                 " of them from the prefix cache")));
+  EXPECT_EQ(without["timings"]["cached_tokens"], 0);
+  EXPECT_EQ(without["timings"]["prefix_query_tokens"], 0);
+  EXPECT_EQ(without["timings"]["prefill_rows"], without["timings"]["prompt_tokens"]);
+  EXPECT_THAT(computed.err, Not(HasSubstr("prefix cache")));
+}
+
 TEST(Generate, AnswersSeveralPromptsInTheirOrder) {
   const Words prompts = {kPrompt, "And Jesus said unto them", "LIBERTY, n."};
   std::string expected;

@@ -258,11 +258,14 @@ class ReplayOfARealRun : public ::testing::TestWithParam<int> {};
 
 TEST_P(ReplayOfARealRun, GivesItsMicroBatchesOrderAndTotals) {
   const TempDir directory;
+  int64_t prompt_tokens = 0;
   {
     std::ofstream in(directory.File("in.jsonl"));
     for (int i = 0; i < 24; ++i) {
       std::vector<int> prompt;
-      for (int t = 0; t < 5 + 37 * (i % 9); ++t) prompt.push_back(10 + (i * 31 + t * 7) % 200);
+      // Some begin alike, and are found in the prefix cache.
+      for (int t = 0; t < 5 + 37 * (i % 9); ++t) prompt.push_back(10 + (i % 5 * 31 + t * 7) % 200);
+      prompt_tokens += static_cast<int64_t>(prompt.size());
       in << BatchInputLine("r" + std::to_string(i), {{"prompt", prompt}, {"max_tokens", 4 + 5 * (i % 7)}}) << "\n";
     }
   }
@@ -290,6 +293,7 @@ TEST_P(ReplayOfARealRun, GivesItsMicroBatchesOrderAndTotals) {
   EXPECT_EQ(job["micro_batches"], micro_batches);
   EXPECT_EQ(job["prefill_rows"].get<int64_t>() + job["decode_rows"].get<int64_t>(), rows);
   EXPECT_EQ(job["tokens"], completion_tokens);
+  EXPECT_LT(job["prefill_rows"], prompt_tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, ReplayOfARealRun, ::testing::Values(1, 2, 4));

@@ -1,5 +1,6 @@
 #include "coordinator/cli/cluster_options.h"
 
+#include "CLI/App.hpp"
 #include "coordinator/front/exit_codes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,6 +53,22 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
   EXPECT_EQ(launch->job.policy(), pb::POLICY_THROTTLED);
   EXPECT_EQ(launch->job.stage_timeout_s(), 7);
   EXPECT_EQ(launch->job.fingerprints_size(), 0);
+}
+
+TEST(ClusterOptions, PromptsThatBeginAlikeShareUnlessToldNotTo) {
+  const auto job = [](bool by_default, const std::string& given) {
+    ClusterOptions options;
+    options.prefix_caching = by_default;
+    CLI::App app;
+    AddClusterOptions(&app, &options, "");
+    app.parse("-m model.gguf " + given);
+    return MakeLaunchOptions(options, EightLayers(), Program())->job;
+  };
+  EXPECT_TRUE(ClusterOptions().prefix_caching);
+  EXPECT_TRUE(job(true, "").prefix_caching());
+  EXPECT_FALSE(job(true, "--no-enable-prefix-caching").prefix_caching());
+  EXPECT_FALSE(job(false, "").prefix_caching());
+  EXPECT_TRUE(job(false, "--enable-prefix-caching").prefix_caching());
 }
 
 TEST(ClusterOptions, AWantedGapIsForThePolicyThatKeepsIt) {

@@ -51,6 +51,18 @@ RunSummary TwoStages() {
   return summary;
 }
 
+TEST(Statistics, SayWhatThePrefixCacheHad) {
+  RunSummary summary = TwoStages();
+  summary.totals.cached_tokens = 16;
+  summary.job->set_prefix_query_tokens(33);
+  summary.job->set_prefix_hit_tokens(20);
+  EXPECT_THAT(StatisticsText(summary), HasSubstr("30 tokens in 2 requests, 16 of them from the prefix cache\n"));
+  const Json json = TimingsJson(summary);
+  EXPECT_EQ(json["cached_tokens"], 16);
+  EXPECT_EQ(json["prefix_query_tokens"], 33);
+  EXPECT_EQ(json["prefix_hit_tokens"], 20);
+}
+
 TEST(Statistics, RatesLeaveOutTheFirstTokensForDecoding) {
   const RunTotals totals = TwoStages().totals;
   EXPECT_DOUBLE_EQ(DecodeRate(totals), 50);
@@ -73,6 +85,7 @@ TEST(Statistics, TextNamesEverythingARunIsAskedFor) {
   EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +any +1.000 +0.000 +0.000 +50.0 % +7/64 +42.0"));
   EXPECT_THAT(text, ContainsRegex("1 +beta-with-a-long-name +4-7 +1 +any +1.500 +0.000 +0.000 +75.0 % +7/64 +42.0"));
   EXPECT_THAT(text, Not(HasSubstr("relaunches")));
+  EXPECT_THAT(text, Not(HasSubstr("prefix cache")));
 }
 
 TEST(Statistics, TableLinesAreEquallyWide) {
