@@ -53,7 +53,7 @@ class Front {
     pb::EngineMessage message;
     *message.mutable_configure() = job;
     RETURN_IF_ERROR(Send(message));
-    for (size_t i = 0; i < requests_.size(); ++i) RETURN_IF_ERROR(Submit(i));
+    RETURN_IF_ERROR(SubmitMore());
     while (!done_) {
       ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> received, channel_.Receive());
       if (received.has_value()) {
@@ -73,6 +73,14 @@ class Front {
     return absl::IsUnavailable(sent) ? absl::OkStatus() : sent;
   }
 
+  // Up to one that is to come when all before it have ended.
+  absl::Status SubmitMore() {
+    while (submitted_ < requests_.size() && (!requests_[submitted_].after_others || finished_ == submitted_)) {
+      RETURN_IF_ERROR(Submit(submitted_++));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Submit(size_t index) {
     const ClusterRequest& request = requests_[index];
     pb::EngineMessage message;
@@ -85,6 +93,7 @@ class Front {
     for (const int32_t token : request.stop_tokens) submit->add_stop_tokens(token);
     submit->set_score_prompt(request.score_from >= 0);
     submit->set_score_from(request.score_from);
+    submit->set_cache_salt(request.cache_salt);
     return Send(message);
   }
 
@@ -101,6 +110,7 @@ class Front {
         shutdown.mutable_shutdown();
         RETURN_IF_ERROR(Send(shutdown));
       }
+      RETURN_IF_ERROR(SubmitMore());
     }
     if (message.has_status()) {
       run_.statistics = message.status().statistics();
@@ -122,7 +132,7 @@ class Front {
   EngineChannel channel_;
   const std::vector<ClusterRequest>& requests_;
   ClusterRun run_;
-  size_t finished_ = 0;
+  size_t submitted_ = 0, finished_ = 0;
   bool done_ = false;
 };
 

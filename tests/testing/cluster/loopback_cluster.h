@@ -21,6 +21,8 @@ struct ClusterRequest {
   std::vector<int32_t> stop_tokens;
   int64_t score_from = -1;
   int cancel_after = -1;  // cancel once so many tokens have come
+  std::string cache_salt;
+  bool after_others = false;  // submitted once all requests before it have ended
 };
 
 struct ClusterAnswer {

@@ -55,13 +55,15 @@ std::vector<ClusterRequest> Requests() {
 struct Point {
   int stages, chunk, sequences, micro_batches, threads, block;
   bool preempt;
+  bool cache = false;
   std::vector<std::pair<const char*, int>> Values() const {
     return {{"stages", stages},   {"chunk", chunk}, {"sequences", sequences}, {"micro-batches", micro_batches},
-            {"threads", threads}, {"block", block}, {"preempt", preempt}};
+            {"threads", threads}, {"block", block}, {"preempt", preempt},     {"cache", cache}};
   }
   std::string Name() const {
     return absl::StrCat(stages, " stages, chunk ", chunk, ", ", sequences, " sequences, ", micro_batches,
-                        " micro-batches, ", threads, " threads, block ", block, preempt ? ", preempted" : "");
+                        " micro-batches, ", threads, " threads, block ", block, preempt ? ", preempted" : "",
+                        cache ? ", prefix cache" : "");
   }
 };
 
@@ -75,6 +77,8 @@ std::vector<Point> FullProduct(const std::vector<int>& thread_counts) {
             for (const int block : {16, 32})
               for (const bool preempt : {false, true})
                 points.push_back({stages, chunk, sequences, micro_batches, threads, block, preempt});
+  // With no stride's period. What is preempted goes on behind its full blocks; prefix_cache_test.cc has the rest.
+  for (size_t p = 0; p < points.size(); ++p) points[p].cache = p % 7 < 4;
   return points;
 }
 
@@ -110,6 +114,7 @@ void CheckProduct(const testing::TinyModelOptions& model, pb::KvType kv_type, co
     job.set_micro_batches(point.micro_batches);
     job.set_threads(point.threads);
     job.set_block_tokens(point.block);
+    job.set_prefix_caching(point.cache);
     // One sequence: the longest, which has the most to get wrong.
     const size_t first = point.sequences == 1 ? requests.size() - 1 : 0;
     const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.end()}, nullptr,
@@ -159,6 +164,7 @@ TEST(EqualityMatrix, EveryPolicyAndChunkingGivesTheSameBits) {
           job.set_policy(ToProto(policy));
           job.set_chunking(ToProto(chunking));
           job.set_prefill_chunk(stages == 1 ? 70 : 100);
+          job.set_prefix_caching(stages == 3);
           job.set_slo_itl_s(policy == Policy::kThrottled && stages == 1 ? 0.002 : 0);
           const auto run = testing::RunCluster(stages, job, requests, nullptr, preempt ? 3 : 0);
           const std::string name = absl::StrCat(policy_name, ", ", chunking_name, ", ", stages, " stages");
