@@ -5,13 +5,14 @@
 //   scheduler_bench
 //
 // admit: Next and Confirm of one micro-batch that admits all of them; decode: of one that takes the decode rows of its
-// share of them.
+// share of them; mean: of Next, for the prefix cache has work only where rows fill blocks, which they all do at once.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,14 +57,15 @@ StepResult ResultOf(const MicroBatch& batch) {
 // One run of `running` sequences from admission to their last token.
 class Run {
  public:
-  Run(int32_t running, int32_t micro_batches)
+  Run(int32_t running, int32_t micro_batches, bool prefix_caching)
       : running_(running),
         scheduler_({.max_num_seqs = running,
                     .max_num_batched_tokens = static_cast<int32_t>(running * kPrompt),
                     .group_blocks = {static_cast<int32_t>(running * 8)},
                     .context = 256,
                     .micro_batches = micro_batches,
-                    .max_open_tokens = running * kPrompt + 256}),
+                    .max_open_tokens = running * kPrompt + 256,
+                    .prefix_caching = prefix_caching}),
         produced_(running) {
     for (int32_t i = 0; i < running; ++i) {
       SequenceSpec spec{.id = static_cast<SequenceId>(i), .max_new_tokens = kNewTokens};
@@ -89,6 +91,7 @@ class Run {
 
   Costs admit() const { return admit_; }
   Costs decode() const { return {Median(next_us_), Median(confirm_us_)}; }
+  double mean_next_us() const { return std::accumulate(next_us_.begin(), next_us_.end(), 0.0) / next_us_.size(); }
   size_t rows() const { return (running_ + micro_batches() - 1) / micro_batches(); }
 
  private:
@@ -144,21 +147,24 @@ int Main() {
   std::string table;
   for (const int32_t running : {64, 256, 1024, 4096}) {
     for (const int32_t micro_batches : {1, 4}) {
-      Run run(running, micro_batches);
-      if (absl::Status status = run.Go(); !status.ok()) {
-        std::printf("INVALID: %d running, %d micro-batches: %s\n", running, micro_batches,
-                    std::string(status.message()).c_str());
-        return 1;
+      for (const bool cache : {false, true}) {
+        Run run(running, micro_batches, cache);
+        if (absl::Status status = run.Go(); !status.ok()) {
+          std::printf("INVALID: %d running, %d micro-batches: %s\n", running, micro_batches,
+                      std::string(status.message()).c_str());
+          return 1;
+        }
+        const Costs admit = run.admit(), decode = run.decode();
+        char line[160];
+        std::snprintf(line, sizeof line, "%8d %14d %12s %12.1f %12.1f %12zu %12.1f %12.1f %12.1f\n", running,
+                      micro_batches, cache ? "on" : "off", admit.next_us, admit.confirm_us, run.rows(), decode.next_us,
+                      run.mean_next_us(), decode.confirm_us);
+        table += line;
       }
-      const Costs admit = run.admit(), decode = run.decode();
-      char line[160];
-      std::snprintf(line, sizeof line, "%8d %14d %12.1f %12.1f %12zu %12.1f %12.1f\n", running, micro_batches,
-                    admit.next_us, admit.confirm_us, run.rows(), decode.next_us, decode.confirm_us);
-      table += line;
     }
   }
-  std::printf("VALID\n%8s %14s %12s %12s %12s %12s %12s\n%s", "running", "micro-batches", "admit: Next", "Confirm",
-              "decode rows", "Next", "Confirm", table.c_str());
+  std::printf("VALID\n%8s %14s %12s %12s %12s %12s %12s %12s %12s\n%s", "running", "micro-batches", "prefix cache",
+              "admit: Next", "Confirm", "decode rows", "Next", "mean", "Confirm", table.c_str());
   return 0;
 }
 
