@@ -123,7 +123,7 @@ TEST_P(PrefixCache, ASmallPoolGivesTheSameBits) {
   for (const bool together : {false, true}) {
     std::vector<ClusterRequest> all = requests;
     for (ClusterRequest& request : all) request.after_others = request.after_others && !together;
-    all.insert(all.end(), all.begin(), all.begin() + 4);
+    for (int again = 0; again < 4; ++again) all.push_back(ClusterRequest(all[again]));
     for (const int stages : {1, 2}) {
       pb::ConfigureJob job = Job(true);
       job.set_context(288);
