@@ -183,11 +183,15 @@ absl::Status ChatVerb::TalkToServer() {
 }
 
 absl::Status ChatVerb::TalkTo(ChatBackend* backend) {
-  const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-  ChatScreen screen({terminal, terminal && TerminalDims(), verbosity_.quiet}, WriteStdout, WriteStderr);
+  ChatScreenOptions shows;
+  shows.output_terminal = isatty(STDOUT_FILENO);
+  shows.terminal = shows.output_terminal && isatty(STDIN_FILENO);
+  shows.dims = shows.terminal && TerminalDims();
+  shows.quiet = verbosity_.quiet;
+  ChatScreen screen(shows, WriteStdout, WriteStderr);
   LineHistory history;
   std::unique_ptr<LineSource> lines;
-  if (terminal) {
+  if (shows.terminal) {
     if (!no_history_) {
       if (const absl::Status opened = history.Open(LineHistoryPath()); !opened.ok()) LogError(opened.message());
     }
@@ -195,7 +199,7 @@ absl::Status ChatVerb::TalkTo(ChatBackend* backend) {
   } else {
     lines = std::make_unique<PipedLines>(STDIN_FILENO);
   }
-  ChatRepl repl(backend, lines.get(), &screen, terminal ? &history : nullptr);
+  ChatRepl repl(backend, lines.get(), &screen, shows.terminal ? &history : nullptr);
   repl.SetSystem(system_text_);
   return repl.Run();
 }

@@ -70,8 +70,10 @@ absl::StatusOr<Awaited> ChatCluster::AwaitInput(int descriptor) {
   std::optional<Awaited> awaited = found();
   if (!awaited.has_value()) {
     cluster_->WatchInput(descriptor);
+    const int launches = cluster_->relaunches();
     RETURN_IF_ERROR(cluster_->Next().status());  // events are of answers that a stop has ended
     awaited = found();
+    if (!awaited.has_value() && cluster_->relaunches() > launches) awaited = Awaited::kSpoke;
   }
   if (awaited.has_value()) cluster_->WatchInput(-1);  // an answer does not wait for it
   return awaited.value_or(Awaited::kNothing);
@@ -154,7 +156,9 @@ std::string ChatCluster::Describe() const {
   if (cluster_->ready() == nullptr) return "";
   const pb::JobReady& ready = *cluster_->ready();
   return absl::StrCat("cluster       ", ready.stages_size(), ready.stages_size() == 1 ? " stage" : " stages",
-                      ", context ", ready.context(), ", KV cache for ", PoolTokens(ready), " tokens\n");
+                      ", context ", ready.context(), ", KV cache for ", PoolTokens(ready), " tokens",
+                      cluster_->relaunches() > 0 ? absl::StrCat(", launched again ", cluster_->relaunches(), "x") : "",
+                      "\n");
 }
 
 }  // namespace stagecoach

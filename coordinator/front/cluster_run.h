@@ -57,6 +57,7 @@ class ClusterRun {
   const pb::JobReady* ready() const { return session_->ready(); }
   // The latest that the engine said of itself, about once a second; empty before its first.
   const pb::EngineStatus& engine_status() const { return session_->engine_status(); }
+  int relaunches() const { return session_->relaunches(); }
   ProgressLine& progress() { return progress_; }
   const RunTotals& totals() const { return totals_; }
   double SecondsSinceReady() const;

@@ -334,6 +334,7 @@ TEST_F(ChatAtATerminal, NoticesALostStageWhileNobodyTypes) {
   terminal.Type("Hel");
   ASSERT_EQ(kill(stages.back().pid, SIGKILL), 0);
   ASSERT_TRUE(terminal.Shows("launching it again")) << terminal.shown();
+  ASSERT_TRUE(terminal.Shows("> Hel")) << terminal.shown();
   terminal.Type("lo\r");
   ASSERT_TRUE(terminal.Shows("Hello! I am a small demonstration model.")) << terminal.shown();
   ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();

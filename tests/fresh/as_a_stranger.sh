@@ -47,6 +47,10 @@ try /stagecoach/deploy/quickstart.sh -q
 cmp -s "$out" /tmp/first || wrong "quickstart.sh prints other text the second time"
 ! grep -q 'Building' "$err" || wrong "quickstart.sh builds twice"
 
+try bash -c 'echo Hello | /stagecoach/deploy/quickstart.sh chat -q'
+[ "$code" -eq 0 ] || wrong "quickstart.sh chat: exit code $code"
+grep -q '^Hello! I am a small demonstration model' "$out" || wrong "quickstart.sh chat prints another answer than the demo model's"
+
 try /stagecoach/deploy/test.sh -L smoke
 [ "$code" -eq 0 ] || wrong "test.sh -L smoke: exit code $code"
 grep -q '^100% tests passed, 0 tests failed out of [1-9]' "$out" || wrong "test.sh -L smoke: not every test passed"

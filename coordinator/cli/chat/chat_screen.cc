@@ -34,7 +34,7 @@ absl::Status ChatScreen::Show(AnswerPart part, absl::string_view text) {
   if (!options_.terminal) {
     if (part == AnswerPart::kReasoning) return absl::OkStatus();
     shown_ = true;
-    return output_(text);
+    return output_(options_.output_terminal ? filter_.Push(text) : std::string(text));
   }
   RETURN_IF_ERROR(Switch(part));
   const std::string clean = filter_.Push(text);
@@ -46,7 +46,7 @@ absl::Status ChatScreen::Show(AnswerPart part, absl::string_view text) {
 
 absl::Status ChatScreen::EndAnswer() {
   const bool shown = std::exchange(shown_, false);
-  if (!options_.terminal) return shown ? output_("\n") : absl::OkStatus();
+  if (!options_.terminal) return shown ? output_(filter_.Flush() + "\n") : absl::OkStatus();
   std::string text = filter_.Flush();
   at_line_start_ = at_line_start_ && text.empty();
   if (options_.dims && part_ == AnswerPart::kReasoning) absl::StrAppend(&text, kPlain);
@@ -57,19 +57,19 @@ absl::Status ChatScreen::EndAnswer() {
 }
 
 absl::Status ChatScreen::Say(absl::string_view lines) {
-  const std::string text = absl::StrCat(absl::StripSuffix(lines, "\n"), "\n");
-  if (options_.terminal) return output_(ForTerminal(text));
+  const std::string text = ForTerminal(absl::StrCat(absl::StripSuffix(lines, "\n"), "\n"));
+  if (options_.terminal) return output_(text);
   messages_(text);
   return absl::OkStatus();
 }
 
 absl::Status ChatScreen::Note(absl::string_view line) {
   if (options_.quiet) return absl::OkStatus();
+  const std::string clean = ForTerminal(line);
   if (!options_.terminal) {
-    messages_(absl::StrCat(line, "\n"));
+    messages_(clean + "\n");
     return absl::OkStatus();
   }
-  const std::string clean = ForTerminal(line);
   return output_(options_.dims ? absl::StrCat(kDim, clean, kPlain, "\n") : absl::StrCat(clean, "\n"));
 }
 

@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SCREEN_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SCREEN_H_
 
-// What a conversation shows, and where. At a terminal everything is written to it, reasoning and notes dim, and nothing
-// that a model says can command it. Otherwise the text of answers alone goes to the output, byte for byte, and what the
-// program says itself to the messages.
+// What a conversation shows, and where. At a terminal everything is written to it, reasoning and notes dim. Otherwise
+// the text of answers alone goes to the output, and what the program says itself to the messages. Nothing that a model
+// or a file says can command a terminal; other outputs get answers byte for byte.
 
 #include <functional>
 #include <string>
@@ -16,9 +16,10 @@
 namespace stagecoach {
 
 struct ChatScreenOptions {
-  bool terminal = false;
-  bool dims = false;   // the terminal understands it
-  bool quiet = false;  // no notes
+  bool terminal = false;         // the conversation's: lines are typed there, and the output is written there
+  bool output_terminal = false;  // only the output is one
+  bool dims = false;             // the terminal understands it
+  bool quiet = false;            // no notes
 };
 
 // Not thread-safe.

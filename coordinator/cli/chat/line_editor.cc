@@ -132,7 +132,8 @@ int LineEditor::State::Next(wchar_t* character) {
       typed = ToUtf8(line->buffer, line->lastchar);
     }
     if (!error.ok() || signal) return -1;
-    if (*awaited == Awaited::kNothing) continue;
+    if (*awaited == Awaited::kSpoke) el_set(editor, EL_REFRESH);
+    if (*awaited != Awaited::kReadable) continue;
     char buffer[256];
     const ssize_t got = read(STDIN_FILENO, buffer, sizeof(buffer));
     if (got > 0) bytes.append(buffer, static_cast<size_t>(got));

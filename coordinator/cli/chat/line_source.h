@@ -13,7 +13,8 @@ namespace stagecoach {
 enum class Awaited {
   kReadable,  // the descriptor can be read, or has ended
   kSignal,    // one asks the program to stop or to drain
-  kNothing,   // neither so far: call again. A second has passed, or some other signal came
+  kSpoke,     // something was printed: a line that is being typed has to be shown anew
+  kNothing,   // none of these so far: call again. A second has passed, or some other signal came
 };
 
 // Does what is to be done while a user thinks, until there is something of the above. Errors end the reading, and are

@@ -39,7 +39,7 @@ absl::StatusOr<LineRead> PipedLines::Read(const std::string&, const AwaitInput& 
     }
     ASSIGN_OR_RETURN(const Awaited awaited, await(descriptor_));
     if (awaited == Awaited::kSignal) return LineRead{LineRead::Kind::kSignal, ""};
-    if (awaited == Awaited::kNothing) continue;
+    if (awaited != Awaited::kReadable) continue;
     char buffer[1 << 16];
     const ssize_t got = read(descriptor_, buffer, sizeof(buffer));
     if (got > 0) bytes_.append(buffer, static_cast<size_t>(got));

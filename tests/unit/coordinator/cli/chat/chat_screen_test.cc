@@ -66,6 +66,16 @@ TEST(ChatScreen, LetsNobodyCommandTheTerminal) {
   EXPECT_EQ(shown.out, "a\u241b[2J\uFFFD\na\u241b[2J\nb\u2407\n");
 }
 
+TEST(ChatScreen, LetsNobodyCommandATerminalThatIsTheOutputAlone) {
+  Shown shown;
+  ChatScreen screen = shown.Screen({.output_terminal = true});
+  ASSERT_TRUE(screen.Show(AnswerPart::kContent, "a\x1b[2J\xC2").ok());
+  ASSERT_TRUE(screen.EndAnswer().ok());
+  ASSERT_TRUE(screen.Say("b\x1b[2J").ok());
+  EXPECT_EQ(shown.out, "a\u241b[2J\uFFFD\n");
+  EXPECT_EQ(shown.messages, "b\u241b[2J\n");
+}
+
 TEST(ChatScreen, SaysNothingUnaskedWhenItIsToBeQuiet) {
   Shown shown;
   ChatScreen screen = shown.Screen({.quiet = true});
