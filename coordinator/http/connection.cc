@@ -64,7 +64,8 @@ void Connection::BeginRequest() {
 void Connection::WaitReadable() {
   if (waiting_read_ || closed_ || peer_closed_) return;
   if (stage_ == Stage::kBody && !state_->bodies_on) return;
-  if (static_cast<int64_t>(in_.size()) >= state_->options.limits.header_bytes && stage_ != Stage::kHead) return;
+  // More than a head waits already: it came early, or its client takes no answers.
+  if (static_cast<int64_t>(in_.size()) > state_->options.limits.header_bytes) return;
   waiting_read_ = true;
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const boost::system::error_code&) {
     self->waiting_read_ = false;

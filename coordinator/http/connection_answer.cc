@@ -18,7 +18,7 @@ int64_t Us(absl::Duration duration) { return absl::ToInt64Microseconds(duration)
 
 std::string Connection::Head(const HttpRequest& request, int status, absl::string_view type, const HttpHeaders& headers,
                              int64_t length, bool chunked) const {
-  const AnswerHead head{status, type, length, chunked, http_1_1_, keep_alive_, request.id};
+  const AnswerHead head{status, type, length, chunked, http_1_1_, keep_alive_ && state_->accepting, request.id};
   return WriteAnswerHead(head, headers, state_->rules.CorsHeaders(request), absl::Now());
 }
 
@@ -59,7 +59,7 @@ void Connection::EndAnswer() {
   if (streaming_) --state_->streams;
   streaming_ = false;
   exchange_ = nullptr;
-  if (keep_alive_) {
+  if (keep_alive_ && state_->accepting) {
     BeginRequest();
   } else {
     stage_ = Stage::kLinger;

@@ -142,14 +142,15 @@ void AsioServer::RunPosted() {
   }
 }
 
+// What goes wrong with one event must not be the end of those after it: the next one is asked for first.
 void AsioServer::Tick() {
-  const int64_t now_us = MonotonicUs();
-  for (const auto& connection : Connections()) connection->Tick(now_us);
-  for (tcp::acceptor* acceptor : std::exchange(resting_acceptors_, {})) Accept(acceptor);
   ticker_.expires_after(Chrono(state_.options.tick));
   ticker_.async_wait([this](const ErrorCode& error) {
     if (!error && work_) Tick();
   });
+  const int64_t now_us = MonotonicUs();
+  for (const auto& connection : Connections()) connection->Tick(now_us);
+  for (tcp::acceptor* acceptor : std::exchange(resting_acceptors_, {})) Accept(acceptor);
   state_.handler->OnTick();
 }
 
@@ -157,13 +158,12 @@ void AsioServer::Accept(tcp::acceptor* acceptor) {
   if (!acceptor->is_open()) return;
   acceptor->async_accept([this, acceptor](const ErrorCode& error, tcp::socket socket) {
     if (!acceptor->is_open()) return;
-    if (!error) {
-      Take(std::move(socket));
-    } else if (error != boost::asio::error::connection_aborted) {
+    if (error && error != boost::asio::error::connection_aborted) {
       resting_acceptors_.push_back(acceptor);  // no descriptors: the next try would fail as well
       return;
     }
     Accept(acceptor);
+    if (!error) Take(std::move(socket));
   });
 }
 
