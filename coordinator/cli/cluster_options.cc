@@ -64,7 +64,7 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
       "hosts and their slots, a line each: node1 slots=2 (1 unless given); stages take slots in order; 'spare' on a "
       "line keeps that host for the place of one that is lost, 'model=PATH' says where it has the model")
       ->group(group);
-  AddText(app, "--host", &o->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
+  AddText(app, o->hosts_option, &o->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
   AddChoice(app, "--launcher", &o->launcher, kLauncherKinds,
             "what starts the ranks; auto: srun inside a Slurm allocation where it offers PMIx, else mpirun")
       ->group(group);

@@ -58,6 +58,7 @@ struct ClusterOptions {
   std::string trace;
   std::string hostfile;
   std::string hosts;
+  std::string hosts_option = "--host";  // its name, where that stands for something else
   LauncherKind launcher = LauncherKind::kAuto;
   std::string launcher_args;
   std::string rsh_agent;

@@ -43,6 +43,7 @@ inline constexpr char kExamplePrefix[] = "Example: ";
 std::unique_ptr<Verb> MakeGenerateVerb();
 std::unique_ptr<Verb> MakeChatVerb();
 std::unique_ptr<Verb> MakeBatchVerb();
+std::unique_ptr<Verb> MakeServeVerb();
 std::unique_ptr<Verb> MakePerplexityVerb();
 std::unique_ptr<Verb> MakeBenchVerb();
 std::unique_ptr<Verb> MakeSweepVerb();

@@ -12,8 +12,10 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/front/exit_codes.h"
+#include "coordinator/front/open_session.h"
 #include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
@@ -41,22 +43,7 @@ absl::StatusOr<std::unique_ptr<ClusterRun>> ClusterRun::Open(LaunchOptions optio
   const bool joined = engine_descriptor >= 0;
   const std::string trace = options.job.trace();
   const std::string emulated_link = EmulatedLinkText(FromProto(options.job.emulated_link()));
-  if (!emulated_link.empty()) {
-    LogInfo(absl::StrCat("the links between all ranks are emulated: ", emulated_link));
-  }
-  std::unique_ptr<Session> session;
-  if (joined) {
-    LogInfo(
-        "under a launcher of your own a lost stage ends the run; a job that the coordinator launches itself is "
-        "launched "
-        "again and goes on");
-    options.job.set_stages(options.stages);
-    session = Session::Join(engine_descriptor, std::move(options.job));
-  } else {
-    absl::StatusOr<std::unique_ptr<Session>> launched = Session::Launch(options);
-    if (!launched.ok()) return LaunchFailure(launched.status());
-    session = *std::move(launched);
-  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Session> session, OpenSession(std::move(options), engine_descriptor));
   session->WatchDescriptor(signals.descriptor());
   return std::unique_ptr<ClusterRun>(new ClusterRun(std::move(session), trace, emulated_link, joined, show_progress));
 }

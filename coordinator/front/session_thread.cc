@@ -277,6 +277,7 @@ void SessionThread::FailUnfinished(const absl::Status& ended) {
   taken_.clear();
   deadlines_.clear();
   number_of_.clear();
+  listener_->OnEnding(ended);
   if (!events.empty()) listener_->OnEvents(std::move(events));
 }
 

@@ -1,0 +1,439 @@
+#include "coordinator/http/open_calls.h"
+
+#include <algorithm>
+#include <exception>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kMostChoices = 1024;  // of one call, all its prompts
+
+// One that no timeout ends.
+constexpr int64_t kNever = INT64_MAX;
+
+int64_t DeadlineUs(int64_t from_us, absl::Duration timeout) {
+  return timeout >= absl::Hours(24 * 365) ? kNever : from_us + absl::ToInt64Microseconds(timeout);
+}
+
+uint64_t Draw() {
+  thread_local std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+std::string DrawId() { return absl::StrFormat("%016x%08x", Draw(), static_cast<uint32_t>(Draw())); }
+
+const char* ApiName(ApiRoute route) { return route == ApiRoute::kChatCompletions ? "chat" : "completions"; }
+
+SessionEvent EndEvent(pb::RequestFinished::Reason reason) {
+  SessionEvent event;
+  event.finished.emplace();
+  event.finished->set_reason(reason);
+  return event;
+}
+
+// Puts what came later behind what is held.
+void Append(SessionEvent more, SessionEvent* held) {
+  for (SampledToken& token : more.tokens) held->tokens.push_back(std::move(token));
+  for (TargetLogprobs& scores : more.scores) held->scores.push_back(std::move(scores));
+  held->at_us = more.at_us;
+  if (more.finished.has_value()) held->finished = std::move(more.finished);
+}
+
+PreparedCall PrepareSafely(ApiRoute route, const std::string& body, const ServedModel& model,
+                           const CallContext& context) {
+  try {
+    return PrepareCall(route, body, model, context);
+  } catch (const std::exception& thrown) {
+    return {nullptr, MakeApiError(ApiErrorCode::kInternal, absl::StrCat("the request cannot be read: ", thrown.what()))};
+  }
+}
+
+}  // namespace
+
+HttpResponse ErrorResponse(const ApiError& error) {
+  HttpResponse response;
+  response.status = error.status;
+  response.body = ErrorBody(error);
+  if (error.retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*error.retry_after_s));
+  if (error.no_retry) response.headers.emplace_back("x-should-retry", "false");
+  return response;
+}
+
+OpenCalls::OpenCalls(CallOptions options, const ServedModel* model, ServiceMetrics* metrics)
+    : options_(std::move(options)),
+      model_(model),
+      metrics_(metrics),
+      pool_(options_.preparation_threads),
+      places_(options_.queue) {}
+
+OpenCalls::~OpenCalls() = default;
+
+void OpenCalls::Attach(HttpServer* server, SessionThread* session, std::function<void()> on_prepared) {
+  server_ = server;
+  session_ = session;
+  on_prepared_ = std::move(on_prepared);
+}
+
+OpenCalls::Call* OpenCalls::Find(uint64_t number) {
+  const auto found = calls_.find(number);
+  return found == calls_.end() ? nullptr : found->second.get();
+}
+
+int OpenCalls::RetryAfter() const {
+  return RetryAfterSeconds(places_.tokens(), metrics_->PromptRate(MonotonicUs()));
+}
+
+ApiError OpenCalls::QueueError(QueuePlaces::Verdict verdict) const {
+  ApiError error =
+      verdict == QueuePlaces::Verdict::kTenantLimit
+          ? MakeApiError(ApiErrorCode::kTenantLimit,
+                         "this key has its half of the places in the queue while others wait; try again later")
+          : MakeApiError(ApiErrorCode::kQueueFull,
+                         absl::StrCat("the queue is full: ", places_.requests(), " requests with ", places_.tokens(),
+                                      " prompt tokens wait, of at most ", options_.queue.requests, " and ",
+                                      options_.queue.tokens, "; try again later"));
+  error.retry_after_s = RetryAfter();
+  return error;
+}
+
+std::optional<ApiError> OpenCalls::Refusal(const std::string& tenant) const {
+  // How many tokens it has is not known yet: only a queue that holds no more at all refuses for those.
+  const int64_t tokens = places_.tokens() >= options_.queue.tokens ? 1 : 0;
+  const QueuePlaces::Verdict verdict = places_.Check(tenant, 1, tokens);
+  if (verdict == QueuePlaces::Verdict::kTaken) return std::nullopt;
+  return QueueError(verdict);
+}
+
+void OpenCalls::Prepare(size_t bytes, std::function<void()> work, std::function<void()> done) {
+  ++preparing_;
+  pool_.Add(bytes, [this, work = std::move(work), done = std::move(done)] {
+    work();
+    server_->Post([this, done] {
+      --preparing_;
+      ReadBodiesOrWait();
+      done();
+      on_prepared_();
+    });
+  });
+  ReadBodiesOrWait();
+}
+
+void OpenCalls::ReadBodiesOrWait() {
+  const bool wait = pool_.Full();
+  if (wait != bodies_wait_) server_->ReadBodies(!wait);
+  bodies_wait_ = wait;
+}
+
+void OpenCalls::Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange) {
+  const HttpRequest& request = exchange->request();
+  if (std::optional<ApiError> refusal = Refusal(request.tenant); refusal.has_value()) {
+    metrics_->Refused(refusal->code);
+    return exchange->Respond(ErrorResponse(*refusal));
+  }
+  CHECK(places_.Take(request.tenant, 1, 0) == QueuePlaces::Verdict::kTaken);
+  auto call = std::make_unique<Call>();
+  const uint64_t number = ++last_number_;
+  call->number = number;
+  call->route = route;
+  call->answer_id = DrawId();
+  call->tenant = request.tenant;
+  call->accepted_us = MonotonicUs();
+  call->queue_deadline_us = DeadlineUs(call->accepted_us, options_.queue_timeout);
+  call->deadline_us = DeadlineUs(call->accepted_us, options_.request_timeout);
+  auto body = std::make_shared<std::string>(exchange->TakeBody());
+  if (options_.prompt_log != nullptr) call->prompt = *body;
+  exchange->set_on_closed([this, number] {
+    if (Call* gone = Find(number); gone != nullptr) Close(gone, 499);
+  });
+  exchange->set_on_drained([this, number] { Drained(number); });
+
+  CallContext context;
+  context.id = call->answer_id;
+  context.now = absl::Now();
+  context.context_tokens = session_->Status()->ready.context();
+  context.max_choices = static_cast<int>(std::min<int64_t>(options_.max_choices, options_.queue.requests));
+  context.max_requests = static_cast<int>(std::min<int64_t>(kMostChoices, options_.queue.requests));
+  context.seed = options_.seed.has_value() ? *options_.seed : Draw() >> 1;
+  call->exchange = std::move(exchange);
+  calls_[number] = std::move(call);
+
+  const auto prepared = std::make_shared<PreparedCall>();
+  const size_t bytes = body->size();
+  Prepare(
+      bytes,
+      [route, body, prepared, context, model = model_] { *prepared = PrepareSafely(route, *body, *model, context); },
+      [this, number, prepared] { Prepared(number, std::move(*prepared)); });
+}
+
+void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
+  Call* call = Find(number);
+  if (call == nullptr) return;  // the client has gone, or the service ends
+  if (prepared.error.has_value()) return Fail(call, *prepared.error);
+  call->api = std::move(prepared.call);
+  NoteIgnored(call->api->ignored());
+  if (const std::optional<absl::Duration> timeout = call->api->timeout(); timeout.has_value()) {
+    call->deadline_us = std::min(call->deadline_us, DeadlineUs(call->accepted_us, *timeout));
+  }
+  if (const std::optional<ApiError> error = Submit(call); error.has_value()) {
+    metrics_->Refused(error->code);
+    return Fail(call, *error);
+  }
+  ApiCall::Output begin = call->api->Begin();
+  if (call->api->streams()) {
+    HttpStreamHead head;
+    head.headers = AnswerHeaders(*call);
+    head.first_bytes = std::move(begin.bytes);
+    begin.bytes.clear();
+    if (options_.prompt_log != nullptr) call->answer += head.first_bytes;
+    call->streaming = true;
+    call->exchange->BeginStream(std::move(head));
+  }
+  Apply(call, std::move(begin));
+}
+
+// Gives all its requests to the session, or none.
+std::optional<ApiError> OpenCalls::Submit(Call* call) {
+  if (session_ended_.has_value()) {
+    return MakeApiError(ApiErrorCode::kStagesLost, std::string(session_ended_->message()));
+  }
+  std::vector<GenerationRequest> requests = call->api->TakeRequests();
+  int64_t tokens = 0;
+  for (const GenerationRequest& request : requests) tokens += static_cast<int64_t>(request.prompt.size());
+  const int64_t more = static_cast<int64_t>(requests.size()) - 1;  // beside the place that the call has
+  const QueuePlaces::Verdict verdict = places_.Take(call->tenant, more, tokens);
+  if (verdict != QueuePlaces::Verdict::kTaken) return QueueError(verdict);
+  for (const GenerationRequest& request : requests) {
+    Choice choice;
+    choice.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    call->choices.push_back(std::move(choice));
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const RequestId id = ++last_request_;
+    if (const absl::Status taken = session_->Submit(id, std::move(requests[i])); !taken.ok()) {
+      return RefusedBySession(taken);
+    }
+    Choice& choice = call->choices[i];
+    choice.request = id;
+    choice.running = true;
+    Running running;
+    running.call = call->number;
+    running.choice = static_cast<int>(i);
+    running.metered.api = ApiName(call->route);
+    running.metered.tenant = call->tenant;
+    running.metered.prompt_tokens = choice.prompt_tokens;
+    running.metered.accepted_us = call->accepted_us;
+    metrics_->Submitted(running.metered);
+    running_[id] = std::move(running);
+  }
+  return std::nullopt;
+}
+
+void OpenCalls::HandleEvents(std::vector<SessionEvent> events) {
+  int64_t tokens = 0;
+  for (SessionEvent& event : events) {
+    tokens += SessionThread::TokensIn(event);
+    HandleEvent(std::move(event));
+  }
+  session_->Consumed(tokens);
+}
+
+void OpenCalls::HandleEvent(SessionEvent event) {
+  const auto found = running_.find(event.request);
+  CHECK(found != running_.end());
+  Running& running = found->second;
+  const bool ends = event.finished.has_value();
+  const uint64_t number = running.call;
+  const int choice = running.choice;
+  if (ends && running.ended_as != pb::RequestFinished::REASON_UNSPECIFIED) {
+    SessionEvent counted = event;
+    counted.finished->set_reason(running.ended_as);
+    metrics_->Took(counted, MonotonicUs(), &running.metered);
+  } else {
+    metrics_->Took(event, MonotonicUs(), &running.metered);
+  }
+  if (ends) running_.erase(found);
+  Call* call = Find(number);
+  if (call == nullptr) return;
+  Choice& taken = call->choices[static_cast<size_t>(choice)];
+  if (ends) taken.running = false;
+  if (ends || !event.tokens.empty()) LeaveQueue(call, &taken);
+  if (!event.tokens.empty() && call->first_token_us == 0) call->first_token_us = MonotonicUs();
+  if (taken.held.has_value()) {
+    Append(std::move(event), &*taken.held);
+  } else if (call->streaming && call->exchange->slow()) {
+    taken.held = std::move(event);
+  } else {
+    Feed(call, choice, event);
+  }
+}
+
+void OpenCalls::Feed(Call* call, int choice, const SessionEvent& event) {
+  if (event.finished.has_value() && event.finished->reason() == pb::RequestFinished::REASON_FAILED &&
+      session_ended_.has_value()) {
+    const bool stopped = absl::IsCancelled(*session_ended_) || session_ended_->ok();
+    return Fail(call, stopped ? MakeApiError(ApiErrorCode::kDraining, "the server ends before this answer does")
+                              : MakeApiError(ApiErrorCode::kStagesLost,
+                                             absl::StrCat("the cluster is lost for good: ", session_ended_->message())));
+  }
+  Apply(call, call->api->Take(choice, event));
+}
+
+void OpenCalls::Drained(uint64_t number) {
+  Call* call = Find(number);
+  const size_t choices = call == nullptr ? 0 : call->choices.size();
+  for (size_t i = 0; i < choices && (call = Find(number)) != nullptr; ++i) {
+    if (!call->choices[i].held.has_value()) continue;
+    const SessionEvent event = *std::move(call->choices[i].held);
+    call->choices[i].held.reset();
+    Feed(call, static_cast<int>(i), event);
+  }
+}
+
+void OpenCalls::Apply(Call* call, ApiCall::Output output) {
+  for (const int choice : output.cancel) EndChoice(call, choice, pb::RequestFinished::REASON_STOP);
+  const bool over = output.ended || output.error.has_value();
+  const int status = output.error.has_value() ? output.error->status : 200;
+  if (options_.prompt_log != nullptr) call->answer += output.bytes;
+  if (call->streaming) {
+    if (!output.bytes.empty()) call->exchange->Write(output.bytes);
+    if (over) call->exchange->End();
+  } else if (over) {
+    HttpResponse response;
+    if (output.error.has_value()) response = ErrorResponse(*output.error);
+    response.body = std::move(output.bytes);
+    for (auto& header : AnswerHeaders(*call)) response.headers.push_back(std::move(header));
+    call->exchange->Respond(std::move(response));
+  }
+  if (over) Close(call, status);
+}
+
+// Its request is of no more use. Where it waits in the queue it stands there no more.
+void OpenCalls::EndChoice(Call* call, int choice, pb::RequestFinished::Reason as) {
+  Choice& ended = call->choices[static_cast<size_t>(choice)];
+  LeaveQueue(call, &ended);
+  if (!ended.running) return;
+  ended.running = false;
+  Running& running = running_.at(ended.request);
+  running.call = 0;
+  running.ended_as = as;
+  session_->Cancel(ended.request);
+}
+
+void OpenCalls::LeaveQueue(Call* call, Choice* choice) {
+  if (!choice->waits) return;
+  choice->waits = false;
+  places_.Leave(call->tenant, 1, choice->prompt_tokens);
+}
+
+// The answer ends here, with what there is.
+void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) {
+  Drained(number);
+  Call* call = Find(number);
+  if (call == nullptr) return;
+  if (call->api == nullptr || call->choices.empty()) {
+    return Fail(call, MakeApiError(ApiErrorCode::kQueueTimeout, "the request was ended before it began"));
+  }
+  const size_t choices = call->choices.size();
+  for (size_t i = 0; i < choices && (call = Find(number)) != nullptr; ++i) {
+    if (!call->choices[i].running) continue;
+    EndChoice(call, static_cast<int>(i), reason);
+    Apply(call, call->api->Take(static_cast<int>(i), EndEvent(reason)));
+  }
+}
+
+void OpenCalls::Fail(Call* call, const ApiError& error) {
+  if (call->streaming) return Apply(call, call->api->Fail(error));
+  HttpResponse response = ErrorResponse(error);
+  if (options_.prompt_log != nullptr) call->answer += response.body;
+  call->exchange->Respond(std::move(response));
+  Close(call, error.status);
+}
+
+void OpenCalls::Close(Call* call, int status) {
+  if (call->choices.empty()) places_.Leave(call->tenant, 1, 0);
+  for (size_t i = 0; i < call->choices.size(); ++i) {
+    EndChoice(call, static_cast<int>(i), pb::RequestFinished::REASON_CANCELLED);
+  }
+  LogCall(*call, status);
+  calls_.erase(call->number);
+}
+
+void OpenCalls::Tick() {
+  const int64_t now_us = MonotonicUs();
+  std::vector<uint64_t> due;
+  for (const auto& [number, call] : calls_) {
+    const bool waits = call->first_token_us == 0;
+    if (now_us >= call->deadline_us || (waits && now_us >= call->queue_deadline_us)) due.push_back(number);
+  }
+  for (const uint64_t number : due) {
+    Call* call = Find(number);
+    if (call == nullptr) continue;
+    if (call->first_token_us != 0) {
+      FinishWith(number, pb::RequestFinished::REASON_LENGTH);
+      continue;
+    }
+    const int64_t seconds = (now_us - call->accepted_us) / 1'000'000;
+    const ApiError error = MakeApiError(
+        ApiErrorCode::kQueueTimeout,
+        absl::StrCat("no token after ", seconds, " s in the queue; ", places_.requests(), " requests wait there"));
+    metrics_->Refused(error.code);
+    Fail(call, error);
+  }
+}
+
+OpenCalls::Cancelled OpenCalls::Cancel(const std::string& id, const std::string& tenant) {
+  std::vector<uint64_t> own;
+  bool others = false;
+  for (const auto& [number, call] : calls_) {
+    const bool is_it = call->exchange->request().id == id || call->answer_id == id ||
+                       absl::StrCat("chatcmpl-", call->answer_id) == id || absl::StrCat("cmpl-", call->answer_id) == id;
+    if (!is_it) continue;
+    if (call->tenant == tenant) {
+      own.push_back(number);
+    } else {
+      others = true;
+    }
+  }
+  for (const uint64_t number : own) FinishWith(number, pb::RequestFinished::REASON_CANCELLED);
+  if (!own.empty()) return Cancelled::kYes;
+  return others ? Cancelled::kNotOwner : Cancelled::kNotFound;
+}
+
+void OpenCalls::FailAll(const ApiError& error) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, call] : calls_) numbers.push_back(number);
+  for (const uint64_t number : numbers) {
+    Drained(number);
+    if (Call* call = Find(number); call != nullptr) Fail(call, error);
+  }
+}
+
+void OpenCalls::SessionEnds(const absl::Status& ended) {
+  session_ended_ = ended;
+  std::vector<uint64_t> unsubmitted;
+  for (const auto& [number, call] : calls_) {
+    if (call->choices.empty()) unsubmitted.push_back(number);
+  }
+  for (const uint64_t number : unsubmitted) {
+    Fail(Find(number), MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message())));
+  }
+}
+
+HttpHeaders OpenCalls::AnswerHeaders(const Call& call) const {
+  HttpHeaders headers;
+  if (call.api == nullptr || call.api->ignored().empty()) return headers;
+  std::string names = IgnoredHeader(call.api->ignored());
+  if (!names.empty()) headers.emplace_back("x-stagecoach-ignored", std::move(names));
+  return headers;
+}
+
+}  // namespace stagecoach

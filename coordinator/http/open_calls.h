@@ -1,0 +1,152 @@
+#ifndef STAGECOACH_COORDINATOR_HTTP_OPEN_CALLS_H_
+#define STAGECOACH_COORDINATOR_HTTP_OPEN_CALLS_H_
+
+// The calls that produce tokens, from the complete body to the last byte of the answer: a place in the queue, the
+// preparation on other threads, the session's requests, their events, and whatever ends a call before its time: a
+// client that goes, a deadline, the end of the service. Everything happens on the I/O thread.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "coordinator/front/api/api_call.h"
+#include "coordinator/front/api/api_error.h"
+#include "coordinator/front/api/served_model.h"
+#include "coordinator/front/metrics/service_metrics.h"
+#include "coordinator/front/session_thread.h"
+#include "coordinator/http/http_handler.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/http/line_log.h"
+#include "coordinator/http/preparation_pool.h"
+#include "coordinator/http/queue_places.h"
+
+namespace stagecoach {
+
+struct CallOptions {
+  QueuePlaces::Limits queue;
+  absl::Duration queue_timeout = absl::Seconds(600);         // to the first token: 504
+  absl::Duration request_timeout = absl::InfiniteDuration();  // then the answer ends with what is there
+  int max_choices = 8;                                       // of one request
+  int preparation_threads = 2;
+  std::optional<uint64_t> seed;         // of calls without one; absent: drawn for each
+  std::shared_ptr<LineLog> access_log;  // null: none
+  std::shared_ptr<LineLog> prompt_log;  // what was asked and answered; null: none
+};
+
+class OpenCalls {
+ public:
+  // What is pointed to outlives this.
+  OpenCalls(CallOptions options, const ServedModel* model, ServiceMetrics* metrics);
+  ~OpenCalls();
+
+  // Once, before anything else. `on_prepared`: after each preparation.
+  void Attach(HttpServer* server, SessionThread* session, std::function<void()> on_prepared);
+
+  // Why another call of this tenant is not taken now: the queue is full, or the tenant has its share of it.
+  std::optional<ApiError> Refusal(const std::string& tenant) const;
+  // A whole request: takes a place, or refuses. The answer comes in its time.
+  void Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange);
+
+  void HandleEvents(std::vector<SessionEvent> events);
+  void Tick();  // deadlines
+
+  enum class Cancelled { kYes, kNotOwner, kNotFound };
+  // Ends those with this id, the request's or the answer's, with what is there.
+  Cancelled Cancel(const std::string& id, const std::string& tenant);
+
+  void FailAll(const ApiError& error);
+  // To the access log, but for those of Take, which have their line when they end.
+  void LogAnswer(const HttpRequest& request, int status) const;
+  // The session has ended, OK or not: what is not finished is failed by it from here on.
+  void SessionEnds(const absl::Status& ended);
+
+  // Runs on another thread, then calls `done` on the I/O thread.
+  void Prepare(size_t bytes, std::function<void()> work, std::function<void()> done);
+  void StopPreparing() { pool_.Stop(); }  // not on the I/O thread
+
+  size_t preparing() const { return preparing_; }
+  size_t size() const { return calls_.size(); }
+  const QueuePlaces& places() const { return places_; }
+  int RetryAfter() const;  // seconds until the queue is worked off
+
+ private:
+  struct Choice {
+    RequestId request = 0;
+    int64_t prompt_tokens = 0;
+    bool waits = true;     // holds a place: no token yet
+    bool running = false;  // the session has it
+    // Of a slow client: what it is to be told, in one piece.
+    std::optional<SessionEvent> held;
+  };
+  struct Call {
+    uint64_t number = 0;
+    ApiRoute route = ApiRoute::kChatCompletions;
+    std::shared_ptr<HttpExchange> exchange;
+    std::string answer_id, tenant;
+    int64_t accepted_us = 0, first_token_us = 0;
+    int64_t queue_deadline_us = 0, deadline_us = 0;  // of MonotonicUs()
+    std::unique_ptr<ApiCall> api;                    // null while it is prepared
+    std::vector<Choice> choices;                     // empty "
+    bool streaming = false;                          // the head is out
+    std::string prompt, answer;                      // with a prompt log
+  };
+  // A request that the session has, until its last event.
+  struct Running {
+    uint64_t call = 0;  // 0: it is over
+    int choice = 0;
+    // Why it was cancelled, which its last event does not know.
+    pb::RequestFinished::Reason ended_as = pb::RequestFinished::REASON_UNSPECIFIED;
+    MeteredRequest metered;
+  };
+
+  Call* Find(uint64_t number);
+  void Prepared(uint64_t number, PreparedCall prepared);
+  std::optional<ApiError> Submit(Call* call);
+  void HandleEvent(SessionEvent event);
+  void Feed(Call* call, int choice, const SessionEvent& event);
+  void Drained(uint64_t number);
+  void Apply(Call* call, ApiCall::Output output);
+  void EndChoice(Call* call, int choice, pb::RequestFinished::Reason as);
+  void FinishWith(uint64_t number, pb::RequestFinished::Reason reason);
+  void Fail(Call* call, const ApiError& error);
+  void Close(Call* call, int status);
+  void LeaveQueue(Call* call, Choice* choice);
+  void LogCall(const Call& call, int status) const;
+  void NoteIgnored(const std::vector<std::string>& names);
+  HttpHeaders AnswerHeaders(const Call& call) const;
+  ApiError QueueError(QueuePlaces::Verdict verdict) const;
+  void ReadBodiesOrWait();
+
+  const CallOptions options_;
+  const ServedModel* const model_;
+  ServiceMetrics* const metrics_;
+  HttpServer* server_ = nullptr;
+  SessionThread* session_ = nullptr;
+  std::function<void()> on_prepared_;
+
+  PreparationPool pool_;
+  QueuePlaces places_;
+  uint64_t last_number_ = 0;
+  RequestId last_request_ = 0;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Call>> calls_;  // by number
+  absl::flat_hash_map<RequestId, Running> running_;
+  size_t preparing_ = 0;
+  bool bodies_wait_ = false;
+  std::optional<absl::Status> session_ended_;
+  absl::flat_hash_set<std::string> ignored_names_;  // that were logged
+};
+
+// What a client is told, with the headers that say whether to try again.
+HttpResponse ErrorResponse(const ApiError& error);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_HTTP_OPEN_CALLS_H_

@@ -1,0 +1,59 @@
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_ROUTES_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_ROUTES_H_
+
+// The paths of the service, which methods they take and who may use them. Pure.
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+enum class Route {
+  kHealth,
+  kModels,
+  kModel,  // /v1/models/{id}
+  kChatCompletions,
+  kCompletions,
+  kTokenize,
+  kDetokenize,
+  kApplyTemplate,
+  kMetrics,
+  kVersion,
+  kHello,      // a client's probe
+  kTelemetry,  // a client's; silence spares it an error loop
+  kCluster,
+  kRequest,       // /api/requests/{id}
+  kNotSupported,  // known from other services
+  kRoot,
+};
+
+struct RouteFacts {
+  Route route;
+  const char* path;     // one that ends with '/' stands for all below it
+  const char* methods;  // "GET" (HEAD is one too), "POST", "DELETE", "*"
+  bool needs_key;       // where the server has keys
+};
+
+// The route of a path, and what is behind the '/' it ends with; null: there is none.
+struct FoundRoute {
+  const RouteFacts* facts = nullptr;
+  std::string rest;
+};
+FoundRoute FindRoute(absl::string_view path);
+
+// Whether its calls produce tokens, and so take a place in the queue.
+inline bool Generates(Route route) { return route == Route::kChatCompletions || route == Route::kCompletions; }
+// Whether it takes a JSON body.
+inline bool TakesJson(Route route) {
+  return Generates(route) || route == Route::kTokenize || route == Route::kDetokenize || route == Route::kApplyTemplate;
+}
+
+// For the header Allow: "GET, HEAD".
+std::string AllowedMethods(const RouteFacts& facts);
+bool Allows(const RouteFacts& facts, absl::string_view method);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_ROUTES_H_

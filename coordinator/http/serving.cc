@@ -1,0 +1,216 @@
+#include "coordinator/http/serving.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int64_t kMostTelemetryBytes = 1 << 20;
+// From the end of the drain timeout on, until requests that were cancelled have ended.
+constexpr int64_t kCancelUs = 2'000'000;
+
+// application/json, or something that is written in it.
+bool IsJson(absl::string_view content_type) {
+  const std::string type =
+      absl::AsciiStrToLower(absl::StripAsciiWhitespace(content_type.substr(0, content_type.find(';'))));
+  return type == "application/json" || absl::EndsWith(type, "+json");
+}
+
+ApiRoute ApiRouteOf(Route route) {
+  return route == Route::kChatCompletions ? ApiRoute::kChatCompletions : ApiRoute::kCompletions;
+}
+
+}  // namespace
+
+Serving::Serving(ServingOptions options, ServedModel model)
+    : options_(std::move(options)),
+      model_(std::move(model)),
+      metrics_(options_.facts),
+      calls_(options_.calls, &model_, &metrics_) {}
+
+Serving::~Serving() = default;
+
+void Serving::Attach(HttpServer* server, SessionThread* session) {
+  server_ = server;
+  session_ = session;
+  attached_us_ = MonotonicUs();
+  calls_.Attach(server, session, [this] { DrainSession(); });
+}
+
+int Serving::LoadingSeconds(const SessionStatus& status) const {
+  const double loaded = static_cast<double>(status.progress.bytes_loaded());
+  const double total = static_cast<double>(status.progress.bytes_to_load());
+  if (loaded <= 0 || total <= 0) return 2;
+  const double so_far_s = static_cast<double>(MonotonicUs() - attached_us_) * 1e-6;
+  return static_cast<int>(std::clamp(so_far_s * (total - loaded) / loaded, 1.0, 60.0));
+}
+
+std::optional<ApiError> Serving::StateRefusal() const {
+  const std::shared_ptr<const SessionStatus> status = session_->Status();
+  ApiError error;
+  if (drain_us_.has_value() || status->state == State::kDraining) {
+    error = MakeApiError(ApiErrorCode::kDraining, "the server ends and takes no more requests");
+    error.retry_after_s = std::clamp(static_cast<int>(absl::ToInt64Seconds(options_.drain_timeout)), 1, 60);
+  } else if (status->state == State::kLoading) {
+    error = MakeApiError(ApiErrorCode::kLoading,
+                         absl::StrCat("the model loads: ", status->progress.bytes_loaded(), " of ",
+                                      status->progress.bytes_to_load(), " bytes; try again later"));
+    error.retry_after_s = LoadingSeconds(*status);
+  } else if (status->state == State::kEnded) {
+    error = MakeApiError(ApiErrorCode::kStagesLost, "the cluster is lost, and the server ends");
+    error.retry_after_s = 60;
+  } else {
+    return std::nullopt;
+  }
+  return error;
+}
+
+std::optional<HttpResponse> Serving::Refusal(const FoundRoute& found, const HttpRequest& request) const {
+  if (found.facts == nullptr) {
+    return ErrorResponse(MakeApiError(ApiErrorCode::kNotFound,
+                                      absl::StrCat("there is nothing at ", request.method, " ", request.path,
+                                                   "; the routes of this server begin with /v1/")));
+  }
+  const Route route = found.facts->route;
+  if (!Allows(*found.facts, request.method)) {
+    const std::string allowed = AllowedMethods(*found.facts);
+    HttpResponse response = ErrorResponse(
+        MakeApiError(ApiErrorCode::kMethodNotAllowed,
+                     absl::StrCat(request.path, " takes ", allowed, ", this request is a ", request.method)));
+    response.headers.emplace_back("Allow", allowed);
+    return response;
+  }
+  const bool needs_key = found.facts->needs_key || (route == Route::kMetrics && options_.metrics_need_key);
+  if (needs_key && request.tenant.empty()) {
+    HttpResponse response = ErrorResponse(MakeApiError(
+        ApiErrorCode::kInvalidApiKey, "no valid key: expected 'Authorization: Bearer KEY' or 'x-api-key: KEY'"));
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return response;
+  }
+  if (route == Route::kNotSupported) {
+    return ErrorResponse(
+        MakeApiError(ApiErrorCode::kNotSupported, absl::StrCat(request.path, " is not supported by this server")));
+  }
+  if (TakesJson(route) && !IsJson(request.header("content-type"))) {
+    return ErrorResponse(MakeApiError(ApiErrorCode::kUnsupportedMediaType,
+                                      "expected the header 'Content-Type: application/json' and a body of JSON"));
+  }
+  return std::nullopt;
+}
+
+HeadVerdict Serving::OnHead(const HttpRequest& request) {
+  const FoundRoute found = FindRoute(request.path);
+  HeadVerdict verdict;
+  verdict.refusal = Refusal(found, request);
+  if (verdict.refusal.has_value()) return verdict;
+  const Route route = found.facts->route;
+  if (!TakesJson(route)) verdict.max_body_bytes = kMostTelemetryBytes;
+  if (!Generates(route)) return verdict;
+  std::optional<ApiError> error = StateRefusal();
+  if (!error.has_value()) error = calls_.Refusal(request.tenant);
+  if (error.has_value()) {
+    metrics_.Refused(error->code);
+    verdict.refusal = ErrorResponse(*error);
+  }
+  return verdict;
+}
+
+void Serving::OnRequest(std::shared_ptr<HttpExchange> exchange) {
+  const FoundRoute found = FindRoute(exchange->request().path);
+  // What OnHead let through has a route.
+  const Route route = found.facts->route;
+  if (!TakesJson(route)) return exchange->Respond(Answer(found, exchange->request()));
+  if (!Generates(route)) return AnswerBody(route, std::move(exchange));
+  if (const std::optional<ApiError> error = StateRefusal(); error.has_value()) {  // it may have changed
+    metrics_.Refused(error->code);
+    return exchange->Respond(ErrorResponse(*error));
+  }
+  calls_.Take(ApiRouteOf(route), std::move(exchange));
+}
+
+void Serving::OnAnswer(const HttpRequest& request, int status) {
+  const FoundRoute found = FindRoute(request.path);
+  metrics_.Answered(found.facts == nullptr ? "other" : found.facts->path, status);
+  calls_.LogAnswer(request, status);
+}
+
+void Serving::OnTick() {
+  const int64_t now_us = MonotonicUs();
+  metrics_.TakeStatus(*session_->Status(), now_us);
+  CountConnections();
+  calls_.Tick();
+  if (!drain_us_.has_value()) return;
+  if (now_us >= *drain_us_) {
+    calls_.FailAll(MakeApiError(ApiErrorCode::kDraining, "the server ends before this answer does"));
+  }
+  DrainSession();
+  if (now_us >= *drain_us_ + kCancelUs && !session_stops_) {
+    session_stops_ = true;
+    session_->Stop();
+  }
+}
+
+void Serving::CountConnections() {
+  const HttpCounters counters = server_->counters();
+  metrics_.SetConnections(counters.reading + counters.answering, counters.idle);
+  metrics_.SetStreams(counters.streams);
+  for (; slow_clients_ < counters.slow_clients; ++slow_clients_) metrics_.SlowClient();
+}
+
+void Serving::Drain() {
+  if (drain_asked_.exchange(true)) return;
+  server_->Post([this] { StartDrain(); });
+}
+
+void Serving::StartDrain() {
+  drain_us_ = MonotonicUs() + absl::ToInt64Microseconds(options_.drain_timeout);
+  LogInfo(absl::StrCat("ending: no more requests are taken, ", calls_.size(), " are answered within ",
+                       absl::FormatDuration(options_.drain_timeout), "; a second signal ends at once"));
+  DrainSession();
+}
+
+// Not before what was accepted is with the session.
+void Serving::DrainSession() {
+  if (!drain_us_.has_value() || session_drains_ || calls_.preparing() > 0) return;
+  session_drains_ = true;
+  session_->Drain();
+}
+
+void Serving::AwaitAnswers(absl::Duration most) {
+  const auto seen = std::make_shared<std::promise<void>>();
+  std::future<void> future = seen->get_future();
+  server_->Post([seen] { seen->set_value(); });
+  future.wait_for(absl::ToChronoMilliseconds(most));
+}
+
+void Serving::OnEvents(std::vector<SessionEvent> events) {
+  const auto shared = std::make_shared<std::vector<SessionEvent>>(std::move(events));
+  server_->Post([this, shared] { calls_.HandleEvents(std::move(*shared)); });
+}
+
+void Serving::OnTurn() {
+  const std::shared_ptr<const SessionStatus> status = session_->Status();
+  if (status->state == said_) return;
+  if (status->state == State::kReady) {
+    const int stages = status->ready.stages_size();
+    LogInfo(absl::StrCat(said_ == State::kLoading ? "ready" : "ready again", ": ", server_->address(), " serves ",
+                         model_.names.front(), ", context ", status->ready.context(), ", ", stages,
+                         stages == 1 ? " stage" : " stages"));
+  }
+  said_ = status->state;
+}
+
+void Serving::OnEnding(const absl::Status& ended) {
+  server_->Post([this, ended] { calls_.SessionEnds(ended); });
+}
+
+}  // namespace stagecoach

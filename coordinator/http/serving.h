@@ -1,0 +1,105 @@
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVING_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVING_H_
+
+// What a server answers: the routes of the service, its states, and the calls that produce tokens. It stands between the
+// HTTP server, whose I/O thread runs everything here but what says otherwise, and the session's thread.
+//
+//   loading      the first job comes up: calls that produce tokens get 503, everything else is answered
+//   ready
+//   recovering   a job was lost: calls are queued as usual, open ones go on when the next job runs
+//   draining     after Drain: new calls get 503, open ones have the drain timeout to end
+//   lost         the session has failed: open calls end with an error
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "coordinator/front/api/model_bodies.h"
+#include "coordinator/front/api/served_model.h"
+#include "coordinator/front/metrics/service_metrics.h"
+#include "coordinator/front/session_thread.h"
+#include "coordinator/http/http_handler.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/http/open_calls.h"
+#include "coordinator/http/service_routes.h"
+
+namespace stagecoach {
+
+struct ServingOptions {
+  CallOptions calls;
+  absl::Duration drain_timeout = absl::Seconds(30);
+  bool metrics_need_key = false;
+  ServiceFacts facts;  // of the metrics
+};
+
+class Serving : public HttpHandler, public SessionListener {
+ public:
+  Serving(ServingOptions options, ServedModel model);
+  ~Serving() override;
+
+  // Once, before the server starts and the session runs; both outlive their use of this object.
+  void Attach(HttpServer* server, SessionThread* session);
+
+  // Takes no more calls; the session ends when those that it has are answered, or the drain timeout is over. Any thread.
+  void Drain();
+  bool draining() const { return drain_asked_; }  // any thread
+
+  // When the session has ended: waits until the I/O thread has seen all of it, up to `most`. Any thread but that one.
+  void AwaitAnswers(absl::Duration most);
+  void StopPreparing() { calls_.StopPreparing(); }  // when the server has stopped
+
+  HeadVerdict OnHead(const HttpRequest& request) override;
+  void OnRequest(std::shared_ptr<HttpExchange> exchange) override;
+  void OnAnswer(const HttpRequest& request, int status) override;
+  void OnTick() override;
+
+  // The session's thread.
+  void OnEvents(std::vector<SessionEvent> events) override;
+  void OnTurn() override;
+  void OnEnding(const absl::Status& ended) override;
+
+ private:
+  using State = SessionStatus::State;
+
+  std::optional<HttpResponse> Refusal(const FoundRoute& found, const HttpRequest& request) const;
+  std::optional<ApiError> StateRefusal() const;
+  int LoadingSeconds(const SessionStatus& status) const;
+  void StartDrain();
+  void DrainSession();
+  void CountConnections();
+
+  HttpResponse Answer(const FoundRoute& found, const HttpRequest& request);
+  HttpResponse Health() const;
+  HttpResponse Cluster() const;
+  HttpResponse Models(const FoundRoute& found, const HttpRequest& request) const;
+  HttpResponse CancelCall(const std::string& id, const HttpRequest& request);
+  HttpResponse Metrics();
+  HttpResponse Root() const;
+  void AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange);
+
+  const ServingOptions options_;
+  const ServedModel model_;
+  ServiceMetrics metrics_;
+  OpenCalls calls_;
+  HttpServer* server_ = nullptr;
+  SessionThread* session_ = nullptr;
+  int64_t attached_us_ = 0;
+
+  int64_t slow_clients_ = 0;          // that were counted
+  std::optional<int64_t> drain_us_;  // when the drain timeout is over
+  bool session_drains_ = false, session_stops_ = false;
+
+  std::atomic<bool> drain_asked_{false};
+
+  // Of the session's thread.
+  State said_ = State::kLoading;
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVING_H_
