@@ -56,7 +56,7 @@ class SessionListener {
   // After every turn: at least once a second, and after a signal or Wake.
   virtual void OnTurn() {}
   // Once, when the session takes nothing more: as Run will return. The events of what it cut short follow.
-  virtual void OnEnding(const absl::Status& ended) {}
+  virtual void OnEnding(const absl::Status& /*ended*/) {}
 };
 
 class SessionThread {

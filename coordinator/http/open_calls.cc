@@ -51,7 +51,7 @@ void Append(SessionEvent more, SessionEvent* held) {
 PreparedCall PrepareSafely(ApiRoute route, const std::string& body, const ServedModel& model,
                            const CallContext& context) {
   try {
-    return PrepareCall(route, body, model, context);
+    return PrepareCall(route, absl::string_view(body), model, context);
   } catch (const std::exception& thrown) {
     return {nullptr, MakeApiError(ApiErrorCode::kInternal, absl::StrCat("the request cannot be read: ", thrown.what()))};
   }
