@@ -18,8 +18,8 @@
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/open_session.h"
 #include "coordinator/front/signals.h"
-#include "coordinator/http/opened_model.h"
-#include "coordinator/http/service.h"
+#include "coordinator/http/service/opened_model.h"
+#include "coordinator/http/service/service.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/trace/trace_file.h"
 

@@ -11,7 +11,7 @@
 #include "coordinator/cli/chat_template_options.h"
 #include "coordinator/front/api/served_model.h"
 #include "coordinator/http/http_server.h"
-#include "coordinator/http/serving.h"
+#include "coordinator/http/service/serving.h"
 
 namespace CLI {
 class App;

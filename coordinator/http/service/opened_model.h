@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_HTTP_OPENED_MODEL_H_
-#define STAGECOACH_COORDINATOR_HTTP_OPENED_MODEL_H_
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_OPENED_MODEL_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_OPENED_MODEL_H_
 
 // A model file as a service needs it: everything but the weights.
 
@@ -28,4 +28,4 @@ absl::StatusOr<std::unique_ptr<OpenedModel>> OpenServedModel(const std::string& 
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_HTTP_OPENED_MODEL_H_
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_OPENED_MODEL_H_

@@ -1,4 +1,4 @@
-#include "coordinator/http/preparation_pool.h"
+#include "coordinator/http/service/preparation_pool.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "coordinator/http/service_routes.h"
+#include "coordinator/http/service/service_routes.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-#include "coordinator/http/queue_places.h"
+#include "coordinator/http/service/queue_places.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_HTTP_SERVING_H_
-#define STAGECOACH_COORDINATOR_HTTP_SERVING_H_
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVING_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVING_H_
 
 // What a server answers: the routes of the service, its states, and the calls that produce tokens. It stands between the
 // HTTP server, whose I/O thread runs everything here but what says otherwise, and the session's thread.
@@ -25,8 +25,8 @@
 #include "coordinator/front/session_thread.h"
 #include "coordinator/http/http_handler.h"
 #include "coordinator/http/http_server.h"
-#include "coordinator/http/open_calls.h"
-#include "coordinator/http/service_routes.h"
+#include "coordinator/http/service/open_calls.h"
+#include "coordinator/http/service/service_routes.h"
 
 namespace stagecoach {
 
@@ -102,4 +102,4 @@ class Serving : public HttpHandler, public SessionListener {
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_HTTP_SERVING_H_
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVING_H_

@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "coordinator/front/json.h"
 #include "coordinator/front/metrics/cluster_json.h"
-#include "coordinator/http/serving.h"
+#include "coordinator/http/service/serving.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_HTTP_OPEN_CALLS_H_
-#define STAGECOACH_COORDINATOR_HTTP_OPEN_CALLS_H_
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_OPEN_CALLS_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_OPEN_CALLS_H_
 
 // The calls that produce tokens, from the complete body to the last byte of the answer: a place in the queue, the
 // preparation on other threads, the session's requests, their events, and whatever ends a call before its time: a
@@ -24,9 +24,9 @@
 #include "coordinator/front/session_thread.h"
 #include "coordinator/http/http_handler.h"
 #include "coordinator/http/http_server.h"
-#include "coordinator/http/line_log.h"
-#include "coordinator/http/preparation_pool.h"
-#include "coordinator/http/queue_places.h"
+#include "coordinator/http/service/line_log.h"
+#include "coordinator/http/service/preparation_pool.h"
+#include "coordinator/http/service/queue_places.h"
 
 namespace stagecoach {
 
@@ -149,4 +149,4 @@ HttpResponse ErrorResponse(const ApiError& error);
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_HTTP_OPEN_CALLS_H_
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_OPEN_CALLS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/http/open_calls.h"
+#include "coordinator/http/service/open_calls.h"
 
 #include <algorithm>
 #include <exception>

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_HTTP_QUEUE_PLACES_H_
-#define STAGECOACH_COORDINATOR_HTTP_QUEUE_PLACES_H_
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_QUEUE_PLACES_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_QUEUE_PLACES_H_
 
 // The places of those who wait for their first token: how many there are, and whose. Pure, and not thread-safe.
 
@@ -41,4 +41,4 @@ int RetryAfterSeconds(int64_t waiting_tokens, double tokens_per_second);
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_HTTP_QUEUE_PLACES_H_
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_QUEUE_PLACES_H_

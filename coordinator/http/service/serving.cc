@@ -1,4 +1,4 @@
-#include "coordinator/http/serving.h"
+#include "coordinator/http/service/serving.h"
 
 #include <algorithm>
 #include <future>

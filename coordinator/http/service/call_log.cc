@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "coordinator/http/open_calls.h"
+#include "coordinator/http/service/open_calls.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_H_
-#define STAGECOACH_COORDINATOR_HTTP_SERVICE_H_
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVICE_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVICE_H_
 
 // A whole service: the HTTP server, what it answers, the session behind it, and the signals that end it.
 
@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/front/session.h"
 #include "coordinator/http/http_server.h"
-#include "coordinator/http/serving.h"
+#include "coordinator/http/service/serving.h"
 
 namespace stagecoach {
 
@@ -40,4 +40,4 @@ class Service {
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_H_
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVICE_H_

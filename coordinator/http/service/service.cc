@@ -1,4 +1,4 @@
-#include "coordinator/http/service.h"
+#include "coordinator/http/service/service.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Service>> Service::Listen(HttpServerOptions http,
 absl::Status Service::Run(std::unique_ptr<Session> session) {
   SessionThread thread(std::move(session), &serving_);
   serving_.Attach(server_.get(), &thread);
-  server_->Start();
+  RETURN_IF_ERROR(server_->Start());
   std::thread signals([this] { WatchSignals(); });
   const absl::Status ended = thread.Run();
   serving_.AwaitAnswers(kLastWords);

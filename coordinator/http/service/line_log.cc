@@ -1,4 +1,4 @@
-#include "coordinator/http/line_log.h"
+#include "coordinator/http/service/line_log.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_ROUTES_H_
-#define STAGECOACH_COORDINATOR_HTTP_SERVICE_ROUTES_H_
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVICE_ROUTES_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVICE_ROUTES_H_
 
 // The paths of the service, which methods they take and who may use them. Pure.
 
@@ -56,4 +56,4 @@ bool Allows(const RouteFacts& facts, absl::string_view method);
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_ROUTES_H_
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVICE_ROUTES_H_

@@ -1,4 +1,4 @@
-#include "coordinator/http/opened_model.h"
+#include "coordinator/http/service/opened_model.h"
 
 #include <filesystem>
 #include <utility>

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_HTTP_LINE_LOG_H_
-#define STAGECOACH_COORDINATOR_HTTP_LINE_LOG_H_
+#ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_LINE_LOG_H_
+#define STAGECOACH_COORDINATOR_HTTP_SERVICE_LINE_LOG_H_
 
 // A file that grows by one line of JSON for each thing that happened.
 
@@ -35,4 +35,4 @@ std::string LogTime();
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_HTTP_LINE_LOG_H_
+#endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_LINE_LOG_H_
