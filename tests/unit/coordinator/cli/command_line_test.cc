@@ -36,8 +36,8 @@ TEST(CommandLine, ListsEveryVerbInItsHelpButNotTheHiddenOne) {
   for (const std::vector<const char*>& arguments : {std::vector<const char*>{"help"}, {"--help"}, {"-h"}}) {
     const Parsed parsed = Parse(arguments);
     EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
-    for (const char* verb : {"generate", "batch", "perplexity", "bench", "plan", "simulate", "quantize", "inspect",
-                             "tokenize", "detokenize", "apply-template", "chat", "help"}) {
+    for (const char* verb : {"generate", "batch", "serve", "perplexity", "bench", "plan", "simulate", "quantize",
+                             "inspect", "tokenize", "detokenize", "apply-template", "chat", "help"}) {
       EXPECT_THAT(parsed.output, HasSubstr(verb));
     }
     EXPECT_THAT(parsed.output, Not(HasSubstr("engine ")));

@@ -1,0 +1,243 @@
+// serve: the real programs, asked over HTTP.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/server.h"
+#include "tests/testing/process_tree.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kCompletions[] = "/v1/completions";
+constexpr char kChat[] = "/v1/chat/completions";
+constexpr char kPrompt[] = "In the beginning";
+
+bool ComesTrue(const std::function<bool()>& holds, double timeout_s = 20) {
+  for (int i = 0; i < timeout_s * 50; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+OrderedJson Completion(int tokens, int seed, bool stream = false) {
+  return {{"prompt", absl::StrCat(kPrompt, " ", seed)}, {"max_tokens", tokens}, {"temperature", 0.8}, {"seed", seed},
+          {"stream", stream}};
+}
+
+// Used blocks of the pool, as the metrics say; -1 before the first status.
+double UsedBlocks(const Server& server) {
+  double used = -1;
+  for (const absl::string_view line : absl::StrSplit(server.Get("/metrics").body, '\n')) {
+    if (!absl::StartsWith(line, "stagecoach_kv_blocks{") || !absl::StrContains(line, "referenced")) continue;
+    double value = 0;
+    if (absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) used = std::max(used, 0.0) + value;
+  }
+  return used;
+}
+
+TEST(Serve, AnswersAsGenerateDoesAndEndsInOrder) {
+  Server server({"--pp", "2"});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  EXPECT_EQ(server.Get("/health").body, "{\"status\":\"ok\"}");
+  const OrderedJson body = Completion(24, 7);
+  const ServedAnswer whole = server.Ask(kCompletions, body);
+  OrderedJson streamed = body;
+  streamed["stream"] = true;
+  const ServedAnswer stream = server.Ask(kCompletions, streamed);
+  EXPECT_TRUE(stream.done) << stream.error;
+  const ProgramResult generated = Coordinator(Generate(
+      {"--pp", "2", "-p", absl::StrCat(kPrompt, " 7"), "-n", "24", "--temp", "0.8", "--seed", "7", "--output", "json"}));
+  ASSERT_EQ(generated.exit_code, 0) << generated;
+  const std::string expected = OrderedJson::parse(generated.out)["text"];
+  EXPECT_EQ(whole.text, expected) << whole.body;
+  EXPECT_EQ(stream.text, expected);
+
+  const OrderedJson models = OrderedJson::parse(server.Get("/v1/models").body);
+  EXPECT_EQ(models["data"][0]["id"], "demo-q8_0");
+  EXPECT_EQ(models["data"][0]["max_model_len"], 1024);
+  const OrderedJson tokens = OrderedJson::parse(server.Post("/tokenize", {{"prompt", "one two"}}).body);
+  EXPECT_GT(tokens["count"], 1);
+  EXPECT_THAT(server.Post("/detokenize", {{"tokens", tokens["tokens"]}}).body, HasSubstr("one two"));
+  EXPECT_EQ(OrderedJson::parse(server.Get("/api/cluster").body)["stages"].size(), 2u);
+  EXPECT_THAT(server.Get("/metrics").body, HasSubstr("stagecoach_stage_up{stage=\"1\""));
+
+  server.process().Kill(SIGTERM);
+  const ProgramResult result = server.process().Wait(60);
+  EXPECT_EQ(result.exit_code, 0) << result;
+}
+
+TEST(Serve, ListensBeforeTheModelIsLoaded) {
+  Server server({"--pp", "1"});
+  const HttpReply early = server.Get("/health");
+  EXPECT_TRUE(early.status == 503 || early.status == 200) << early.status;
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  EXPECT_THAT(server.process().err(), HasSubstr("context 1024, 1 stage"));
+  server.process().Kill(SIGUSR1);
+  EXPECT_EQ(server.process().Wait(60).exit_code, 0);
+}
+
+TEST(Serve, CurlReadsAStreamAsItComes) {
+  if (RunProgram("curl", {"--version"}).exit_code != 0) GTEST_SKIP() << "curl is not on this machine";
+  Server server({"--pp", "1", "--chat-template", "chatml"});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  const ProgramResult result = RunProgram(
+      "curl", {"-sSN", absl::StrCat(server.url(), kChat), "-H", "Content-Type: application/json", "-d",
+               R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":8,"stream":true})"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr(R"("delta":{"role":"assistant","content":""})"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("data: [DONE]\n\n"));
+}
+
+TEST(Serve, AClientThatGoesGivesItsBlocksBack) {
+  Server server({"--pp", "1", "--stage-delay-us", "20000"});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  ASSERT_TRUE(ComesTrue([&] { return UsedBlocks(server) == 0; }));
+  std::atomic<bool> go{false};
+  std::thread client([&] {
+    server.Ask(kCompletions, Completion(500, 1, true), [&](const ServedAnswer&) { return !go; });
+  });
+  EXPECT_TRUE(ComesTrue([&] { return UsedBlocks(server) > 0; }));
+  go = true;
+  client.join();
+  EXPECT_TRUE(ComesTrue([&] { return UsedBlocks(server) == 0; }));
+  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_requests_running") == 0; }));
+  server.process().Kill(SIGTERM);
+  EXPECT_EQ(server.process().Wait(60).exit_code, 0);
+}
+
+TEST(Serve, ASecondSignalEndsAtOnce) {
+  Server server({"--pp", "1", "--stage-delay-us", "50000"});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  std::thread client([&] { server.Ask(kCompletions, Completion(900, 1, true)); });
+  ASSERT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_requests_running") == 1; }));
+  server.process().Kill(SIGTERM);
+  ASSERT_TRUE(server.process().WaitForOutput("a second signal ends at once", 20));
+  EXPECT_EQ(server.Post(kCompletions, Completion(5, 2)).status, 503);
+  server.process().Kill(SIGINT);
+  EXPECT_EQ(server.process().Wait(20).exit_code, 130);
+  client.join();
+}
+
+// Every answer of so many streams at once.
+std::vector<ServedAnswer> AskMany(const Server& server, int streams, int tokens, std::atomic<int>* answered) {
+  std::vector<ServedAnswer> answers(static_cast<size_t>(streams));
+  std::vector<std::thread> clients;
+  for (int i = 0; i < streams; ++i) {
+    clients.emplace_back([&, i] {
+      const bool stream = i % 4 != 3;
+      answers[static_cast<size_t>(i)] =
+          server.Ask(kCompletions, Completion(tokens, i, stream), [answered](const ServedAnswer& answer) {
+            if (!answer.text.empty()) ++*answered;
+            return true;
+          });
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  return answers;
+}
+
+TEST(Serve, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
+  constexpr int kStreams = 64, kTokens = 32;
+  Server server({"--pp", "2", "--max-num-seqs", "32", "--stage-delay-us", "10000"});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  std::atomic<int> answered{0};
+  const std::vector<ServedAnswer> calm = AskMany(server, kStreams, kTokens, &answered);
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    answered = 0;
+    std::thread killer([&] {
+      ASSERT_TRUE(ComesTrue([&] { return answered > kStreams; }));
+      const auto stages = AwaitDescendants(server.process().pid(), "stage_worker", 2, 30);
+      ASSERT_GE(stages.size(), 2u);
+      kill(stages[1].pid, signal);
+    });
+    const std::vector<ServedAnswer> disturbed = AskMany(server, kStreams, kTokens, &answered);
+    killer.join();
+    for (int i = 0; i < kStreams; ++i) {
+      EXPECT_TRUE(disturbed[static_cast<size_t>(i)].done) << i << ": " << disturbed[static_cast<size_t>(i)].error;
+      EXPECT_EQ(disturbed[static_cast<size_t>(i)].text, calm[static_cast<size_t>(i)].text) << i;
+    }
+    EXPECT_TRUE(ComesTrue([&] { return server.Get("/health").status == 200; }));
+  }
+  EXPECT_EQ(server.Metric("stagecoach_job_relaunches_total"), 2);
+  server.process().Kill(SIGTERM);
+  EXPECT_EQ(server.process().Wait(60).exit_code, 0);
+}
+
+TEST(Serve, APortInUseAndOtherWrongOptionsEndWithAMessage) {
+  Server server({"--pp", "1"});
+  ASSERT_NE(server.port(), 0);
+  const TempDir directory;
+  const std::string empty = directory.File("keys");
+  WriteFileOrDie(empty, "# none\n");
+  struct Wrong {
+    Words words;
+    int exit_code;
+    const char* message;
+  };
+  const std::vector<Wrong> wrongs = {
+      {{"--port", absl::StrCat(server.port())}, 2, "in use"},
+      {{"--port", "70000"}, 2, "--port: 70000 is out of range"},
+      {{"--host", "203.0.113.1"}, 2, "203.0.113.1"},
+      {{"--api-key-file", "/nowhere/keys"}, 3, "--api-key-file: "},
+      {{"--api-key-file", empty}, 3, "--api-key-file: "},
+      {{"--served-model-name", ","}, 2, "--served-model-name: expected names"},
+      {{"--chat-template-file", "/nowhere/t"}, 3, "/nowhere/t"},
+      {{"--access-log", "/nowhere/log"}, 3, "--access-log: cannot write '/nowhere/log'"},
+      {{"--queue-timeout", "soon"}, 2, "'soon' is not a duration"},
+      {{"--max-num-queued-reqs", "0"}, 2, "--max-num-queued-reqs: 0 is out of range"},
+      {{"--reasoning-field", "thoughts"}, 2, "'thoughts' is not one of"},
+      {{"--hosts", "node1:2,"}, 2, "--hosts: ''"},
+  };
+  for (const Wrong& wrong : wrongs) {
+    Words words = {"serve", "-m", DemoModelPath()};
+    if (wrong.words[0] != "--port") words.insert(words.end(), {"--port", "0"});
+    words.insert(words.end(), wrong.words.begin(), wrong.words.end());
+    const ProgramResult result = Coordinator(words);
+    EXPECT_EQ(result.exit_code, wrong.exit_code) << result;
+    EXPECT_THAT(result.err, HasSubstr(wrong.message));
+  }
+}
+
+TEST(Serve, UnderALauncherOfTheUsersItServesToo) {
+  Words words = WorldArguments({"serve", "-m", DemoModelPath(), "--port", "0"}, 2);
+  Server server("mpirun", words, AllowRoot());
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  EXPECT_THAT(server.process().err(), HasSubstr("a lost stage ends the run"));
+  EXPECT_TRUE(server.Ask(kCompletions, Completion(8, 1, true)).done);
+}
+
+TEST(ScriptedServer, GivesExactTextsAndFailures) {
+  const TempDir directory;
+  const std::string script = directory.File("script.json");
+  WriteFileOrDie(script, R"({"answers":[{"when":"weather","text":"It rains."},{"when":"slow","text":"At last.",)"
+                         R"("first_ms":100,"each_ms":10}]})");
+  Server server(SCRIPTED_SERVER, {DemoModelPath(), script});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  const auto ask = [&](const char* what) {
+    return server.Ask(kChat, {{"messages", {{{"role", "user"}, {"content", what}}}}, {"stream", true}});
+  };
+  EXPECT_EQ(ask("How is the weather?").text, "It rains.");
+  EXPECT_EQ(ask("Be slow.").text, "At last.");
+  server.process().Kill(SIGTERM);
+  EXPECT_EQ(server.process().Wait(30).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace stagecoach::testing

@@ -1,0 +1,68 @@
+#include "coordinator/http/service/queue_places.h"
+
+#include "coordinator/http/service/service_routes.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using Verdict = QueuePlaces::Verdict;
+
+TEST(QueuePlaces, TakesAsManyRequestsAndTokensAsThereIsRoomFor) {
+  QueuePlaces places({.requests = 3, .tokens = 100});
+  EXPECT_EQ(places.Take("a", 1, 60), Verdict::kTaken);
+  EXPECT_EQ(places.Take("a", 1, 41), Verdict::kFull);
+  EXPECT_EQ(places.Take("a", 1, 40), Verdict::kTaken);
+  EXPECT_EQ(places.Take("a", 2, 0), Verdict::kFull);
+  EXPECT_EQ(places.Take("a", 1, 0), Verdict::kTaken);
+  EXPECT_EQ(places.Take("a", 1, 0), Verdict::kFull);
+  places.Leave("a", 1, 60);
+  EXPECT_EQ(places.Take("a", 1, 60), Verdict::kTaken);
+  EXPECT_EQ(places.requests(), 3);
+  EXPECT_EQ(places.tokens(), 100);
+}
+
+TEST(QueuePlaces, OneOfWhomNobodyIsAheadMayHaveMoreTokensThanTheQueueHolds) {
+  QueuePlaces places({.requests = 3, .tokens = 100});
+  EXPECT_EQ(places.Take("a", 1, 5000), Verdict::kTaken);
+  EXPECT_EQ(places.Take("a", 1, 1), Verdict::kFull);
+}
+
+TEST(QueuePlaces, ATenantHasHalfOfThePlacesWhileOthersWaitAndAllWhenAlone) {
+  QueuePlaces places({.requests = 8, .tokens = 1000});
+  EXPECT_EQ(places.Take("a", 6, 0), Verdict::kTaken);
+  EXPECT_EQ(places.Take("b", 1, 0), Verdict::kTaken);
+  EXPECT_EQ(places.Take("a", 1, 0), Verdict::kTenantLimit);
+  EXPECT_EQ(places.Take("b", 1, 0), Verdict::kTaken);
+  EXPECT_EQ(places.Take("b", 1, 0), Verdict::kFull);
+  places.Leave("a", 3, 0);
+  EXPECT_EQ(places.Take("a", 1, 0), Verdict::kTaken);
+  EXPECT_EQ(places.Take("a", 1, 0), Verdict::kTenantLimit);
+  places.Leave("b", 2, 0);
+  EXPECT_EQ(places.Take("a", 1, 0), Verdict::kTaken);
+}
+
+TEST(QueuePlaces, TellsWhenToTryAgainFromWhatWaitsAndHowFastItIsComputed) {
+  EXPECT_EQ(RetryAfterSeconds(0, 0), 1);
+  EXPECT_EQ(RetryAfterSeconds(1, 1000), 1);
+  EXPECT_EQ(RetryAfterSeconds(1001, 100), 11);
+  EXPECT_EQ(RetryAfterSeconds(1'000'000, 100), 60);
+  EXPECT_EQ(RetryAfterSeconds(10, 0), 60);
+}
+
+TEST(ServiceRoutes, FindsPathsAndWhatIsBehindThem) {
+  ASSERT_NE(FindRoute("/v1/models").facts, nullptr);
+  EXPECT_EQ(FindRoute("/v1/models").facts->route, Route::kModels);
+  EXPECT_EQ(FindRoute("/v1/models/org/name").facts->route, Route::kModel);
+  EXPECT_EQ(FindRoute("/v1/models/org/name").rest, "org/name");
+  EXPECT_EQ(FindRoute("/v1/models/").facts, nullptr);
+  EXPECT_EQ(FindRoute("/").facts->route, Route::kRoot);
+  EXPECT_EQ(FindRoute("/index.html").facts, nullptr);
+  EXPECT_EQ(FindRoute("/v1/chat/completions/").facts, nullptr);
+  EXPECT_EQ(FindRoute("/v1/audio/speech").facts->route, Route::kNotSupported);
+  EXPECT_EQ(AllowedMethods(*FindRoute("/health").facts), "GET, HEAD");
+  EXPECT_FALSE(Allows(*FindRoute("/v1/completions").facts, "GET"));
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,413 @@
+// Serving over HTTP and a session before an engine that plays a script.
+
+#include "coordinator/http/service/serving.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/front/json.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/shared_data.h"
+#include "tests/unit/coordinator/http/service/scripted_service.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kChat[] = "/v1/chat/completions";
+constexpr char kCompletions[] = "/v1/completions";
+
+std::string Completion(const std::string& more = "") {
+  return absl::StrCat(R"({"prompt":"Say it.","max_tokens":64)", more, "}");
+}
+std::string Chat(const std::string& more = "") {
+  return absl::StrCat(R"({"messages":[{"role":"user","content":"Say it."}])", more, "}");
+}
+
+std::string CodeOf(const std::string& body) { return Json::parse(body)["error"]["code"]; }
+
+// The text of all deltas of one choice.
+std::string TextOf(const Stream& stream, int index = 0) {
+  std::string text;
+  for (const std::string& data : stream.data) {
+    if (data == "[DONE]") continue;
+    for (const Json& choice : Json::parse(data).value("choices", Json::array())) {
+      if (choice["index"] != index) continue;
+      text += choice.contains("delta") ? choice["delta"].value("content", "") : choice.value("text", "");
+    }
+  }
+  return text;
+}
+
+std::string FinishReason(const Stream& stream) {
+  std::string reason;
+  for (const std::string& data : stream.data) {
+    if (data == "[DONE]") continue;
+    for (const Json& choice : Json::parse(data).value("choices", Json::array())) {
+      if (choice["finish_reason"].is_string()) reason = choice["finish_reason"];
+    }
+  }
+  return reason;
+}
+
+TEST(Serving, AnswersWholeAndAsAStreamWithTheSameText) {
+  ScriptedService service;
+  const HttpReply whole = service.Post(kCompletions, Completion());
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(Json::parse(whole.body)["choices"][0]["text"], kScriptedText);
+  EXPECT_EQ(Json::parse(whole.body)["choices"][0]["finish_reason"], "stop");
+  EXPECT_FALSE(FindHeader(whole.headers, "x-request-id").empty());
+  const Stream stream = service.ReadStream(kCompletions, Completion(R"(,"stream":true)"));
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(TextOf(stream), kScriptedText);
+  ASSERT_FALSE(stream.data.empty());
+  EXPECT_EQ(stream.data.back(), "[DONE]");
+  const Stream chat = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+  EXPECT_EQ(TextOf(chat), kScriptedText);
+  EXPECT_EQ(chat.data.back(), "[DONE]");
+}
+
+TEST(Serving, ListensWhileTheModelLoadsAndGeneratesWhenItIsReady) {
+  ScriptedServiceOptions options;
+  options.engine.ready = false;
+  ScriptedService service(options);
+  const HttpReply refused = service.Post(kCompletions, Completion());
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(CodeOf(refused.body), "loading");
+  EXPECT_FALSE(FindHeader(refused.headers, "retry-after").empty());
+  const HttpReply health = *service.Get("/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(Json::parse(health.body)["status"], "loading");
+  EXPECT_EQ(service.Post("/tokenize", R"({"prompt":"one two"})").status, 200);
+  EXPECT_EQ(service.Get("/v1/models")->status, 200);
+  EXPECT_EQ(service.Get("/metrics")->status, 200);
+  service.engine().BeReady();
+  EXPECT_TRUE(ComesTrue([&] { return service.Get("/health")->status == 200; }));
+  EXPECT_EQ(Json::parse(service.Get("/v1/health")->body)["status"], "ok");
+  EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200);
+}
+
+TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
+  ScriptedService service;
+  EXPECT_EQ(CodeOf(service.Get("/v2/models")->body), "not_found");
+  EXPECT_EQ(service.Get("/v2/models")->status, 404);
+  const HttpReply wrong = *service.Get(kCompletions);
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(FindHeader(wrong.headers, "allow"), "POST");
+  const HttpReply form = service.Post(kCompletions, Completion(), {{"Content-Type", "text/plain"}});
+  EXPECT_EQ(form.status, 415);
+  EXPECT_EQ(CodeOf(form.body), "unsupported_media_type");
+  EXPECT_EQ(service.Post("/v1/embeddings", "{}").status, 501);
+  EXPECT_EQ(CodeOf(service.Post(kCompletions, "{").body), "invalid_json");
+  EXPECT_EQ(service.Post(kCompletions, R"({"prompt":"x","max_tokens":-1})").status, 400);
+  HttpCall head;
+  head.method = "HEAD";
+  head.path = "/api/hello";
+  EXPECT_EQ(service.Call(head).status, 200);
+  EXPECT_EQ(service.Post("/api/event_logging/batch", "[1]").status, 204);
+  EXPECT_EQ(Json::parse(service.Get("/version")->body)["version"], "1.2.3");
+  EXPECT_THAT(service.Get("/")->body, HasSubstr("/v1/chat/completions"));
+  const Json cluster = Json::parse(service.Get("/api/cluster")->body);
+  EXPECT_EQ(cluster["state"], "ready");
+  EXPECT_EQ(cluster["model"]["name"], "scripted");
+}
+
+TEST(Serving, TokensAndTextGoBothWays) {
+  ScriptedService service;
+  const Json tokens = Json::parse(service.Post("/tokenize", R"({"prompt":"one two three"})").body);
+  EXPECT_EQ(tokens["count"], tokens["tokens"].size());
+  Json ask;
+  ask["tokens"] = tokens["tokens"];
+  EXPECT_THAT(Json::parse(service.Post("/detokenize", ask.dump()).body)["content"], HasSubstr("one two three"));
+  EXPECT_THAT(Json::parse(service.Post("/apply-template", Chat()).body)["prompt"], HasSubstr("<|im_start|>user\nSay it."));
+}
+
+TEST(Serving, AStreamsHeadAndFirstEventLeaveWhenItIsAcceptedNotWithTheFirstToken) {
+  ScriptedService service;
+  service.engine().Hold(true);
+  const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"), [&](const Stream& so_far) {
+    if (so_far.data.size() == 1) {
+      EXPECT_EQ(Json::parse(so_far.data[0])["choices"][0]["delta"]["role"], "assistant");
+      service.engine().Hold(false);
+    }
+    return false;
+  });
+  EXPECT_EQ(TextOf(stream), kScriptedText);
+}
+
+TEST(Serving, RefusesExactlyWhatTheQueueDoesNotHold) {
+  constexpr int kPlaces = 5, kCalls = 20;
+  ScriptedServiceOptions options;
+  options.serving.calls.queue.requests = kPlaces;
+  ScriptedService service(options);
+  service.engine().Hold(true);
+  std::atomic<int> accepted{0}, refused{0};
+  Beside calls;
+  for (int i = 0; i < kCalls; ++i) {
+    calls.Run([&] {
+      const HttpReply reply = service.Post(kCompletions, Completion());
+      if (reply.status == 200) ++accepted;
+      if (reply.status != 429) return;
+      ++refused;
+      EXPECT_EQ(CodeOf(reply.body), "queue_full");
+      EXPECT_FALSE(FindHeader(reply.headers, "retry-after").empty());
+    });
+  }
+  EXPECT_TRUE(ComesTrue([&] { return refused == kCalls - kPlaces; })) << refused;
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().submitted() == kPlaces; }));
+  service.engine().Hold(false);
+  calls.Join();
+  EXPECT_EQ(accepted, kPlaces);
+  EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200);
+  EXPECT_EQ(service.Metric("stagecoach_requests_refused_total{code=\"queue_full\"}"), kCalls - kPlaces);
+}
+
+TEST(Serving, ACallForMorePromptTokensThanMayWaitIsRefusedWhileOthersWait) {
+  ScriptedServiceOptions options;
+  options.serving.calls.queue.tokens = 20;
+  ScriptedService service(options);
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 1; }));
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += " word";
+  const HttpReply reply = service.Post(kCompletions, absl::StrCat(R"({"prompt":")", words, R"("})"));
+  EXPECT_EQ(reply.status, 429) << reply.body;
+  service.engine().Hold(false);
+  calls.Join();
+  EXPECT_EQ(service.Post(kCompletions, absl::StrCat(R"({"prompt":")", words, R"("})")).status, 200);
+}
+
+std::shared_ptr<const ApiKeys> TwoKeys() {
+  ApiKeys keys;
+  for (const char* name : {"ada", "bob"}) {
+    ApiKey key;
+    key.name = name;
+    key.key = absl::StrCat("secret-of-", name);
+    EXPECT_TRUE(keys.Add(key).ok());
+  }
+  return std::make_shared<const ApiKeys>(std::move(keys));
+}
+
+HttpHeaders As(const std::string& name) { return {{"Authorization", absl::StrCat("Bearer secret-of-", name)}}; }
+
+TEST(Serving, AsksForAKeyWhereItHasKeysAndNoTenantTakesAllPlaces) {
+  ScriptedServiceOptions options;
+  options.http.keys = TwoKeys();
+  options.serving.calls.queue.requests = 4;
+  ScriptedService service(options);
+  const HttpReply nobody = service.Post(kCompletions, Completion());
+  EXPECT_EQ(nobody.status, 401);
+  EXPECT_EQ(CodeOf(nobody.body), "invalid_api_key");
+  EXPECT_EQ(service.Post(kCompletions, Completion(), As("eve")).status, 401);
+  EXPECT_EQ(service.Get("/v1/models")->status, 401);
+  EXPECT_EQ(service.Get("/health")->status, 200);
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion(), As("bob")).status, 200); });
+  for (int i = 0; i < 2; ++i) {
+    calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion(), As("ada")).status, 200); });
+  }
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 3; }));
+  const HttpReply more = service.Post(kCompletions, Completion(), As("ada"));
+  EXPECT_EQ(more.status, 429);
+  EXPECT_EQ(CodeOf(more.body), "tenant_limit");
+  service.engine().Hold(false);
+}
+
+TEST(Serving, AClientThatGoesEndsItsRequestAtTheEngineAndLeavesItsPlace) {
+  ScriptedServiceOptions options;
+  options.each_us = 20000;
+  ScriptedService service(options);
+  service.ReadStream(kCompletions, Completion(R"(,"stream":true)"),
+                     [](const Stream& stream) { return stream.data.size() >= 2; });
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+  // One that waits for its first token, and for no stream.
+  service.engine().Hold(true);
+  HttpCall call;
+  call.method = "POST";
+  call.path = kCompletions;
+  call.body = Completion();
+  service.Call(call, absl::Milliseconds(300));
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 2; }));
+  EXPECT_EQ(service.engine().running() + service.engine().waiting(), 0);
+  EXPECT_TRUE(ComesTrue([&] { return service.session().Status()->unfinished == 0; }));
+}
+
+TEST(Serving, SeveralChoicesAreSeveralRequestsAndOneAnswer) {
+  ScriptedService service;
+  const HttpReply reply = service.Post(kChat, Chat(R"(,"n":3,"seed":5)"));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json choices = Json::parse(reply.body)["choices"];
+  ASSERT_EQ(choices.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(choices[i]["index"], i);
+    EXPECT_EQ(choices[i]["message"]["content"], kScriptedText);
+  }
+  EXPECT_EQ(service.engine().submitted(), 3);
+  const Stream stream = service.ReadStream(kChat, Chat(R"(,"n":2,"stream":true)"));
+  EXPECT_EQ(TextOf(stream, 0), kScriptedText);
+  EXPECT_EQ(TextOf(stream, 1), kScriptedText);
+}
+
+TEST(Serving, AStopStringEndsTheAnswerAndTheEnginesRequest) {
+  ScriptedServiceOptions options;
+  options.each_us = 5000;
+  ScriptedService service(options);
+  const HttpReply reply = service.Post(kCompletions, Completion(R"(,"stop":" three")"));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(Json::parse(reply.body)["choices"][0]["text"], " one two");
+  EXPECT_EQ(Json::parse(reply.body)["choices"][0]["finish_reason"], "stop");
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+}
+
+TEST(Serving, WhoGetsNoTokenInTimeIsToldSo) {
+  ScriptedServiceOptions options;
+  options.serving.calls.queue_timeout = absl::Milliseconds(100);
+  ScriptedService service(options);
+  service.engine().Hold(true);
+  const HttpReply reply = service.Post(kCompletions, Completion());
+  EXPECT_EQ(reply.status, 504);
+  EXPECT_EQ(CodeOf(reply.body), "queue_timeout");
+  EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
+  const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+  EXPECT_EQ(stream.status, 200);
+  ASSERT_FALSE(stream.data.empty());
+  EXPECT_EQ(CodeOf(stream.data.back()), "queue_timeout");
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 2; }));
+}
+
+TEST(Serving, AnAnswerThatTakesTooLongEndsWithWhatIsThere) {
+  ScriptedServiceOptions options;
+  options.each_us = 50000;
+  ScriptedService service(options);
+  const HttpReply reply = service.Post(kCompletions, Completion(R"(,"timeout_s":0.2)"));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json choice = Json::parse(reply.body)["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_THAT(choice["text"].get<std::string>(), StartsWith(" one"));
+  EXPECT_NE(choice["text"], kScriptedText);
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+}
+
+TEST(Serving, DrainingAnswersWhatWasAcceptedAndTakesNothingNew) {
+  ScriptedServiceOptions options;
+  options.each_us = 20000;
+  ScriptedService service(options);
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(TextOf(service.ReadStream(kChat, Chat(R"(,"stream":true)"))), kScriptedText); });
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  service.serving().Drain();
+  EXPECT_TRUE(ComesTrue([&] { return service.Get("/health")->status == 503; }));
+  const HttpReply refused = service.Post(kCompletions, Completion());
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(CodeOf(refused.body), "draining");
+  calls.Join();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+}
+
+TEST(Serving, WhatIsNotAnsweredWithinTheDrainTimeoutIsToldSo) {
+  ScriptedServiceOptions options;
+  options.serving.drain_timeout = absl::Milliseconds(100);
+  ScriptedService service(options);
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+    EXPECT_EQ(CodeOf(stream.data.back()), "draining");
+  });
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 503); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  service.serving().Drain();
+  calls.Join();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+  EXPECT_EQ(service.engine().cancelled(), 2);
+}
+
+TEST(Serving, WhenTheClusterIsLostForGoodEveryAnswerEndsWithThat) {
+  ScriptedService service;
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+    EXPECT_EQ(CodeOf(stream.data.back()), "stages_lost");
+  });
+  calls.Run([&] {
+    const HttpReply reply = service.Post(kCompletions, Completion());
+    EXPECT_EQ(reply.status, 503);
+    EXPECT_EQ(CodeOf(reply.body), "stages_lost");
+  });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  service.engine().GoAway();
+  calls.Join();
+  EXPECT_EQ(service.Ended().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CodeOf(service.Post(kCompletions, Completion()).body), "stages_lost");
+}
+
+TEST(Serving, ARequestIsCancelledByItsOwnKeyAlone) {
+  ScriptedServiceOptions options;
+  options.http.keys = TwoKeys();
+  options.each_us = 50000;
+  ScriptedService service(options);
+  HttpHeaders headers = As("ada");
+  headers.emplace_back("x-request-id", "mine");
+  Beside calls;
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"), nullptr, headers);
+    EXPECT_EQ(FinishReason(stream), "length");
+    EXPECT_EQ(stream.data.back(), "[DONE]");
+  });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().sent() > 1; }));
+  HttpCall call;
+  call.method = "DELETE";
+  call.path = "/api/requests/mine";
+  call.headers = As("bob");
+  EXPECT_EQ(service.Call(call).status, 403);
+  call.headers = As("ada");
+  EXPECT_EQ(service.Call(call).status, 200);
+  calls.Join();
+  EXPECT_EQ(service.Call(call).status, 404);
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+}
+
+TEST(Serving, SaysWhichFieldsItDidNotHeed) {
+  ScriptedService service;
+  const HttpReply reply = service.Post(kCompletions, Completion(R"(,"frobnicate":1)"));
+  EXPECT_EQ(FindHeader(reply.headers, "x-stagecoach-ignored"), "frobnicate");
+}
+
+TEST(Serving, WritesALineARequestAndNoPromptUnlessAskedTo) {
+  const testing::TempDir directory;
+  ScriptedServiceOptions options;
+  const std::string access = directory.File("access"), prompts = directory.File("prompts");
+  auto access_log = LineLog::Open(access, false), prompt_log = LineLog::Open(prompts, true);
+  ASSERT_TRUE(access_log.ok() && prompt_log.ok());
+  options.serving.calls.access_log = *std::move(access_log);
+  options.serving.calls.prompt_log = *std::move(prompt_log);
+  ScriptedService service(options);
+  service.Post(kCompletions, Completion());
+  service.Get("/nowhere").IgnoreError();
+  ASSERT_TRUE(ComesTrue([&] { return absl::StrContains(testing::ReadFileOrDie(access), "nowhere"); }));
+  const std::string text = testing::ReadFileOrDie(access);
+  const Json first = Json::parse(text.substr(0, text.find('\n')));
+  EXPECT_EQ(first["key"], "anonymous");
+  EXPECT_EQ(first["route"], kCompletions);
+  EXPECT_EQ(first["status"], 200);
+  EXPECT_GT(first["completion_tokens"], 5);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_FALSE(absl::StrContains(text, "Say it."));
+  EXPECT_TRUE(absl::StrContains(testing::ReadFileOrDie(prompts), "Say it."));
+  EXPECT_TRUE(absl::StrContains(testing::ReadFileOrDie(prompts), "three four"));
+}
+
+}  // namespace
+}  // namespace stagecoach
