@@ -1,6 +1,9 @@
 // serve: the real programs, asked over HTTP.
 
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -237,6 +240,45 @@ TEST(ScriptedServer, GivesExactTextsAndFailures) {
   EXPECT_EQ(ask("Be slow.").text, "At last.");
   server.process().Kill(SIGTERM);
   EXPECT_EQ(server.process().Wait(30).exit_code, 0);
+}
+
+// A stream whose client only waits.
+int OpenStream(int port) {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string body = R"({"messages":[{"role":"user","content":"Be patient."}],"stream":true})";
+  const std::string request =
+      absl::StrCat("POST ", kChat, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ",
+                   body.size(), "\r\n\r\n", body);
+  EXPECT_EQ(send(descriptor, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  return descriptor;
+}
+
+TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) {
+  constexpr int kStreams = 500;
+  const TempDir directory;
+  const std::string script = directory.File("script.json");
+  WriteFileOrDie(script, R"({"max_num_queued_reqs":600,"answers":[{"text":"Late.","first_ms":3600000}]})");
+  Server server(SCRIPTED_SERVER, {DemoModelPath(), script});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  close(OpenStream(server.port()));
+  ASSERT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == 0; }));
+  const uint64_t before = ResidentBytesOf(server.process().pid());
+  std::vector<int> streams;
+  for (int i = 0; i < kStreams; ++i) streams.push_back(OpenStream(server.port()));
+  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == kStreams; }, 60));
+  EXPECT_LT(ResidentBytesOf(server.process().pid()) - before, uint64_t{20} << 20);
+  EXPECT_EQ(server.Post(kChat, {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"n", 8}, {"timeout_s", 1}}).status,
+            504);
+  for (const int stream : streams) close(stream);
+  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == 0; }));
+  EXPECT_TRUE(ComesTrue([&] {
+    return OrderedJson::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0;
+  }));
 }
 
 }  // namespace

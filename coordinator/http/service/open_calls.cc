@@ -45,6 +45,7 @@ void Append(SessionEvent more, SessionEvent* held) {
   for (SampledToken& token : more.tokens) held->tokens.push_back(std::move(token));
   for (TargetLogprobs& scores : more.scores) held->scores.push_back(std::move(scores));
   held->at_us = more.at_us;
+  if (more.prefill.has_value()) held->prefill = std::move(more.prefill);
   if (more.finished.has_value()) held->finished = std::move(more.finished);
 }
 
