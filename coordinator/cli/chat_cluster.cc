@@ -42,7 +42,7 @@ ChatCluster::ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatForma
       format_(std::move(format)),
       stops_(std::move(stops)),
       given_(settings),
-      settings_(std::move(settings)) {
+      settings_(settings) {
   Resolve();
 }
 
