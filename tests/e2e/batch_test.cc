@@ -68,12 +68,11 @@ TEST(Batch, AnswersConversationsAsTheirTemplateWritesThem) {
   chat["url"] = "/v1/chat/completions";
   const std::string written = "<|im_start|>user\nIn the beginning<|im_end|>\n<|im_start|>assistant\n";
   WriteFileOrDie(in, chat.dump() + "\n" + BatchInputLine("text", {{"prompt", written}, {"max_tokens", 6}}));
-  const ProgramResult result = Coordinator(Batch(in, out, {"--chat-template", "chatml"}));
+  const ProgramResult result = Coordinator(Batch(in, out, {"--chat-template", "chatml", "--special"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
   const OrderedJson answer = lines["chat"]["response"]["body"];
   EXPECT_EQ(answer["object"], "chat.completion");
-  // The model's vocabulary has no such control tokens: they are text in both.
   EXPECT_EQ(answer["choices"][0]["message"]["content"], TextOf(lines["text"]));
   EXPECT_EQ(answer["usage"]["prompt_tokens"], lines["text"]["response"]["body"]["usage"]["prompt_tokens"]);
 }
