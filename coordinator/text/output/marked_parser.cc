@@ -12,12 +12,6 @@ namespace {
 // White space of which it is open to what it belongs. Further such is text.
 constexpr size_t kMostSpace = 64;
 
-size_t BeginOfCodePoint(absl::string_view text, size_t position) {
-  size_t begin = position;
-  while (begin > 0 && position - begin < 3 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
-  return begin;
-}
-
 }  // namespace
 
 MarkedParser::MarkedParser(OutputGrammar grammar, const OutputStart& start, std::shared_ptr<const OutputTools> tools)
@@ -187,7 +181,8 @@ bool MarkedParser::StepCall(bool at_end, Deltas* out) {
     case CallReading::State::kDone: PutOutCalls(reading.calls, reading.bytes, out); break;
     case CallReading::State::kMore:
       if (!too_long) return false;
-      PutOut(OutputKind::kContent, BeginOfCodePoint(held_, kMostCallBytes), out);
+      // What a code point cut here has left follows at once.
+      PutOut(OutputKind::kContent, kMostCallBytes, out);
       break;
     case CallReading::State::kBad:
       // A byte at least: what begins with a mark would be read as a call again.

@@ -131,6 +131,13 @@ TEST(OutputParserTest, HarmonysMessagesAreReadByTheirHeads) {
   EXPECT_EQ(Read(OutputFormat::kHarmony, start + "<|channel|>analysis<|message|>", "Hm.<|end|>"), "R(Hm.)");
 }
 
+TEST(OutputParserTest, WhatIsTooLongForAHeadIsContent) {
+  const std::string raw = "<|channel|>" + std::string(600, 'x');
+  EXPECT_EQ(Read(OutputFormat::kHarmony, "<|start|>assistant", raw + "<|message|>y"), "C(" + raw + "<|message|>y)");
+  const auto parser = OutputParser::Make(OutputFormat::kHarmony, {}, nullptr);
+  EXPECT_EQ(Summary(parser->Feed(raw)), "C(" + raw + ")");
+}
+
 TEST(OutputParserTest, TextLeavesAsSoonAsItCannotBeAMark) {
   const auto parser = OutputParser::Make(OutputFormat::kHermesJson, {}, SomeTools());
   EXPECT_EQ(Summary(parser->Feed("a <tool")), "C(a)");
@@ -160,10 +167,12 @@ TEST(OutputParserTest, ACallThatDoesNotEndIsHeldBackToALimit) {
     std::string got = parser->Feed(open).empty() ? "" : "too early";
     for (int i = 0; i < 40; ++i) {
       text += piece;
-      for (const OutputDelta& delta : parser->Feed(piece)) got += delta.text;
+      for (const OutputDelta& delta : parser->Feed(piece)) {
+        got += delta.text;
+        EXPECT_NE(static_cast<uint8_t>(delta.text[0]) & 0xC0, 0x80) << "a code point was cut";
+      }
       EXPECT_LE(parser->held_bytes(), OutputParser::kMostCallBytes + piece.size());
     }
-    EXPECT_EQ(got.size() % 2, text.size() % 2) << "a code point was cut";
     for (const OutputDelta& delta : parser->Finish()) got += delta.text;
     EXPECT_EQ(got, text);
   }
