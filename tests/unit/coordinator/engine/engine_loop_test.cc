@@ -269,6 +269,10 @@ TEST_F(EngineLoopTest, APreemptionIsToldWithTheNextTokenAndChangesNoTimes) {
   EXPECT_EQ(told[1].preemptions, 1);
   EXPECT_EQ(told[1].queue_us, told[0].queue_us);
   EXPECT_EQ(told[1].prefill_us, told[0].prefill_us);
+  // After it was admitted again.
+  const RequestCost& ended = front_.events.back().ends[0].cost;
+  EXPECT_EQ(ended.queue_us, told[0].queue_us);
+  EXPECT_EQ(ended.prefill_us, told[0].prefill_us);
 }
 
 TEST_F(EngineLoopTest, TellsHowFarPromptsAreFourTimesASecondToThoseWhoAsk) {
