@@ -98,7 +98,7 @@ TEST(Serve, ListensBeforeTheModelIsLoaded) {
 
 TEST(Serve, CurlReadsAStreamAsItComes) {
   if (RunProgram("curl", {"--version"}).exit_code != 0) GTEST_SKIP() << "curl is not on this machine";
-  Server server({"--pp", "1", "--chat-template", "chatml"});
+  Server server({"--pp", "1"});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   const ProgramResult result = RunProgram(
       "curl", {"-sSN", absl::StrCat(server.url(), kChat), "-H", "Content-Type: application/json", "-d",

@@ -12,7 +12,7 @@
 namespace stagecoach {
 namespace {
 
-// Its own: the demo model has none.
+// Whatever the demo model has.
 ChatTemplateChoice ChatMl() {
   ChatTemplateChoice choice;
   choice.built_in = "chatml";
