@@ -42,7 +42,6 @@ bool AnswerText::stopped_by_text() const {
 const std::string& AnswerText::rejection() const {
   return plain_.has_value() ? plain_->rejection() : parsed_->rejection();
 }
-bool AnswerText::failed() const { return plain_.has_value() ? plain_->failed() : parsed_->failed(); }
 int64_t AnswerText::sampled_tokens() const {
   return static_cast<int64_t>(tokens().size()) + (stop_token_.has_value() ? 1 : 0);
 }

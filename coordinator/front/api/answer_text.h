@@ -55,7 +55,6 @@ class AnswerText {
   std::string finish_reason() const;     // "stop", or "length" for all other ends
   bool stopped_by_text() const;          // the request is of no more use
   const std::string& rejection() const;  // why it never ran, or failed; else empty
-  bool failed() const;
   int64_t sampled_tokens() const;
   int64_t reasoning_tokens() const;
 

@@ -35,6 +35,12 @@ std::string ChunkStream::Event(const Json& choice) const {
   return absl::StrCat(start_, CompactJson(choice), include_usage_ ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
+std::string ChunkStream::Event(const Json& choice, const pb::PrefillProgress& progress) const {
+  const Json json = {{"total", progress.total()}, {"cache", progress.cached()}, {"processed", progress.processed()}};
+  return absl::StrCat(start_, CompactJson(choice), include_usage_ ? "],\"usage\":null" : "]",
+                      ",\"prompt_progress\":", CompactJson(json), "}\n\n");
+}
+
 std::string ChunkStream::End(const ApiCall::Usage& usage) const {
   std::string events;
   if (include_usage_) events = absl::StrCat(start_, "],\"usage\":", CompactJson(UsageJson(usage)), "}\n\n");

@@ -14,6 +14,7 @@
 #include "coordinator/front/api/call_plan.h"
 #include "coordinator/front/json.h"
 #include "coordinator/text/tokenizer.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
 
@@ -23,6 +24,8 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   virtual std::string Begin(size_t choice) = 0;
   virtual std::string Put(size_t choice, const AnswerPiece& piece) = 0;
+  // How far a choice's prompt is.
+  virtual std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) = 0;
   virtual std::string EndChoice(size_t choice, const std::string& finish_reason) = 0;
   virtual std::string End(const ApiCall::Usage& usage) = 0;
 };
@@ -40,6 +43,8 @@ class ChunkStream {
  public:
   ChunkStream(const Json& head, bool include_usage);
   std::string Event(const Json& choice) const;
+  // The same with "prompt_progress".
+  std::string Event(const Json& choice, const pb::PrefillProgress& progress) const;
   std::string End(const ApiCall::Usage& usage) const;
 
  private:

@@ -36,6 +36,19 @@ AnswerTextOptions TextOptions(const CallPlan& plan, const CallPrompt& prompt) {
   return options;
 }
 
+// Of a request without an answer.
+ApiErrorCode CodeOf(const pb::RequestFinished& finished) {
+  switch (finished.code()) {
+    case pb::RequestFinished::CODE_INVALID: return ApiErrorCode::kInvalidValue;
+    case pb::RequestFinished::CODE_NO_ROOM: return ApiErrorCode::kContextLengthExceeded;
+    case pb::RequestFinished::CODE_STAGES_LOST: return ApiErrorCode::kStagesLost;
+    case pb::RequestFinished::CODE_STOPPED: return ApiErrorCode::kDraining;
+    default: break;
+  }
+  const bool rejected = finished.reason() == pb::RequestFinished::REASON_REJECTED;
+  return rejected ? ApiErrorCode::kInvalidValue : ApiErrorCode::kInternal;
+}
+
 absl::Status ReadPlan(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context,
                       CallPlan* plan) {
   plan->route = route;
@@ -65,6 +78,7 @@ struct ApiCall::State {
     AnswerText text;
     std::unique_ptr<PromptEcho> echo;  // until it was put out
     bool ended = false;
+    int64_t cached_tokens = 0;
   };
 
   explicit State(CallPlan plan_of) : plan(std::move(plan_of)) {
@@ -73,7 +87,7 @@ struct ApiCall::State {
       usage.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
       for (int i = 0; i < plan.fields.n; ++i) {
         Choice& choice =
-            choices.emplace_back(Choice{AnswerText(plan.model->tokenizer, TextOptions(plan, prompt)), nullptr, false});
+            choices.emplace_back(Choice{AnswerText(plan.model->tokenizer, TextOptions(plan, prompt)), nullptr});
         if (plan.echo) {
           choice.echo = std::make_unique<PromptEcho>(*plan.model->tokenizer, prompt.tokens, prompt.text,
                                                      plan.fields.sampling.logprobs >= 0);
@@ -89,12 +103,21 @@ struct ApiCall::State {
     return echo == nullptr ? "" : writer->Put(index, echo->Piece());
   }
 
+  // What the prefix cache had of a prompt is said of its first choice: the others find what that one computed.
+  void NoteCached(size_t index, const SessionEvent& event) {
+    if (index % static_cast<size_t>(plan.fields.n) != 0) return;
+    int64_t& cached = choices[index].cached_tokens;
+    if (event.prefill.has_value()) cached = event.prefill->cached();
+    if (event.finished.has_value() && event.finished->has_cost()) cached = event.finished->cost().cached_tokens();
+  }
+
   void End(size_t index, Output* output) {
     Choice& choice = choices[index];
     choice.ended = true;
     output->bytes += writer->EndChoice(index, choice.text.finish_reason());
     usage.completion_tokens += choice.text.sampled_tokens();
     usage.reasoning_tokens += choice.text.reasoning_tokens();
+    usage.cached_tokens += choice.cached_tokens;
     if (--open > 0) return;
     output->bytes += writer->End(usage);
     output->ended = true;
@@ -122,12 +145,15 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
     base.stop_tokens.assign(ends.begin(), ends.end());
   }
   base.stop_tokens.insert(base.stop_tokens.end(), plan.fields.stop_tokens.begin(), plan.fields.stop_tokens.end());
+  base.cache_salt = plan.fields.cache_salt;
+  base.report_progress = plan.fields.stream && plan.fields.progress;
   std::vector<GenerationRequest> requests;
   for (CallPrompt& prompt : plan.prompts) {
     for (int i = 0; i < plan.fields.n; ++i) {
       GenerationRequest& request = requests.emplace_back(base);
       request.sampling.seed += static_cast<uint64_t>(i);
       request.max_new_tokens = prompt.max_new_tokens;
+      request.min_new_tokens = std::min(plan.fields.min_tokens, prompt.max_new_tokens);
       if (plan.echo && base.sampling.logprobs >= 0) {
         request.score_from = 1;
       } else if (prompt.max_new_tokens == 0) {
@@ -154,6 +180,7 @@ ApiCall::Usage ApiCall::usage() const {
     if (choice.ended) continue;
     usage.completion_tokens += choice.text.sampled_tokens();
     usage.reasoning_tokens += choice.text.reasoning_tokens();
+    usage.cached_tokens += choice.cached_tokens;
   }
   return usage;
 }
@@ -175,9 +202,10 @@ ApiCall::Output ApiCall::Take(int choice, const SessionEvent& event) {
   State::Choice& c = state_->choices[index];
   if (c.echo != nullptr) c.echo->Take(event.scores);
   const AnswerPiece piece = c.text.Take(event);
-  if (!c.text.rejection().empty()) {
-    return Fail(MakeApiError(c.text.failed() ? ApiErrorCode::kInternal : ApiErrorCode::kContextLengthExceeded,
-                             c.text.rejection()));
+  if (!c.text.rejection().empty()) return Fail(MakeApiError(CodeOf(*event.finished), c.text.rejection()));
+  state_->NoteCached(index, event);
+  if (event.prefill.has_value() && state_->plan.fields.progress) {
+    output.bytes += state_->writer->PutProgress(index, *event.prefill);
   }
   // The prompt goes before the answer, even if some of its scores never came.
   if (!piece.empty() || c.text.finished()) output.bytes += state_->PutEcho(index);

@@ -120,6 +120,7 @@ absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const
   RETURN_IF_ERROR(ReadChatLogprobs(fields, &plan->fields.sampling.logprobs));
   std::optional<int64_t> asked = model.chat_tokens;
   RETURN_IF_ERROR(ReadMaxTokens(fields, &asked));
+  RETURN_IF_ERROR(CheckMinTokens(plan->fields, asked));
   ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, context.now));
   CallPrompt prompt;
   prompt.tokens = std::move(conversation.tokens);

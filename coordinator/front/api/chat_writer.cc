@@ -74,6 +74,10 @@ class ChatStream final : public AnswerWriter {
     return events;
   }
 
+  std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) override {
+    return chunks_.Event(ChoiceJson(choice, {{"content", ""}}, nullptr, nullptr), progress);
+  }
+
   std::string EndChoice(size_t choice, const std::string& finish_reason) override {
     return Chunk(choice, {{"content", ""}}, nullptr, finish_reason);
   }
@@ -81,11 +85,14 @@ class ChatStream final : public AnswerWriter {
   std::string End(const ApiCall::Usage& usage) override { return chunks_.End(usage); }
 
  private:
+  static Json ChoiceJson(size_t choice, Json delta, Json logprobs, Json finish_reason) {
+    return {{"index", choice},
+            {"delta", std::move(delta)},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", std::move(finish_reason)}};
+  }
   std::string Chunk(size_t choice, Json delta, Json logprobs, Json finish_reason) const {
-    return chunks_.Event({{"index", choice},
-                          {"delta", std::move(delta)},
-                          {"logprobs", std::move(logprobs)},
-                          {"finish_reason", std::move(finish_reason)}});
+    return chunks_.Event(ChoiceJson(choice, std::move(delta), std::move(logprobs), std::move(finish_reason)));
   }
 
   const CallPlan& plan_;
@@ -106,6 +113,8 @@ class ChatBody final : public AnswerWriter {
     AppendTokens(*plan_.model->tokenizer, piece.tokens, &c.tokens);
     return "";
   }
+
+  std::string PutProgress(size_t, const pb::PrefillProgress&) override { return ""; }
 
   std::string EndChoice(size_t choice, const std::string& finish_reason) override {
     choices_[choice].finish_reason = finish_reason;

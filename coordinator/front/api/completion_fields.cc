@@ -101,6 +101,7 @@ absl::Status ReadCompletionFields(FieldReader* fields, const ServedModel& model,
   }
   int64_t asked = model.completion_tokens;
   RETURN_IF_ERROR(fields->Number("max_tokens", IntegerRange{plan->echo ? 0 : 1, kMaxNewTokensRange.max}, &asked));
+  RETURN_IF_ERROR(CheckMinTokens(plan->fields, asked));
   ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, plan->fields.n, plan->echo));
   for (CallPrompt& prompt : plan->prompts) {
     ASSIGN_OR_RETURN(prompt.max_new_tokens,

@@ -59,6 +59,10 @@ class CompletionStream final : public AnswerWriter {
     return Chunk(choice, text, std::move(logprobs), nullptr);
   }
 
+  std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) override {
+    return chunks_.Event(ChoiceJson(choice, "", nullptr, nullptr), progress);
+  }
+
   std::string EndChoice(size_t choice, const std::string& finish_reason) override {
     return Chunk(choice, "", nullptr, finish_reason);
   }
@@ -66,11 +70,14 @@ class CompletionStream final : public AnswerWriter {
   std::string End(const ApiCall::Usage& usage) override { return chunks_.End(usage); }
 
  private:
+  static Json ChoiceJson(size_t choice, const std::string& text, Json logprobs, Json finish_reason) {
+    return {{"index", choice},
+            {"text", text},
+            {"finish_reason", std::move(finish_reason)},
+            {"logprobs", std::move(logprobs)}};
+  }
   std::string Chunk(size_t choice, const std::string& text, Json logprobs, Json finish_reason) const {
-    return chunks_.Event({{"index", choice},
-                          {"text", text},
-                          {"finish_reason", std::move(finish_reason)},
-                          {"logprobs", std::move(logprobs)}});
+    return chunks_.Event(ChoiceJson(choice, text, std::move(logprobs), std::move(finish_reason)));
   }
 
   const CallPlan& plan_;
@@ -88,6 +95,8 @@ class CompletionBody final : public AnswerWriter {
     choices_[choice].lists.Append(*plan_.model->tokenizer, piece.tokens);
     return "";
   }
+
+  std::string PutProgress(size_t, const pb::PrefillProgress&) override { return ""; }
 
   std::string EndChoice(size_t choice, const std::string& finish_reason) override {
     choices_[choice].finish_reason = finish_reason;

@@ -19,7 +19,6 @@ constexpr FieldRanges kEngineRanges = {kTemperatureRange, kPenaltyRange, kLogitB
 
 constexpr NumberRange kTimeoutRange = {0, 1e6, /*open_min=*/true};  // seconds
 constexpr IntegerRange kPriorityRange = {0, 2};
-constexpr IntegerRange kMinTokensRange = {0, std::numeric_limits<int32_t>::max()};
 constexpr size_t kMostSaltBytes = 1024;
 
 absl::Status Unsupported(absl::string_view field, absl::string_view what) {
@@ -166,6 +165,15 @@ absl::Status ReadSampling(FieldReader* fields, const ServedModel& model, const C
   return ReadLogitBias(fields, model, ranges.logit_bias, ends, s);
 }
 
+// The tokens that would end the answer are held back so long.
+absl::Status ReadMinTokens(FieldReader* fields, const ServedModel& model, GenerationFields* out) {
+  RETURN_IF_ERROR(fields->Number("min_tokens", kMinNewTokensRange, &out->min_tokens));
+  const size_t ends = out->stop_tokens.size() + (out->ignore_eos ? 0 : model.tokenizer->end_of_generation().size());
+  if (out->min_tokens == 0 || ends <= kMaxEndTokens) return absl::OkStatus();
+  return Unsupported("min_tokens",
+                     absl::StrCat("cannot hold back ", ends, " tokens that end an answer, at most ", kMaxEndTokens));
+}
+
 // n and best_of.
 absl::Status ReadChoices(FieldReader* fields, const CallContext& context, int* n) {
   const Json* best_of = fields->Find("best_of");
@@ -187,6 +195,7 @@ absl::Status ReadChoices(FieldReader* fields, const CallContext& context, int* n
 
 absl::Status ReadStreaming(FieldReader* fields, const CallRules& rules, GenerationFields* out) {
   RETURN_IF_ERROR(fields->Bool("stream", &out->stream));
+  RETURN_IF_ERROR(fields->Bool("return_progress", &out->progress));
   const Json* options = fields->Find("stream_options");
   if (!rules.streams) {
     return out->stream ? WrongField("stream", "is not supported in a batch, expected false") : absl::OkStatus();
@@ -211,11 +220,10 @@ absl::Status ReadScheduling(FieldReader* fields, GenerationFields* out) {
     RETURN_IF_ERROR(ReadInteger("priority", *value, kPriorityRange, &priority));
     out->ignored.push_back("priority");
   }
-  std::string salt;
-  RETURN_IF_ERROR(fields->String("cache_salt", &salt));
-  if (!salt.empty()) out->ignored.push_back("cache_salt");
-  if (salt.size() <= kMostSaltBytes) return absl::OkStatus();
-  return WrongField("cache_salt", absl::StrCat("has ", salt.size(), " bytes, expected at most ", kMostSaltBytes));
+  RETURN_IF_ERROR(fields->String("cache_salt", &out->cache_salt));
+  const size_t salt = out->cache_salt.size();
+  if (salt <= kMostSaltBytes) return absl::OkStatus();
+  return WrongField("cache_salt", absl::StrCat("has ", salt, " bytes, expected at most ", kMostSaltBytes));
 }
 
 // Asks for an answer of a certain form, which nothing here can enforce.
@@ -260,9 +268,7 @@ absl::Status RefuseKnown(FieldReader* fields) {
     if (value == nullptr || CompactJson(*value) == refused.neutral) continue;
     return Unsupported(refused.field, refused.why);
   }
-  int32_t least = 0;
-  RETURN_IF_ERROR(fields->Number("min_tokens", kMinTokensRange, &least));
-  return least == 0 ? absl::OkStatus() : Unsupported("min_tokens", "is not supported, expected 0");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -278,10 +284,17 @@ absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model,
   RETURN_IF_ERROR(ReadStops(fields, &out->stops));
   RETURN_IF_ERROR(ReadStopTokens(fields, model, &out->stop_tokens));
   RETURN_IF_ERROR(fields->Bool("include_stop_str_in_output", &out->include_stop));
+  RETURN_IF_ERROR(ReadMinTokens(fields, model, out));
   RETURN_IF_ERROR(ReadStreaming(fields, context.rules, out));
   RETURN_IF_ERROR(ReadScheduling(fields, out));
   RETURN_IF_ERROR(RefuseForms(fields));
   return RefuseKnown(fields);
+}
+
+absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked) {
+  if (!asked.has_value() || fields.min_tokens <= *asked) return absl::OkStatus();
+  return WrongField("min_tokens",
+                    absl::StrCat(fields.min_tokens, " are more than the ", *asked, " tokens of the longest answer"));
 }
 
 void SkipIgnoredFields(FieldReader* fields, const CallRules& rules) {

@@ -39,6 +39,9 @@ struct GenerationFields {
   std::vector<TokenId> stop_tokens;  // beside those that end every answer
   bool include_stop = false;         // the stop string is part of the text
   bool ignore_eos = false;
+  int64_t min_tokens = 0;  // of an answer
+  std::string cache_salt;
+  bool progress = false;  // a stream tells how far the prompt is
   bool stream = false;
   bool include_usage = false;
   std::optional<absl::Duration> timeout;
@@ -49,6 +52,9 @@ struct GenerationFields {
 // what is known and cannot be done, unless its value asks for nothing.
 absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
                                   GenerationFields* out);
+
+// Whether min_tokens agrees with the most tokens that the answer may have: `asked`, or absent where nobody said.
+absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked);
 
 // What is known and has no effect here, in no API.
 void SkipIgnoredFields(FieldReader* fields, const CallRules& rules);

@@ -125,7 +125,6 @@ TEST(BatchLine, RefusesWhatItCannotHonour) {
            {R"("stream":true)", "'stream': is not supported"},
            {R"("suffix":"x")", "'suffix': is not supported"},
            {R"("max_token":5)", "'max_token': is no field that is known here"},
-           {R"("min_tokens":1)", "'min_tokens': is not supported"},
            {R"("temperature":-1)", "'temperature': -1 is out of range, expected 0 to 100"},
            {R"("temperature":"hot")", "'temperature': expected a number, found string"},
            {R"("temperature":1e999)", ""},

@@ -185,10 +185,37 @@ TEST(CompletionAnswer, HasNoControlTokensInItsText) {
   EXPECT_EQ(body["choices"][0]["text"], "ab");
 }
 
+TEST(CompletionAnswer, TellsHowFarThePromptIsAndWhatWasCached) {
+  const ToyService service;
+  const PreparedCall prepared =
+      service.Complete(R"("return_progress":true,"stream":true,"n":2,"stream_options":{"include_usage":true})");
+  EXPECT_TRUE(prepared.call->TakeRequests()[0].report_progress);
+  SessionEvent event;
+  event.prefill.emplace();
+  event.prefill->set_total(2);
+  event.prefill->set_processed(1);
+  event.prefill->set_cached(1);
+  const std::vector<Json> events = Events(prepared.call->Take(0, event).bytes);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(CompactJson(events[0]["prompt_progress"]), R"({"total":2,"cache":1,"processed":1})");
+  EXPECT_EQ(events[0]["choices"][0]["text"], "");
+  for (int choice : {0, 1}) {
+    SessionEvent end = Finished(Finish::REASON_LENGTH);
+    end.finished->mutable_cost()->set_cached_tokens(1 + choice);
+    const ApiCall::Output output = prepared.call->Take(choice, end);
+    if (choice == 0) continue;
+    const std::vector<Json> last = Events(output.bytes);
+    EXPECT_EQ(last[last.size() - 2]["usage"]["prompt_tokens_details"]["cached_tokens"], 1)
+        << "the second choice found what the first had computed";
+  }
+}
+
 TEST(CompletionAnswer, SaysWhyTheEngineRefused) {
   const ToyService service;
   const PreparedCall prepared = service.Complete("");
-  const ApiCall::Output output = prepared.call->Take(0, Finished(Finish::REASON_REJECTED, "no room"));
+  SessionEvent no_room = Finished(Finish::REASON_REJECTED, "no room");
+  no_room.finished->set_code(Finish::CODE_NO_ROOM);
+  const ApiCall::Output output = prepared.call->Take(0, no_room);
   EXPECT_TRUE(output.ended);
   EXPECT_EQ(output.error->status, 400);
   EXPECT_EQ(output.error->code, "context_length_exceeded");

@@ -83,7 +83,8 @@ std::vector<FieldCase> CommonFields() {
       {"stop_token_ids",
        {"[]", "[0,263]"},
        {{"[264]", "264 is out of range, expected 0 to 263"}, {"7", "expected a list"}, {R"(["a"])", "an integer"}}},
-      {"min_tokens", {"0"}, {{"1", "is not supported"}, {"-1", "range"}, {R"("1")", "expected an integer"}}},
+      {"min_tokens", {"0", "16"}, {{"-1", "range"}, {R"("1")", "expected an integer"}}},
+      {"return_progress", {"true"}, {{"1", "expected true or false"}}},
       {"ignore_eos", {"true", "false"}, {{"1", "expected true or false, found number"}}},
       {"include_stop_str_in_output", {"true"}, {{R"("yes")", "expected true or false"}}},
       {"logit_bias",
@@ -211,6 +212,15 @@ TEST(Fields, CutTheAnswerToTheRoomThatIsThere) {
   EXPECT_EQ(RequestOf(service.Complete(R"("max_tokens":32000)")).max_new_tokens, 32000) << "the engine judges";
 }
 
+TEST(Fields, HoldTheEndBackForSoManyTokens) {
+  const ToyService service;
+  EXPECT_EQ(RequestOf(service.Complete(R"("min_tokens":5)")).min_new_tokens, 5);
+  EXPECT_EQ(RequestOf(service.Chat(R"("min_tokens":500)")).min_new_tokens, 79) << "no more than there is room for";
+  EXPECT_THAT(service.Complete(R"("min_tokens":6,"max_tokens":5)").error->message,
+              HasSubstr("'min_tokens': 6 are more than the 5 tokens"));
+  EXPECT_EQ(RequestOf(service.Complete(R"("cache_salt":"mine")")).cache_salt, "mine");
+}
+
 TEST(Fields, SayHowMuchTooLongAPromptIs) {
   ToyService service;
   service.context.context_tokens = 21;
@@ -234,7 +244,7 @@ TEST(Fields, OfOneMeaningAreNotBothTaken) {
 TEST(Fields, ThatCannotBeHonouredAreCalledSo) {
   const ToyService service;
   for (const char* fields :
-       {R"("min_tokens":3)", R"("suffix":"x")", R"("best_of":2)", R"("response_format":{"type":"json_object"})"}) {
+       {R"("min_p":0,"suffix":"x")", R"("best_of":2)", R"("response_format":{"type":"json_object"})"}) {
     EXPECT_EQ(service.Complete(fields).error->code, "unsupported_parameter") << fields;
   }
   EXPECT_EQ(service.Complete(R"("top_p":7)").error->code, "invalid_value");
