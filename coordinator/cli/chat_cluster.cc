@@ -13,7 +13,6 @@
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/cli/job_flags.h"
-#include "coordinator/front/completion.h"
 
 namespace stagecoach {
 namespace {
@@ -27,10 +26,22 @@ int64_t RoomAfter(int64_t prompt_tokens, const pb::JobReady& ready) {
   return std::min<int64_t>(ready.context() - prompt_tokens, PoolTokens(ready) - prompt_tokens + 1);
 }
 
+constexpr size_t kPromptEndBytes = 1024;  // in which a parser of answers finds what the template began
+
 ChatAnswer Refusal(std::string why) {
   ChatAnswer answer;
   answer.refusal = std::move(why);
   return answer;
+}
+
+// Adds what has become certain to the answer, and shows it. Without tools there are no calls.
+absl::Status PassOn(const std::vector<OutputDelta>& deltas, const TakeText& take, ChatAnswer* answer) {
+  for (const OutputDelta& delta : deltas) {
+    const bool reasoning = delta.kind == OutputKind::kReasoning;
+    (reasoning ? answer->reasoning : answer->content) += delta.text;
+    RETURN_IF_ERROR(take(reasoning ? AnswerPart::kReasoning : AnswerPart::kContent, delta.text));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -40,6 +51,7 @@ ChatCluster::ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatForma
     : cluster_(cluster),
       model_(model),
       format_(std::move(format)),
+      output_format_(FindOutputFormat(format_.source(/*with_tools=*/false))),
       stops_(std::move(stops)),
       given_(settings),
       settings_(settings) {
@@ -83,9 +95,10 @@ absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeT
   const int64_t begun_us = MonotonicUs();
   Conversation conversation = {.messages = turn.messages};
   conversation.thinking = turn.thinking;
-  absl::StatusOr<std::vector<TokenId>> prompt = format_.Encode(conversation, absl::Now());
-  if (!prompt.ok()) return Refusal(std::string(prompt.status().message()));
-  const int64_t prompt_tokens = static_cast<int64_t>(prompt->size());
+  const absl::StatusOr<MarkedText> text = format_.Render(conversation, absl::Now());
+  if (!text.ok()) return Refusal(std::string(text.status().message()));
+  std::vector<TokenId> prompt = model_->tokenizer->EncodeMarked(*text, /*add_bos=*/true);
+  const int64_t prompt_tokens = static_cast<int64_t>(prompt.size());
   const int64_t room = RoomAfter(prompt_tokens, *cluster_->ready());
   if (room < 1) {
     return Refusal(absl::StrCat("the conversation is too long: with this message it has ", prompt_tokens,
@@ -94,7 +107,7 @@ absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeT
                                 " together with the answer; /undo takes back the last exchange, /clear all of them"));
   }
   GenerationRequest request;
-  request.prompt = *std::move(prompt);
+  request.prompt = std::move(prompt);
   request.sampling = sampling_;
   request.sampling.seed = settings_.sampling.seed.has_value()
                               ? *settings_.sampling.seed + static_cast<uint64_t>(turn.attempt)
@@ -107,16 +120,20 @@ absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeT
   RETURN_IF_ERROR(id.status());
   ChatAnswer answer;
   answer.prompt_tokens = prompt_tokens;
-  RETURN_IF_ERROR(Stream(*id, begun_us, take, &answer));
+  const absl::string_view all = text->text();
+  const OutputStart start = {.prompt_end = std::string(all.substr(all.size() - std::min(all.size(), kPromptEndBytes)))};
+  ParsedCompletion completion(model_->tokenizer.get(), stops_,
+                              OutputParser::Make(output_format_, start, /*tools=*/nullptr));
+  RETURN_IF_ERROR(Stream(*id, begun_us, take, &completion, &answer));
   return answer;
 }
 
-absl::Status ChatCluster::Stream(RequestId id, int64_t begun_us, const TakeText& take, ChatAnswer* answer) {
-  Completion completion(model_->tokenizer.get(), stops_);
+absl::Status ChatCluster::Stream(RequestId id, int64_t begun_us, const TakeText& take, ParsedCompletion* completion,
+                                 ChatAnswer* answer) {
   int64_t first_us = 0, last_us = 0;
   bool cancelled = false;
   absl::Status status;
-  while (status.ok() && !completion.finished()) {
+  while (status.ok() && !completion->finished()) {
     if (cluster_->StopRequested() && !cancelled) {
       cluster_->Cancel(id);
       cancelled = true;
@@ -129,16 +146,16 @@ absl::Status ChatCluster::Stream(RequestId id, int64_t begun_us, const TakeText&
       last_us = (*event)->at_us;
       if (first_us == 0) first_us = last_us;
     }
-    status = take(AnswerPart::kContent, completion.Take(**event));
+    if ((*event)->finished.has_value()) answer->cached_tokens = (*event)->finished->cost().cached_tokens();
+    status = PassOn(completion->Take(**event), take, answer);
   }
-  if (completion.stopped_by_text() || (!status.ok() && !cancelled)) cluster_->Cancel(id);
-  if (!completion.finished()) take(AnswerPart::kContent, completion.Abandon()).IgnoreError();
+  if (completion->stopped_by_text() || (!status.ok() && !cancelled)) cluster_->Cancel(id);
+  if (!completion->finished()) PassOn(completion->Abandon(), take, answer).IgnoreError();
   RETURN_IF_ERROR(status);
-  answer->content = completion.text();
-  answer->finish_reason = completion.finish_reason();
-  answer->refusal = WithFlags(completion.rejection());
-  answer->failed = completion.failed();
-  answer->tokens = static_cast<int64_t>(completion.tokens().size());
+  answer->finish_reason = completion->finish_reason();
+  answer->refusal = WithFlags(completion->rejection());
+  answer->failed = completion->failed();
+  answer->tokens = static_cast<int64_t>(completion->tokens().size());
   if (first_us > 0) answer->first_token_s = SecondsBetween(begun_us, first_us);
   answer->decode_s = SecondsBetween(first_us, last_us);
   return absl::OkStatus();

@@ -9,7 +9,9 @@
 #include "coordinator/cli/chat_settings.h"
 #include "coordinator/front/cluster_run.h"
 #include "coordinator/front/model_file.h"
+#include "coordinator/front/parsed_completion.h"
 #include "coordinator/text/chat/chat_format.h"
+#include "coordinator/text/output/output_format.h"
 
 namespace stagecoach {
 
@@ -31,12 +33,14 @@ class ChatCluster : public ChatBackend {
   std::string Describe() const override;
 
  private:
-  absl::Status Stream(RequestId id, int64_t begun_us, const TakeText& take, ChatAnswer* answer);
+  absl::Status Stream(RequestId id, int64_t begun_us, const TakeText& take, ParsedCompletion* completion,
+                      ChatAnswer* answer);
   void Resolve();
 
   ClusterRun* const cluster_;
   const FrontModel* const model_;
   const ChatFormat format_;
+  const OutputFormat output_format_;
   const std::vector<std::string> stops_;
   const ChatSettings given_;
   ChatSettings settings_;

@@ -169,15 +169,16 @@ absl::Status ChatServer::Prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> ChatServer::AwaitInput(int descriptor) {
+absl::StatusOr<Awaited> ChatServer::AwaitInput(int descriptor) {
   SignalWatch& signals = SignalWatch::Get();
-  while (signals.stops() == 0 && !signals.drain()) {
-    pollfd waits[] = {{descriptor, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
-    if (poll(waits, 2, -1) < 0) continue;
-    if (waits[1].revents != 0) signals.Clear();
-    if (waits[0].revents != 0) return true;
+  if (signals.stops() > 0 || signals.drain()) return Awaited::kSignal;
+  pollfd waits[] = {{descriptor, POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
+  if (poll(waits, 2, /*timeout=*/1000) <= 0) return Awaited::kNothing;
+  if (waits[1].revents != 0) {
+    signals.Clear();
+    return Awaited::kNothing;  // whose signal it was, the next call sees
   }
-  return false;
+  return Awaited::kReadable;
 }
 
 std::string ChatServer::Body(const ChatTurn& turn) const {

@@ -22,7 +22,7 @@ class ChatServer : public ChatBackend {
   ChatServer(HttpUrl url, HttpClientOptions client, ChatSettings settings, std::vector<std::string> stops);
 
   absl::Status Prepare() override;  // kUnavailable: nobody answers there, or what it says of its models makes no sense
-  absl::StatusOr<bool> AwaitInput(int descriptor) override;
+  absl::StatusOr<Awaited> AwaitInput(int descriptor) override;
   absl::StatusOr<ChatAnswer> Answer(const ChatTurn& turn, const TakeText& take) override;
 
   absl::Status Set(absl::string_view name, absl::string_view value) override;
