@@ -47,8 +47,8 @@ std::vector<Line> ReadLines(const Json& script, const Tokenizer& tokenizer) {
     Line line;
     line.when = json.value("when", "");
     line.answer.tokens = tokenizer.Encode(json.value("text", ""), /*add_special=*/false, /*parse_special=*/true);
-    line.answer.first_us = 1000 * json.value("first_ms", 0);
-    line.answer.each_us = 1000 * json.value("each_ms", 0);
+    line.answer.first_us = 1000 * json.value("first_ms", int64_t{0});
+    line.answer.each_us = 1000 * json.value("each_ms", int64_t{0});
     lines.push_back(std::move(line));
   }
   return lines;
