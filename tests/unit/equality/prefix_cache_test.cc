@@ -101,7 +101,7 @@ TEST_P(PrefixCache, HitsGiveTheBitsOfComputing) {
           for (size_t i = 0; i < requests.size(); ++i) {
             ASSERT_EQ(Bits(run->answers[i]), expected[i]) << name << ", request " << i;
           }
-          const auto cached = [&run](size_t i) { return run->answers[i].finished.cached_tokens(); };
+          const auto cached = [&run](size_t i) { return run->answers[i].finished.cost().cached_tokens(); };
           EXPECT_EQ(cached(0), 0) << name;
           EXPECT_EQ(cached(1), 64) << name << ": blocks that end with the prompt";
           EXPECT_EQ(cached(4), block == 16 ? 144 : 128) << name;
@@ -152,12 +152,12 @@ TEST_P(PrefixCache, OffOrUnderAnotherSaltNothingIsShared) {
   std::vector<ClusterRequest> requests = Conversation();
   auto run = testing::RunCluster(1, Job(false), requests);
   ASSERT_TRUE(run.ok()) << run.status();
-  for (const testing::ClusterAnswer& answer : run->answers) EXPECT_EQ(answer.finished.cached_tokens(), 0);
+  for (const testing::ClusterAnswer& answer : run->answers) EXPECT_EQ(answer.finished.cost().cached_tokens(), 0);
   EXPECT_EQ(run->statistics.prefix_query_tokens(), 0u);
   for (size_t i = 0; i < requests.size(); ++i) requests[i].cache_salt = absl::StrCat("tenant ", i);
   run = testing::RunCluster(1, Job(true), requests);
   ASSERT_TRUE(run.ok()) << run.status();
-  for (const testing::ClusterAnswer& answer : run->answers) EXPECT_EQ(answer.finished.cached_tokens(), 0);
+  for (const testing::ClusterAnswer& answer : run->answers) EXPECT_EQ(answer.finished.cost().cached_tokens(), 0);
   EXPECT_GT(run->statistics.prefix_query_tokens(), 1000u);
 }
 
