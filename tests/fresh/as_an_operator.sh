@@ -40,7 +40,7 @@ echo 'operator:sk-of-the-operator' >/run/credentials/keys
 export MODEL=/srv/models/demo.gguf OPTIONS='--pp 2 --chat-template chatml --port 8080 --max-num-seqs 4'
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 command=$(sed -n 's/^ExecStart=//p' "$unit" | sed 's,%d,/run/credentials,')
-eval "$command" 2>/tmp/server.log &
+eval "exec $command" 2>/tmp/server.log &
 server=$!
 ready() { curl -sf http://127.0.0.1:8080/health >/dev/null; }
 eventually 60 "the server is ready" ready
