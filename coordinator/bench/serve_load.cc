@@ -9,6 +9,7 @@
 #include <fstream>
 #include <mutex>
 #include <random>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -195,7 +196,12 @@ class Clients {
     client_.cancel_descriptor = stop[0];
     run_.start_us = MonotonicUs();
     std::vector<std::thread> threads;
-    for (int64_t i = 0; i < clients; ++i) threads.emplace_back([this] { Work(); });
+    try {
+      for (int64_t i = 0; i < clients; ++i) threads.emplace_back([this] { Work(); });
+    } catch (const std::system_error&) {
+      run_.fewer_clients = static_cast<int64_t>(threads.size());  // those that run send all requests
+      if (threads.empty()) Work();
+    }
     {
       std::unique_lock<std::mutex> lock(mu_);
       while (ended_ < requests_.size()) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,8 @@ struct ServeRun {
   std::vector<ServeOutcome> outcomes;  // in the order of the requests
   int64_t start_us = 0;                // the first request was due
   int64_t end_us = 0;                  // the last answer had ended
+  // The system gave only so many threads, so that no more requests were under way at once.
+  std::optional<int64_t> fewer_clients;
 };
 
 // Sends them all and waits for the answers. `progress` is called now and then, by this thread, with the number that

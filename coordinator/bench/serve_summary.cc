@@ -194,6 +194,9 @@ ServeSummary SummarizeServeRun(const ServeRun& run, const ServeLoad& load, const
     summary.invalid.push_back(absl::StrCat(without_usage, " answers do not say how many tokens they have"));
   }
   if (without_text > 0) summary.invalid.push_back(absl::StrCat(without_text, " answers have no text"));
+  if (run.fewer_clients.has_value()) {
+    summary.invalid.push_back(absl::StrCat("this machine had threads for ", *run.fewer_clients, " requests at once"));
+  }
   CheckLateness(run, load, &summary);
   return summary;
 }

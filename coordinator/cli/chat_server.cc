@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "coordinator/cli/chat/terminal_text.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/json_input.h"
 #include "coordinator/front/signals.h"
@@ -19,15 +20,17 @@
 namespace stagecoach {
 namespace {
 
-// What a server says of why it did not answer.
+// What a server says of why it did not answer: an error of OpenAI's form, or whatever it is. No terminal obeys it.
 std::string ServersWords(absl::string_view body) {
   const absl::StatusOr<Json> json = ParseJson(body);
-  if (!json.ok() || !json->is_object()) return std::string(body.substr(0, 200));
-  const auto error = json->find("error");
-  if (error == json->end() || !error->is_object()) return std::string(body.substr(0, 200));
-  const auto message = error->find("message");
-  if (message == error->end() || !message->is_string()) return std::string(body.substr(0, 200));
-  return message->get<std::string>();
+  if (json.ok() && json->is_object()) {
+    const auto error = json->find("error");
+    if (error != json->end() && error->is_object()) {
+      const auto message = error->find("message");
+      if (message != error->end() && message->is_string()) return ForTerminal(message->get<std::string>());
+    }
+  }
+  return ForTerminal(body.substr(0, 200));
 }
 
 ChatAnswer Refused(const HttpReply& reply) {
@@ -196,7 +199,10 @@ std::string ChatServer::Body(const ChatTurn& turn) const {
   }
   if (settings_.sampling.ignore_eos) body["ignore_eos"] = true;
   if (!stops_.empty()) body["stop"] = stops_;
-  if (turn.thinking.has_value()) body["chat_template_kwargs"] = {{"enable_thinking", *turn.thinking}};
+  if (turn.thinking.has_value()) {
+    // One switch, which templates know by either name.
+    body["chat_template_kwargs"] = {{"enable_thinking", *turn.thinking}, {"thinking", *turn.thinking}};
+  }
   return CompactJson(body);
 }
 

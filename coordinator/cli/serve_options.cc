@@ -64,6 +64,9 @@ void AddServiceGroup(CLI::App* app, ServeOptions* o) {
       ->group(kGroup);
   AddText(app, "--access-log", &o->access_log, "FILE", "append one JSON line a request; never what it said")
       ->group(kGroup);
+  AddFlag(app, "--cache-shared", &o->cache_shared,
+          "keys find the beginnings of each other's prompts in the prefix cache, and can tell")
+      ->group(kGroup);
   AddText(app, "--log-prompts", &o->prompt_log, "FILE", "append what was asked and answered, as JSON lines")
       ->group(kGroup);
   AddChoice(app, "--metrics-compat", &o->metrics_compat, {"none", "vllm"},
@@ -168,6 +171,7 @@ absl::StatusOr<ServingOptions> MakeServingOptions(const ServeOptions& options, i
   serving.calls.queue.tokens = options.max_queued_tokens;
   serving.calls.queue_timeout = OrNever(options.queue_timeout_s);
   serving.calls.request_timeout = OrNever(options.request_timeout_s);
+  serving.calls.cache_shared = options.cache_shared;
   serving.calls.max_choices = static_cast<int>(std::min<int64_t>(max_num_seqs, kMostChoices));
   ASSIGN_OR_RETURN(serving.calls.access_log, OpenLog("--access-log", options.access_log, /*secret=*/false));
   ASSIGN_OR_RETURN(serving.calls.prompt_log, OpenLog("--log-prompts", options.prompt_log, /*secret=*/true));

@@ -31,6 +31,7 @@ struct ServeOptions {
   double queue_timeout_s = 600, request_timeout_s = 0, ping_interval_s = 15, drain_timeout_s = 30;
   double slo_ttft_s = 0;
   uint64_t max_body_bytes = 8 << 20;
+  bool cache_shared = false;
   std::string access_log, prompt_log;
   std::string metrics_compat = "none";
   bool metrics_key = false;

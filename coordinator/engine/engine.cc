@@ -210,7 +210,7 @@ void Engine::ReportPrompts(int64_t now_us) {
     events_.prompts.push_back({.request = live.request,
                                .processed = sequence->confirmed,
                                .total = static_cast<int64_t>(sequence->spec().prompt.size()),
-                               .cached = sequence->cached_tokens});
+                               .cached = std::min(sequence->cached_tokens, sequence->confirmed)});
   }
 }
 

@@ -15,8 +15,10 @@ int64_t CodePoints(const std::string& utf8) {
 }  // namespace
 
 // The prompt came before: a leading space is part of the answer.
-Completion::Completion(const Tokenizer* tokenizer, std::vector<std::string> stops)
-    : tokenizer_(tokenizer), detokenizer_(tokenizer, /*at_text_start=*/false), matcher_(std::move(stops)) {}
+Completion::Completion(const Tokenizer* tokenizer, std::vector<std::string> stops, bool render_control)
+    : tokenizer_(tokenizer),
+      detokenizer_(tokenizer, /*at_text_start=*/false, render_control),
+      matcher_(std::move(stops)) {}
 
 bool Completion::IsEndOfGeneration(TokenId token) const { return stagecoach::IsEndOfGeneration(*tokenizer_, token); }
 

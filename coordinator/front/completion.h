@@ -15,8 +15,8 @@ namespace stagecoach {
 // Not thread-safe.
 class Completion {
  public:
-  // `tokenizer` outlives this.
-  Completion(const Tokenizer* tokenizer, std::vector<std::string> stops);
+  // `tokenizer` outlives this. `render_control`: control tokens are text too, but for those that end an answer.
+  Completion(const Tokenizer* tokenizer, std::vector<std::string> stops, bool render_control = false);
 
   // Takes what an event brings and returns the text that has become certain by it: whole code points, no part of a stop
   // string. After a stop string everything further is ignored.

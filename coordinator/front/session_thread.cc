@@ -39,6 +39,11 @@ Finished::Code CodeOfEnd(const absl::Status& ended) {
 
 }  // namespace
 
+int64_t SessionStatus::context_tokens() const {
+  const int64_t pool = int64_t{ready.blocks()} * ready.block_tokens();
+  return std::min<int64_t>(ready.context(), pool + 1);  // the last token of an answer takes no room in the pool
+}
+
 SessionThread::SessionThread(std::unique_ptr<Session> session, SessionListener* listener)
     : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       listener_(listener),

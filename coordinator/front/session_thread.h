@@ -44,6 +44,9 @@ struct SessionStatus {
   pb::JobReady ready;             // what the latest job agreed on; without stages before there was one
   pb::EngineStatus engine;        // the present job's latest; empty before its first
   pb::JobStatistics statistics;   // sums over all jobs
+
+  // What a prompt and its answer may have together, in the job that was ready last; 0: none was yet.
+  int64_t context_tokens() const;
 };
 
 // Called by the thread of Run, between turns; what it calls must not wait for anything.

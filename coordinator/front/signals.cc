@@ -16,7 +16,7 @@ namespace {
 // What a handler may touch: lock-free atomics and the descriptor of a pipe.
 std::atomic<int> g_stops{0};
 std::atomic<bool> g_terminated{false};
-std::atomic<bool> g_drain{false};
+std::atomic<int> g_drains{0};
 std::atomic<int> g_stops_that_end{3};
 std::atomic<int> g_write_end{-1};
 std::atomic<bool> g_written{false};
@@ -31,7 +31,7 @@ void WriteByte() {
 void OnSignal(int signal) {
   const int saved_errno = errno;
   if (signal == SIGUSR1) {
-    g_drain.store(true);
+    g_drains.fetch_add(1);
   } else {
     if (signal == SIGTERM) g_terminated.store(true);
     if (g_stops.fetch_add(1) + 1 >= g_stops_that_end.load()) _exit(static_cast<int>(ExitCode::kInterrupted));
@@ -79,7 +79,7 @@ void SignalWatch::Wake() { WriteByte(); }
 int SignalWatch::stops() const { return g_stops.load(); }
 int SignalWatch::ForgetStops() { return terminated() ? stops() : g_stops.exchange(0); }
 bool SignalWatch::terminated() const { return g_terminated.load(); }
-bool SignalWatch::drain() const { return g_drain.load(); }
+int SignalWatch::drains() const { return g_drains.load(); }
 void SignalWatch::EndAtSecondStop() { g_stops_that_end.store(2); }
 
 }  // namespace stagecoach

@@ -148,7 +148,7 @@ void Connection::Tick(int64_t now_us) {
       break;
   }
   ticked_us_ = now_us;
-  if (!closed_ && !waiting_read_ && SystemSaysClosed()) {
+  if (!closed_ && !waiting_read_ && !peer_closed_ && SystemSaysClosed()) {
     if (stage_ == Stage::kAnswer) ++state_->counters.gone_clients;
     Close();
   }

@@ -99,8 +99,8 @@ void Scheduler::StopLeading(Sequence& sequence) {
   if (!std::exchange(sequence.leads, false)) return;
   const uint64_t group = GroupOf(sequence);
   const auto leaders = leaders_.find(group);
-  if (--leaders->second > 0) return;
-  leaders_.erase(leaders);
+  if (--leaders->second == 0) leaders_.erase(leaders);
+  // All look again, also while others lead: leaders that never wait themselves could follow one another for ever.
   const auto first = siblings_.lower_bound({group, 0});
   auto end = first;
   for (; end != siblings_.end() && end->first.first == group; ++end) Wait(*end->second);

@@ -161,7 +161,8 @@ class Scheduler {
   int64_t decoding() const { return decoding_; }
 
   bool HasUnfinished() const;
-  int64_t waiting_tokens() const { return waiting_rows_; }  // known ones of those that wait
+  // Known ones of those that wait, but for those that wait for another to compute their prompt.
+  int64_t waiting_tokens() const { return waiting_rows_; }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size() + siblings_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }

@@ -40,7 +40,10 @@ bool ComesTrue(const std::function<bool()>& holds, double timeout_s = 20) {
 }
 
 OrderedJson Completion(int tokens, int seed, bool stream = false) {
-  return {{"prompt", absl::StrCat(kPrompt, " ", seed)}, {"max_tokens", tokens}, {"temperature", 0.8}, {"seed", seed},
+  return {{"prompt", absl::StrCat(kPrompt, " ", seed)},
+          {"max_tokens", tokens},
+          {"temperature", 0.8},
+          {"seed", seed},
           {"stream", stream}};
 }
 
@@ -65,8 +68,8 @@ TEST(Serve, AnswersAsGenerateDoesAndEndsInOrder) {
   streamed["stream"] = true;
   const ServedAnswer stream = server.Ask(kCompletions, streamed);
   EXPECT_TRUE(stream.done) << stream.error;
-  const ProgramResult generated = Coordinator(Generate(
-      {"--pp", "2", "-p", absl::StrCat(kPrompt, " 7"), "-n", "24", "--temp", "0.8", "--seed", "7", "--output", "json"}));
+  const ProgramResult generated = Coordinator(Generate({"--pp", "2", "-p", absl::StrCat(kPrompt, " 7"), "-n", "24",
+                                                        "--temp", "0.8", "--seed", "7", "--output", "json"}));
   ASSERT_EQ(generated.exit_code, 0) << generated;
   const std::string expected = OrderedJson::parse(generated.out)["text"];
   EXPECT_EQ(whole.text, expected) << whole.body;
@@ -100,9 +103,9 @@ TEST(Serve, CurlReadsAStreamAsItComes) {
   if (RunProgram("curl", {"--version"}).exit_code != 0) GTEST_SKIP() << "curl is not on this machine";
   Server server({"--pp", "1"});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
-  const ProgramResult result = RunProgram(
-      "curl", {"-sSN", absl::StrCat(server.url(), kChat), "-H", "Content-Type: application/json", "-d",
-               R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":8,"stream":true})"});
+  const ProgramResult result =
+      RunProgram("curl", {"-sSN", absl::StrCat(server.url(), kChat), "-H", "Content-Type: application/json", "-d",
+                          R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":8,"stream":true})"});
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, HasSubstr(R"("delta":{"role":"assistant","content":""})"));
   EXPECT_THAT(result.out, ::testing::EndsWith("data: [DONE]\n\n"));
@@ -113,9 +116,8 @@ TEST(Serve, AClientThatGoesGivesItsBlocksBack) {
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   ASSERT_TRUE(ComesTrue([&] { return UsedBlocks(server) == 0; }));
   std::atomic<bool> go{false};
-  std::thread client([&] {
-    server.Ask(kCompletions, Completion(500, 1, true), [&](const ServedAnswer&) { return !go; });
-  });
+  std::thread client(
+      [&] { server.Ask(kCompletions, Completion(500, 1, true), [&](const ServedAnswer&) { return !go; }); });
   EXPECT_TRUE(ComesTrue([&] { return UsedBlocks(server) > 0; }));
   go = true;
   client.join();
@@ -226,6 +228,37 @@ TEST(Serve, UnderALauncherOfTheUsersItServesToo) {
   EXPECT_TRUE(server.Ask(kCompletions, Completion(8, 1, true)).done);
 }
 
+// Of the prompt, what the server did not compute for this key.
+int64_t CachedFor(const Server& server, const std::string& key) {
+  HttpClientOptions options;
+  options.headers = {{"Authorization", absl::StrCat("Bearer ", key)}};
+  HttpCall call;
+  call.method = "POST";
+  call.path = kCompletions;
+  std::string prompt;
+  for (int i = 0; i < 100; ++i) absl::StrAppend(&prompt, "word ");
+  call.body = OrderedJson({{"prompt", prompt}, {"max_tokens", 2}}).dump();
+  const absl::StatusOr<HttpReply> reply = HttpClient(*ParseHttpUrl(server.url()), options).Call(call);
+  EXPECT_TRUE(reply.ok() && reply->status == 200) << reply.status();
+  return OrderedJson::parse(reply->body)["usage"]["prompt_tokens_details"]["cached_tokens"];
+}
+
+TEST(Serve, AKeyFindsNothingOfAnothersPromptsInTheCacheUnlessTheyShareIt) {
+  const TempDir directory;
+  WriteFileOrDie(directory.File("keys"), "ada:sk-ada\nbob:sk-bob\n");
+  for (const bool shared : {false, true}) {
+    Words words = {"--pp", "1", "--api-key-file", directory.File("keys")};
+    if (shared) words.push_back("--cache-shared");
+    Server server(words);
+    ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+    EXPECT_EQ(CachedFor(server, "sk-ada"), 0);
+    EXPECT_EQ(CachedFor(server, "sk-bob") > 0, shared);
+    EXPECT_GT(CachedFor(server, "sk-ada"), 0);
+    server.process().Kill(SIGTERM);
+    EXPECT_EQ(server.process().Wait(60).exit_code, 0);
+  }
+}
+
 TEST(ScriptedServer, GivesExactTextsAndFailures) {
   const TempDir directory;
   const std::string script = directory.File("script.json");
@@ -251,9 +284,9 @@ int OpenStream(int port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   const std::string body = R"({"messages":[{"role":"user","content":"Be patient."}],"stream":true})";
-  const std::string request =
-      absl::StrCat("POST ", kChat, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ",
-                   body.size(), "\r\n\r\n", body);
+  const std::string request = absl::StrCat(
+      "POST ", kChat, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
+      "\r\n\r\n", body);
   EXPECT_EQ(send(descriptor, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
   return descriptor;
 }
@@ -271,14 +304,14 @@ TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) 
   std::vector<int> streams;
   for (int i = 0; i < kStreams; ++i) streams.push_back(OpenStream(server.port()));
   EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == kStreams; }, 60));
-  EXPECT_LT(ResidentBytesOf(server.process().pid()) - before, uint64_t{20} << 20);
-  EXPECT_EQ(server.Post(kChat, {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"n", 8}, {"timeout_s", 1}}).status,
-            504);
+  EXPECT_LT(ResidentBytesOf(server.process().pid()), before + (uint64_t{20} << 20));
+  EXPECT_EQ(
+      server.Post(kChat, {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"n", 8}, {"timeout_s", 1}}).status,
+      504);
   for (const int stream : streams) close(stream);
   EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == 0; }));
-  EXPECT_TRUE(ComesTrue([&] {
-    return OrderedJson::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0;
-  }));
+  EXPECT_TRUE(
+      ComesTrue([&] { return OrderedJson::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0; }));
 }
 
 }  // namespace

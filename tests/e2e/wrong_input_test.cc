@@ -51,7 +51,7 @@ Words WithOption(const Words& option) {
 INSTANTIATE_TEST_SUITE_P(
     Usage, WrongCommandLine,
     ::testing::Values(
-        WrongCommand{"NoVerb", {}, 2, "no verb given; the verbs are generate, batch"},
+        WrongCommand{"NoVerb", {}, 2, "no verb given; the verbs are generate, chat, batch, serve"},
         WrongCommand{"UnknownVerb", {"run"}, 2, "'run' is no verb"},
         WrongCommand{"UnknownOption", WithOption({"--frobnicate"}), 2, "--frobnicate"},
         WrongCommand{"UnknownTopLevelOption", {"--frobnicate"}, 2, "--frobnicate"},

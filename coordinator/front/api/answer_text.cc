@@ -23,7 +23,7 @@ void Append(OutputDelta delta, std::vector<OutputDelta>* deltas) {
 AnswerText::AnswerText(const Tokenizer* tokenizer, AnswerTextOptions options)
     : tokenizer_(tokenizer), options_(std::move(options)) {
   if (options_.parser == nullptr) {
-    plain_.emplace(tokenizer, options_.stops);
+    plain_.emplace(tokenizer, options_.stops, options_.render_control);
   } else {
     parsed_.emplace(tokenizer, options_.stops, std::move(options_.parser));
   }

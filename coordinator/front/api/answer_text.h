@@ -39,7 +39,8 @@ struct AnswerTextOptions {
   bool list_tokens = false;  // log-probabilities are wanted: of every sampled token but the one that ended the answer
   bool list_end = false;     // ... and of that one too
   int64_t first_offset = 0;  // of the text
-  std::unique_ptr<OutputParser> parser;  // null: all is content as it is, without control tokens
+  std::unique_ptr<OutputParser> parser;  // null: all is content as it is
+  bool render_control = false;           // without a parser: the text of control tokens is content too
 };
 
 // Not thread-safe. How events are cut makes no difference to what comes out, pieces put together: a token behind the

@@ -30,6 +30,7 @@ AnswerTextOptions TextOptions(const CallPlan& plan, const CallPrompt& prompt) {
   options.list_tokens = plan.fields.sampling.logprobs >= 0;
   options.list_end = plan.route == ApiRoute::kCompletions;
   if (plan.echo) options.first_offset = CodePoints(prompt.text);
+  options.render_control = plan.route == ApiRoute::kChatCompletions;  // the markup of who wants it unparted
   if (plan.output_format.has_value()) {
     options.parser = OutputParser::Make(*plan.output_format, {.prompt_end = plan.prompt_end}, /*tools=*/nullptr);
   }
@@ -108,6 +109,7 @@ struct ApiCall::State {
     if (index % static_cast<size_t>(plan.fields.n) != 0) return;
     int64_t& cached = choices[index].cached_tokens;
     if (event.prefill.has_value()) cached = event.prefill->cached();
+    if (event.cached_tokens.has_value()) cached = *event.cached_tokens;
     if (event.finished.has_value() && event.finished->has_cost()) cached = event.finished->cost().cached_tokens();
   }
 

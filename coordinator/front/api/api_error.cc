@@ -109,9 +109,11 @@ ApiError ApiErrorOf(const absl::Status& status) {
 }
 
 ApiError RefusedBySession(const absl::Status& status) {
-  const bool no_room = absl::IsOutOfRange(status);
-  return MakeApiError(no_room ? ApiErrorCode::kContextLengthExceeded : ApiErrorCode::kInternal,
-                      std::string(status.message()));
+  ApiErrorCode code = ApiErrorCode::kStagesLost;  // the session has ended by itself
+  if (absl::IsOutOfRange(status)) code = ApiErrorCode::kContextLengthExceeded;
+  if (absl::IsFailedPrecondition(status) || absl::IsCancelled(status)) code = ApiErrorCode::kDraining;
+  if (absl::IsInvalidArgument(status)) code = ApiErrorCode::kInternal;
+  return MakeApiError(code, std::string(status.message()));
 }
 
 }  // namespace stagecoach

@@ -43,6 +43,12 @@ absl::Status ReadTemplateVariables(FieldReader* fields, Json* variables) {
   if (!given->is_object()) return WrongType(kField, "an object", *given);
   if (absl::Status status = CheckTemplateVariables(*given); !status.ok()) return WrongField(kField, status.message());
   variables->update(*given);
+  // One switch, which templates know by either name.
+  constexpr std::pair<const char*, const char*> kSwitch[] = {{"enable_thinking", "thinking"},
+                                                             {"thinking", "enable_thinking"}};
+  for (const auto& [one, other] : kSwitch) {
+    if (given->contains(one) && !given->contains(other)) (*variables)[other] = given->at(one);
+  }
   return absl::OkStatus();
 }
 

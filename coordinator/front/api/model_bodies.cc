@@ -57,6 +57,9 @@ absl::StatusOr<Json> ParseBody(absl::string_view body) {
   return ApiStatus(ApiErrorCode::kInvalidJson, absl::StrCat("expected an object, found ", json->type_name()));
 }
 
+// What is listed one by one takes a hundred times the memory of the body that asks for it.
+constexpr size_t kMostListedTokens = size_t{1} << 18;
+
 // A text, or its bytes where it is none.
 Json PieceJson(const Tokenizer& tokenizer, TokenId token) {
   const std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
@@ -101,6 +104,11 @@ absl::StatusOr<Json> Tokenize(absl::string_view body, const ServedModel& model, 
   bool strings = false, pieces = false;
   RETURN_IF_ERROR(fields.Bool("return_token_strs", &strings));
   RETURN_IF_ERROR(fields.Bool("with_pieces", &pieces));
+  if ((strings || pieces) && tokens.size() > kMostListedTokens) {
+    return WrongField(
+        strings ? "return_token_strs" : "with_pieces",
+        absl::StrCat("the text has ", tokens.size(), " tokens, whose texts are listed up to ", kMostListedTokens));
+  }
   Json answer = {{"tokens", tokens}, {"count", tokens.size()}, {"max_model_len", NumberOrNull(context.context_tokens)}};
   if (strings) {
     Json list = Json::array();
@@ -121,6 +129,10 @@ absl::StatusOr<Json> Detokenize(absl::string_view body, const ServedModel& model
   const Json* given = fields.Find("tokens");
   if (given == nullptr) return MissingField("tokens");
   if (!given->is_array()) return WrongType("tokens", "a list of token ids", *given);
+  if (given->size() > kMostListedTokens) {
+    return WrongField("tokens",
+                      absl::StrCat("has ", given->size(), " token ids, expected at most ", kMostListedTokens));
+  }
   std::vector<TokenId> tokens;
   for (const Json& element : *given) {
     int32_t token = 0;

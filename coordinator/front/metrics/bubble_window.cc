@@ -11,10 +11,12 @@ constexpr int64_t kKeptUs = 60000000, kGapUs = 100000;
 
 void BubbleWindow::Take(const pb::JobStatistics& statistics, int64_t now_us) {
   Point point = {.at_us = now_us, .prompt_rows = static_cast<double>(statistics.prefill_rows())};
-  point.busy_s = statistics.busy_s() * statistics.stages_size();
+  point.stages = statistics.stages_size();
+  point.busy_s = statistics.busy_s() * point.stages;
   for (const pb::StageSummary& stage : statistics.stages()) point.compute_s += stage.compute_s();
   // A job with other stages counts in another measure; so does a session that begins.
-  if (!points_.empty() && (point.busy_s < points_.back().busy_s || point.compute_s < points_.back().compute_s)) {
+  if (!points_.empty() && (point.stages != points_.back().stages || point.busy_s < points_.back().busy_s ||
+                           point.compute_s < points_.back().compute_s)) {
     points_.clear();
   }
   // The latest is always the latest; those before it are some way apart.

@@ -23,6 +23,7 @@ class BubbleWindow {
  private:
   struct Point {
     int64_t at_us = 0;
+    int stages = 0;
     double busy_s = 0;     // x stages
     double compute_s = 0;  // of all stages
     double prompt_rows = 0;

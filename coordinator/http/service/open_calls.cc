@@ -15,6 +15,7 @@
 namespace stagecoach {
 namespace {
 
+constexpr int kRetryLaterS = 60;    // where nobody knows when somebody will answer
 constexpr int kMostChoices = 1024;  // of one call, all its prompts
 
 // One that no timeout ends.
@@ -45,6 +46,7 @@ void Append(SessionEvent more, SessionEvent* held) {
   for (SampledToken& token : more.tokens) held->tokens.push_back(std::move(token));
   for (TargetLogprobs& scores : more.scores) held->scores.push_back(std::move(scores));
   held->at_us = more.at_us;
+  if (more.cached_tokens.has_value()) held->cached_tokens = more.cached_tokens;
   if (more.prefill.has_value()) held->prefill = std::move(more.prefill);
   if (more.finished.has_value()) held->finished = std::move(more.finished);
 }
@@ -54,7 +56,8 @@ PreparedCall PrepareSafely(ApiRoute route, const std::string& body, const Served
   try {
     return PrepareCall(route, absl::string_view(body), model, context);
   } catch (const std::exception& thrown) {
-    return {nullptr, MakeApiError(ApiErrorCode::kInternal, absl::StrCat("the request cannot be read: ", thrown.what()))};
+    return {nullptr,
+            MakeApiError(ApiErrorCode::kInternal, absl::StrCat("the request cannot be read: ", thrown.what()))};
   }
 }
 
@@ -89,9 +92,7 @@ OpenCalls::Call* OpenCalls::Find(uint64_t number) {
   return found == calls_.end() ? nullptr : found->second.get();
 }
 
-int OpenCalls::RetryAfter() const {
-  return RetryAfterSeconds(places_.tokens(), metrics_->PromptRate(MonotonicUs()));
-}
+int OpenCalls::RetryAfter() const { return RetryAfterSeconds(places_.tokens(), metrics_->PromptRate(MonotonicUs())); }
 
 ApiError OpenCalls::QueueError(QueuePlaces::Verdict verdict) const {
   ApiError error =
@@ -160,7 +161,7 @@ void OpenCalls::Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange) {
   CallContext context;
   context.id = call->answer_id;
   context.now = absl::Now();
-  context.context_tokens = session_->Status()->ready.context();
+  context.context_tokens = session_->Status()->context_tokens();
   context.max_choices = static_cast<int>(std::min<int64_t>(options_.max_choices, options_.queue.requests));
   context.max_requests = static_cast<int>(std::min<int64_t>(kMostChoices, options_.queue.requests));
   context.seed = options_.seed.has_value() ? *options_.seed : Draw() >> 1;
@@ -219,6 +220,8 @@ std::optional<ApiError> OpenCalls::Submit(Call* call) {
   }
   for (size_t i = 0; i < requests.size(); ++i) {
     const RequestId id = ++last_request_;
+    // What one key asked before is not for another key to find out. Names of keys hold no newline.
+    if (!options_.cache_shared) requests[i].cache_salt = absl::StrCat(call->tenant, "\n", requests[i].cache_salt);
     if (const absl::Status taken = session_->Submit(id, std::move(requests[i])); !taken.ok()) {
       return RefusedBySession(taken);
     }
@@ -282,8 +285,8 @@ void OpenCalls::Feed(Call* call, int choice, const SessionEvent& event) {
       session_ended_.has_value()) {
     const bool stopped = absl::IsCancelled(*session_ended_) || session_ended_->ok();
     return Fail(call, stopped ? MakeApiError(ApiErrorCode::kDraining, "the server ends before this answer does")
-                              : MakeApiError(ApiErrorCode::kStagesLost,
-                                             absl::StrCat("the cluster is lost for good: ", session_ended_->message())));
+                              : MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the cluster is lost for good: ",
+                                                                                     session_ended_->message())));
   }
   Apply(call, call->api->Take(choice, event));
 }
@@ -297,6 +300,12 @@ void OpenCalls::Drained(uint64_t number) {
     call->choices[i].held.reset();
     Feed(call, static_cast<int>(i), event);
   }
+}
+
+void OpenCalls::FeedHeld() {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, call] : calls_) numbers.push_back(number);
+  for (const uint64_t number : numbers) Drained(number);
 }
 
 void OpenCalls::Apply(Call* call, ApiCall::Output output) {
@@ -341,7 +350,8 @@ void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) 
   Call* call = Find(number);
   if (call == nullptr) return;
   if (call->api == nullptr || call->choices.empty()) {
-    return Fail(call, MakeApiError(ApiErrorCode::kQueueTimeout, "the request was ended before it began"));
+    return Fail(call, MakeApiError(ApiErrorCode::kQueueTimeout,
+                                   "the request was ended, by its own key or in the queue, before it began"));
   }
   const size_t choices = call->choices.size();
   for (size_t i = 0; i < choices && (call = Find(number)) != nullptr; ++i) {
@@ -351,7 +361,8 @@ void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) 
   }
 }
 
-void OpenCalls::Fail(Call* call, const ApiError& error) {
+void OpenCalls::Fail(Call* call, ApiError error) {
+  if (error.status == 503 && !error.retry_after_s.has_value()) error.retry_after_s = kRetryLaterS;
   if (call->streaming) return Apply(call, call->api->Fail(error));
   HttpResponse response = ErrorResponse(error);
   if (options_.prompt_log != nullptr) call->answer += response.body;
@@ -369,6 +380,7 @@ void OpenCalls::Close(Call* call, int status) {
 }
 
 void OpenCalls::Tick() {
+  ReadBodiesOrWait();  // the pool counts a body a little longer than its answer is on its way
   const int64_t now_us = MonotonicUs();
   std::vector<uint64_t> due;
   for (const auto& [number, call] : calls_) {

@@ -32,9 +32,10 @@ namespace stagecoach {
 
 struct CallOptions {
   QueuePlaces::Limits queue;
-  absl::Duration queue_timeout = absl::Seconds(600);         // to the first token: 504
+  absl::Duration queue_timeout = absl::Seconds(600);          // to the first token: 504
   absl::Duration request_timeout = absl::InfiniteDuration();  // then the answer ends with what is there
-  int max_choices = 8;                                       // of one request
+  bool cache_shared = false;                                  // keys find what others asked in the prefix cache
+  int max_choices = 8;                                        // of one request
   int preparation_threads = 2;
   std::optional<uint64_t> seed;         // of calls without one; absent: drawn for each
   std::shared_ptr<LineLog> access_log;  // null: none
@@ -62,6 +63,8 @@ class OpenCalls {
   // Ends those with this id, the request's or the answer's, with what is there.
   Cancelled Cancel(const std::string& id, const std::string& tenant);
 
+  // What was kept back for slow clients is written now, however slow they are.
+  void FeedHeld();
   void FailAll(const ApiError& error);
   // To the access log, but for those of Take, which have their line when they end.
   void LogAnswer(const HttpRequest& request, int status) const;
@@ -116,7 +119,7 @@ class OpenCalls {
   void Apply(Call* call, ApiCall::Output output);
   void EndChoice(Call* call, int choice, pb::RequestFinished::Reason as);
   void FinishWith(uint64_t number, pb::RequestFinished::Reason reason);
-  void Fail(Call* call, const ApiError& error);
+  void Fail(Call* call, ApiError error);
   void Close(Call* call, int status);
   void LeaveQueue(Call* call, Choice* choice);
   void LogCall(const Call& call, int status) const;

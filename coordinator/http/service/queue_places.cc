@@ -14,7 +14,7 @@ QueuePlaces::Verdict QueuePlaces::Check(const std::string& tenant, int64_t reque
   const int64_t mine = own == requests_of_.end() ? 0 : own->second;
   const bool others_wait = requests_ > mine;
   const int64_t share = std::max<int64_t>(limits_.requests / 2, 1);
-  return others_wait && mine + requests > share ? Verdict::kTenantLimit : Verdict::kTaken;
+  return requests > 0 && others_wait && mine + requests > share ? Verdict::kTenantLimit : Verdict::kTaken;
 }
 
 QueuePlaces::Verdict QueuePlaces::Take(const std::string& tenant, int64_t requests, int64_t tokens) {

@@ -50,7 +50,7 @@ absl::Status Service::Run(std::unique_ptr<Session> session) {
 void Service::WatchSignals() {
   SignalWatch& signals = SignalWatch::Get();
   while (!over_) {
-    const int asked = signals.stops() + (signals.drain() ? 1 : 0);
+    const int asked = signals.stops() + signals.drains();
     if (asked > 1) _exit(static_cast<int>(ExitCode::kInterrupted));  // the job ends when its front is gone
     if (asked > 0) serving_.Drain();
     pollfd wait = {signals.descriptor(), POLLIN, 0};

@@ -61,9 +61,9 @@ std::optional<ApiError> Serving::StateRefusal() const {
     error = MakeApiError(ApiErrorCode::kDraining, "the server ends and takes no more requests");
     error.retry_after_s = std::clamp(static_cast<int>(absl::ToInt64Seconds(options_.drain_timeout)), 1, 60);
   } else if (status->state == State::kLoading) {
-    error = MakeApiError(ApiErrorCode::kLoading,
-                         absl::StrCat("the model loads: ", status->progress.bytes_loaded(), " of ",
-                                      status->progress.bytes_to_load(), " bytes; try again later"));
+    error =
+        MakeApiError(ApiErrorCode::kLoading, absl::StrCat("the model loads: ", status->progress.bytes_loaded(), " of ",
+                                                          status->progress.bytes_to_load(), " bytes; try again later"));
     error.retry_after_s = LoadingSeconds(*status);
   } else if (status->state == State::kEnded) {
     error = MakeApiError(ApiErrorCode::kStagesLost, "the cluster is lost, and the server ends");
@@ -76,9 +76,9 @@ std::optional<ApiError> Serving::StateRefusal() const {
 
 std::optional<HttpResponse> Serving::Refusal(const FoundRoute& found, const HttpRequest& request) const {
   if (found.facts == nullptr) {
-    return ErrorResponse(MakeApiError(ApiErrorCode::kNotFound,
-                                      absl::StrCat("there is nothing at ", request.method, " ", request.path,
-                                                   "; the routes of this server begin with /v1/")));
+    return ErrorResponse(
+        MakeApiError(ApiErrorCode::kNotFound, absl::StrCat("there is nothing at ", request.method, " ", request.path,
+                                                           "; the routes of this server begin with /v1/")));
   }
   const Route route = found.facts->route;
   if (!Allows(*found.facts, request.method)) {
@@ -188,7 +188,10 @@ void Serving::DrainSession() {
 void Serving::AwaitAnswers(absl::Duration most) {
   const auto seen = std::make_shared<std::promise<void>>();
   std::future<void> future = seen->get_future();
-  server_->Post([seen] { seen->set_value(); });
+  server_->Post([this, seen] {
+    calls_.FeedHeld();
+    seen->set_value();
+  });
   future.wait_for(absl::ToChronoMilliseconds(most));
 }
 
@@ -203,7 +206,7 @@ void Serving::OnTurn() {
   if (status->state == State::kReady) {
     const int stages = status->ready.stages_size();
     LogInfo(absl::StrCat(said_ == State::kLoading ? "ready" : "ready again", ": ", server_->address(), " serves ",
-                         model_.names.front(), ", context ", status->ready.context(), ", ", stages,
+                         model_.names.front(), ", context ", status->context_tokens(), ", ", stages,
                          stages == 1 ? " stage" : " stages"));
   }
   said_ = status->state;

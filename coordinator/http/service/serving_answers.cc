@@ -91,7 +91,7 @@ HttpResponse Serving::Health() const {
 }
 
 HttpResponse Serving::Models(const FoundRoute& found, const HttpRequest& request) const {
-  const int64_t context = session_->Status()->ready.context();
+  const int64_t context = session_->Status()->context_tokens();
   const bool anthropic = !request.header("anthropic-version").empty();
   if (found.facts->route == Route::kModel) return ResponseOf(ModelBody(model_, context, found.rest, anthropic));
   return {.body = ModelsBody(model_, context, anthropic)};
@@ -115,8 +115,8 @@ HttpResponse Serving::CancelCall(const std::string& id, const HttpRequest& reque
       return ErrorResponse(MakeApiError(ApiErrorCode::kNotOwner, "this request was made with another key"));
     case OpenCalls::Cancelled::kNotFound: break;
   }
-  return ErrorResponse(
-      MakeApiError(ApiErrorCode::kNotFound, absl::StrCat("no request '", id, "' is being answered; it may have ended")));
+  return ErrorResponse(MakeApiError(ApiErrorCode::kNotFound,
+                                    absl::StrCat("no request '", id, "' is being answered; it may have ended")));
 }
 
 HttpResponse Serving::Metrics() {
@@ -140,7 +140,7 @@ HttpResponse Serving::Root() const {
 void Serving::AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange) {
   CallContext context;
   context.now = absl::Now();
-  context.context_tokens = session_->Status()->ready.context();
+  context.context_tokens = session_->Status()->context_tokens();
   const auto body = std::make_shared<std::string>(exchange->TakeBody());
   const auto answer = std::make_shared<BodyAnswer>();
   const size_t bytes = body->size();

@@ -141,7 +141,7 @@ absl::StatusOr<std::string*> TextToContinue(TemplateJson* messages) {
 std::string AbsentText(const TemplateJson& messages) {
   const std::string all = messages.dump(-1, ' ', false, TemplateJson::error_handler_t::replace);
   std::string absent = "end-of-what-was-said";
-  while (all.find(absent) != std::string::npos) absent += "-here";
+  while (all.find(absent) != std::string::npos) absent.append(absent.size(), '-');  // few rounds, whatever is in there
   return absent;
 }
 

@@ -306,7 +306,9 @@ TEST(ApiErrors, TravelInAStatus) {
   EXPECT_EQ(ApiErrorOf(ApiStatus(ApiErrorCode::kInvalidJson, "why")).param, std::nullopt);
   EXPECT_EQ(ApiErrorOf(absl::UnavailableError("gone")).code, "internal");
   EXPECT_EQ(RefusedBySession(absl::OutOfRangeError("no room")).status, 400);
-  EXPECT_EQ(RefusedBySession(absl::FailedPreconditionError("finished")).status, 500);
+  EXPECT_EQ(RefusedBySession(absl::FailedPreconditionError("finished")).code, "draining");
+  EXPECT_EQ(RefusedBySession(absl::UnavailableError("lost")).code, "stages_lost");
+  EXPECT_EQ(RefusedBySession(absl::InvalidArgumentError("twice")).status, 500);
 }
 
 }  // namespace
