@@ -175,15 +175,16 @@ TEST_F(Repl, SetsTheSystemMessageThinkingAndSampling) {
 
 TEST_F(Repl, SavesAndLoads) {
   const TempDir directory;
-  const std::string path = directory.File("c.json");
+  const std::string path = directory.File("c.json"), no_json = directory.File("no.json");
+  testing::WriteFileOrDie(no_json, std::string("\x7f\0ELF", 5));
   EXPECT_TRUE(Run({"/save " + path, "a", "/save " + path, "/clear", "/load " + path, "b", "/save /nowhere/c.json",
-                   "/load /nowhere/c.json", "/load /proc/self/exe"})
+                   "/load /nowhere/c.json", "/load " + no_json})
                   .ok());
   EXPECT_THAT(backend_.asked[1], kTwoTurns);
   EXPECT_EQ(Json::parse(testing::ReadFileOrDie(path)).size(), 2u);
   EXPECT_THAT(out_, AllOf(HasSubstr("no message yet"), HasSubstr("2 messages in '"), HasSubstr("2 messages from '"),
                           HasSubstr("/save: cannot write '/nowhere/c.json'"), HasSubstr("/load: cannot"),
-                          HasSubstr("/load: '/proc/self/exe': ")));
+                          HasSubstr("/load: '" + no_json + "': ")));
 }
 
 TEST_F(Repl, TakesAMessageBackThatCannotBeAnswered) {

@@ -50,6 +50,18 @@ TEST(BubbleWindow, WithoutWorkThereIsNoBubbleAndARelaunchBeginsAnew) {
   EXPECT_NEAR(window.Over(kSecondUs), 0.5, 1e-6);
 }
 
+TEST(BubbleWindow, AJobOfMoreStagesCountsInAnotherMeasure) {
+  BubbleWindow window;
+  for (int second = 0; second <= 10; ++second) window.Take(Work(100 + second, 90 + second), second * kSecondUs);
+  pb::JobStatistics more = Work(111, 101);
+  more.add_stages()->set_compute_s(0.5);
+  window.Take(more, 11 * kSecondUs);
+  more.set_busy_s(112);
+  for (pb::StageSummary& stage : *more.mutable_stages()) stage.set_compute_s(stage.compute_s() + 1);
+  window.Take(more, 12 * kSecondUs);
+  EXPECT_NEAR(window.Over(60 * kSecondUs), 0, 1e-6);
+}
+
 TEST(BubbleWindow, ManyStatusesAtOnceAreOnePoint) {
   BubbleWindow window;
   for (int i = 0; i <= 1000; ++i) window.Take(Work(i * 0.001, 0), i * 1000);

@@ -42,6 +42,14 @@ TEST(QueuePlaces, ATenantHasHalfOfThePlacesWhileOthersWaitAndAllWhenAlone) {
   EXPECT_EQ(places.Take("a", 1, 0), Verdict::kTaken);
 }
 
+TEST(QueuePlaces, WhoHasAPlaceIsNotAskedForItAgainWhenOthersCome) {
+  QueuePlaces places({.requests = 8, .tokens = 1000});
+  EXPECT_EQ(places.Take("a", 6, 0), Verdict::kTaken);
+  EXPECT_EQ(places.Take("b", 1, 0), Verdict::kTaken);
+  EXPECT_EQ(places.Take("a", 0, 10), Verdict::kTaken);
+  EXPECT_EQ(places.tokens(), 10);
+}
+
 TEST(QueuePlaces, TellsWhenToTryAgainFromWhatWaitsAndHowFastItIsComputed) {
   EXPECT_EQ(RetryAfterSeconds(0, 0), 1);
   EXPECT_EQ(RetryAfterSeconds(1, 1000), 1);
