@@ -190,8 +190,8 @@ absl::Status ChatRepl::Stats() {
                    Counted(answer_tokens_, "token"), speed.empty() ? "" : ", ", speed, "\n");
   if (answers_ == 0) return screen_->Say(text);
   absl::StrAppend(&text, "last prompt   ", Counted(last_.prompt_tokens, "token"));
-  if (last_.cached_tokens.has_value()) absl::StrAppend(&text, ", ", *last_.cached_tokens, " of them cached");
   if (backend_->context_tokens() > 0) absl::StrAppend(&text, " of a context of ", backend_->context_tokens());
+  if (last_.cached_tokens.has_value()) absl::StrAppend(&text, ", ", *last_.cached_tokens, " of them cached");
   absl::StrAppend(&text, "\nlast answer   ", AnswerNote(last_));
   return screen_->Say(text);
 }
