@@ -175,6 +175,9 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
   submission.set_max_new_tokens(entry.request.max_new_tokens);
   submission.mutable_stop_tokens()->Add(entry.request.stop_tokens.begin(), entry.request.stop_tokens.end());
   submission.set_cache_salt(entry.request.cache_salt);
+  submission.set_tenant(entry.request.tenant);
+  submission.set_weight(entry.request.weight);
+  submission.set_priority_class(static_cast<int32_t>(entry.request.priority_class));
   if (entry.scores_missing() || (entry.request.score_from >= 0 && entry.request.max_new_tokens == 0)) {
     submission.set_score_prompt(true);
     // The row before this position is the first one wanted.

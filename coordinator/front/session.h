@@ -20,6 +20,7 @@
 #include "common/base/ids.h"
 #include "common/step/step.h"
 #include "coordinator/launch/launch_options.h"
+#include "coordinator/request/priority_class.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
@@ -34,6 +35,9 @@ struct GenerationRequest {
   bool report_progress = false;  // of the prompt: events with `prefill`
   int64_t deadline_us = 0;       // MonotonicUs() of its end, whatever it has then; 0: none. For SessionThread alone
   std::string cache_salt;        // see SequenceSpec
+  std::string tenant;            // "
+  double weight = 1;             // of kWeightRange
+  PriorityClass priority_class = PriorityClass::kDefault;
 };
 
 struct SessionEvent {

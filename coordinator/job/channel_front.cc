@@ -23,6 +23,9 @@ SubmitCommand CommandOf(const pb::SubmitRequest& request) {
   spec.score_from = request.score_prompt() ? request.score_from() : -1;
   command.reports_progress = request.report_progress();
   spec.salt = request.cache_salt();
+  spec.tenant = request.tenant();
+  if (request.has_weight()) spec.weight = request.weight();
+  if (request.has_priority_class()) spec.priority_class = static_cast<PriorityClass>(request.priority_class());
   return command;
 }
 

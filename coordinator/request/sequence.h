@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/step/step.h"
 #include "coordinator/request/prefix_ref.h"
+#include "coordinator/request/priority_class.h"
 
 namespace stagecoach {
 
@@ -29,6 +30,10 @@ struct SequenceSpec {
                                      // >= score_from (the row at position p predicts token p + 1; reported for
                                      // p + 1 >= score_from)
   std::string salt;                  // what is stored of this one serves only those of the same salt
+  // Whom it is for: requests of one tenant share what its weight gives it (coordinator/schedule/waiting_queue.h).
+  std::string tenant;
+  double weight = 1;  // of kWeightRange
+  PriorityClass priority_class = PriorityClass::kDefault;
 };
 
 enum class SequenceState {

@@ -41,6 +41,15 @@ absl::Status CheckSpec(const SequenceSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("sequence ", spec.id, " asks for 0 new tokens and no scores: there is nothing to compute"));
   }
+  if (!Contains(kWeightRange, spec.weight)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", spec.id, " has weight ", spec.weight, ", ", Expected(kWeightRange)));
+  }
+  const auto priority = static_cast<int32_t>(spec.priority_class);
+  if (priority < 0 || priority >= static_cast<int32_t>(kPriorityClassCount)) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", spec.id, " has priority class ", priority,
+                                                   ", must be 0 to ", kPriorityClassCount - 1));
+  }
   return absl::OkStatus();
 }
 

@@ -21,7 +21,9 @@ struct ClusterRequest {
   std::vector<int32_t> stop_tokens;
   int64_t score_from = -1;
   int cancel_after = -1;  // cancel once so many tokens have come
-  std::string cache_salt;
+  std::string cache_salt, tenant;
+  double weight = 1;
+  int32_t priority_class = 1;
   bool after_others = false;  // submitted once all requests before it have ended
 };
 

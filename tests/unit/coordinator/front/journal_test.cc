@@ -211,7 +211,10 @@ TEST(RequestJournal, SubmitsThoseFirstThatHaveTokensInTheOrderInWhichTheyBegan) 
 
 TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
   RequestJournal journal;
-  const GenerationRequest request = Journaled({1, 2}, 10, {99});
+  GenerationRequest request = Journaled({1, 2}, 10, {99});
+  request.tenant = "ann";
+  request.weight = 2.5;
+  request.priority_class = PriorityClass::kInteractive;
   const RequestId id = Add(&journal, request);
   ASSERT_TRUE(journal.RecordTokens(Tokens(id, 2, {7, 8})).ok());
   const pb::SubmitRequest submission = journal.Submission(id);
@@ -222,6 +225,9 @@ TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
   EXPECT_EQ(submission.max_new_tokens(), 10);
   EXPECT_EQ(submission.sampling().seed(), 0xfedcba9876543210);
   EXPECT_EQ(submission.sampling().logit_bias(0).bias(), -1.5f);
+  EXPECT_EQ(submission.tenant(), "ann");
+  EXPECT_EQ(submission.weight(), 2.5);
+  EXPECT_EQ(submission.priority_class(), 0);
   EXPECT_FALSE(submission.score_prompt());
 }
 
