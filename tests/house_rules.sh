@@ -84,7 +84,7 @@ allow coordinator/job 'common/(base|job|model|obs|step|wire|transport)|proto|coo
 allow coordinator/launch 'common/(base|job|wire)|proto|coordinator/channel'
 allow coordinator/front 'common/(base|gguf|model|step|wire)|proto|coordinator/(channel|launch|request|text|text/output|trace)'
 allow coordinator/http 'common/base'
-allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|http|launch)'
+allow coordinator/bench 'common/(base|gguf|job|model|quant|step|wire)|proto|coordinator/(front|http|launch|request)'
 allow coordinator/front/metrics 'common/(base|wire)|proto|coordinator/(front|text)'
 allow coordinator/front/api 'common/(base|step)|proto|coordinator/(front|text|text/chat|text/output)'
 allow coordinator/http/service 'common/(base|gguf|model|wire)|proto|coordinator/(front|front/api|front/metrics|http|text/chat|text/output)'

@@ -38,6 +38,9 @@ struct RecordedCommand {
   int64_t output_tokens = 0;  // produced by an earlier job
   int64_t max_new_tokens = 0;
   int64_t score_from = -1;
+  uint64_t tenant = 0;  // what it is known by there, of 63 bits; 0: it has no name
+  double weight = 1;
+  int32_t priority_class = 1;
   std::vector<uint64_t> blocks;  // with a prefix cache: for each full block of its tokens, what it is known by there,
                                  // of 63 bits
   friend bool operator==(const RecordedCommand&, const RecordedCommand&) = default;

@@ -30,6 +30,9 @@ void AddInputs(const StepInputs& inputs, Json* line) {
       json["output_tokens"] = command.output_tokens;
       json["max_new_tokens"] = command.max_new_tokens;
       if (command.score_from >= 0) json["score_from"] = command.score_from;
+      if (command.tenant != 0) json["tenant"] = command.tenant;
+      if (command.weight != 1) json["weight"] = command.weight;
+      if (command.priority_class != 1) json["priority_class"] = command.priority_class;
       if (!command.blocks.empty()) json["blocks"] = command.blocks;
     }
     (*line)["commands"].push_back(std::move(json));

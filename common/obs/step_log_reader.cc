@@ -125,6 +125,9 @@ RecordedCommand ReadCommand(LineFields* fields, absl::Status* status) {
   command.output_tokens = fields->Integer("output_tokens");
   command.max_new_tokens = fields->Integer("max_new_tokens");
   if (fields->Has("score_from")) command.score_from = fields->Integer("score_from");
+  if (fields->Has("tenant")) command.tenant = static_cast<uint64_t>(fields->Integer("tenant"));
+  if (fields->Has("weight")) command.weight = fields->Number("weight", {0, 1e9});
+  if (fields->Has("priority_class")) command.priority_class = fields->Int("priority_class");
   if (fields->Has("blocks")) {
     for (const nlohmann::json& hash : fields->List("blocks")) {
       const nlohmann::json entry = {{"blocks", hash}};

@@ -79,6 +79,28 @@ absl::StatusOr<int64_t> TokensField(const nlohmann::json& line, const char* name
   return static_cast<int64_t>(value);
 }
 
+// Whose the request is, as far as the line says it.
+absl::Status ReadOwner(const nlohmann::json& line, ArrivingRequest* request) {
+  const auto text = [&line](const char* name) -> absl::StatusOr<std::string> {
+    if (line[name].is_string()) return line[name].get<std::string>();
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected a string, found ", line[name].type_name()));
+  };
+  if (line.contains("tenant")) {
+    ASSIGN_OR_RETURN(request->tenant, text("tenant"));
+  }
+  if (line.contains("weight")) {
+    ASSIGN_OR_RETURN(request->weight, Field(line, "weight"));
+    if (const absl::Status status = CheckNumber(request->weight, kWeightRange); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("'weight': ", status.message()));
+    }
+  }
+  if (line.contains("class")) {
+    ASSIGN_OR_RETURN(const std::string name, text("class"));
+    ASSIGN_OR_RETURN(request->priority_class, ParseName(kPriorityClasses, "class", name));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ArrivingRequest> ParseTraceLine(absl::string_view text) {
   const nlohmann::json line = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!line.is_object()) return absl::InvalidArgumentError("expected a JSON object");
@@ -89,6 +111,7 @@ absl::StatusOr<ArrivingRequest> ParseTraceLine(absl::string_view text) {
   }
   ASSIGN_OR_RETURN(request.prompt_tokens, TokensField(line, "prompt_tokens"));
   ASSIGN_OR_RETURN(request.output_tokens, TokensField(line, "output_tokens"));
+  RETURN_IF_ERROR(ReadOwner(line, &request));
   return request;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "coordinator/request/priority_class.h"
 
 namespace stagecoach {
 
@@ -19,6 +20,9 @@ struct ArrivingRequest {
   double arrival_s = 0;  // never before the one ahead of it
   int64_t prompt_tokens = 1;
   int64_t output_tokens = 1;
+  std::string tenant;  // and the others: see SequenceSpec
+  double weight = 1;
+  PriorityClass priority_class = PriorityClass::kDefault;
   friend bool operator==(const ArrivingRequest&, const ArrivingRequest&) = default;
 };
 
@@ -79,7 +83,9 @@ std::vector<ArrivingRequest> MakeRequests(const RequestLoad& load);
 
 // A trace is one JSON object a line, empty lines aside:
 //   {"arrival_s": 0.25, "prompt_tokens": 512, "output_tokens": 64}
-// in order of arrival, of 64 KiB at most. Other fields are not looked at. kInvalidArgument names `file` and the line.
+// in order of arrival, of 64 KiB at most, and where requests are of several users, "tenant": a name, "weight": a number
+// (1) and "class": interactive, default or batch (default). Other fields are not looked at. kInvalidArgument names
+// `file` and the line.
 absl::StatusOr<std::vector<ArrivingRequest>> ParseArrivalTrace(absl::string_view text, absl::string_view file);
 // kNotFound, or another error with the file's name, when it cannot be read.
 absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file);

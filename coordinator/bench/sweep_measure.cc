@@ -206,6 +206,9 @@ absl::Status SweepRunner::Submit(const ArrivingRequest& request, uint64_t seed, 
   GenerationRequest generation;
   for (int64_t i = 0; i < request.prompt_tokens; ++i) generation.prompt.push_back(RandomToken(seed, drawn_++, vocab_));
   generation.max_new_tokens = request.output_tokens;
+  generation.tenant = request.tenant;
+  generation.weight = request.weight;
+  generation.priority_class = request.priority_class;
   ASSIGN_OR_RETURN(const RequestId id, cluster_->Submit(std::move(generation)));
   running_[id] = {.prompt_tokens = request.prompt_tokens};
   meter->Arrived(id, arrived_us, request.prompt_tokens);

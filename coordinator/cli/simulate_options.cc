@@ -60,7 +60,8 @@ void AddSimulatedLoad(CLI::App* app, SimulateOptions* o) {
       ->group(group);
   AddText(app, "--arrivals", &o->arrivals, "WHEN",
           "closed: a new request when one ends; poisson:RATE: so many a second on average; trace:FILE: as a file of "
-          "{\"arrival_s\", \"prompt_tokens\", \"output_tokens\"} lines says")
+          "{\"arrival_s\", \"prompt_tokens\", \"output_tokens\"} lines says, each with \"tenant\", \"weight\" and "
+          "\"class\" where it is of one user of several")
       ->group(group)
       ->default_str("closed");
   AddInteger(app, "--concurrency", &o->concurrency, {0, kMostRequests},

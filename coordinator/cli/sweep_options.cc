@@ -105,7 +105,8 @@ void AddLoad(CLI::App* app, SweepOptions* o) {
   SweepConfig& base = o->lists.base;
   AddTexts(app, "--arrivals", &o->arrivals, "WHEN,...",
            "closed: a new request when one ends; poisson:RATE: so many a second on average; trace:FILE: as a file of "
-           "{\"arrival_s\", \"prompt_tokens\", \"output_tokens\"} lines says (closed)")
+           "{\"arrival_s\", \"prompt_tokens\", \"output_tokens\"} lines says, each with \"tenant\", \"weight\" and "
+           "\"class\" where it is of one user of several (closed)")
       ->group(group);
   AddIntegerList(app, "--concurrency", &o->lists.concurrency, JobLimits::kMaxNumSeqs.range,
                  "closed: requests under way at any time (8)")

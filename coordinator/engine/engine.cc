@@ -84,7 +84,10 @@ absl::Status Engine::Take(SubmitCommand command) {
                               .prompt_tokens = static_cast<int64_t>(spec.prompt.size()),
                               .output_tokens = static_cast<int64_t>(spec.output.size()),
                               .max_new_tokens = spec.max_new_tokens,
-                              .score_from = spec.score_from};
+                              .score_from = spec.score_from,
+                              .weight = spec.weight,
+                              .priority_class = static_cast<int32_t>(spec.priority_class)};
+  if (!spec.tenant.empty()) recorded.tenant = PrefixRootHash(spec.tenant) & kRecordedHashMask;
   absl::Status status = CheckTokenIds("prompt", spec.prompt, vocab_);
   if (status.ok()) status = CheckTokenIds("output", spec.output, vocab_);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
@@ -259,6 +262,7 @@ EngineStatus Engine::Status() const {
   }
   status.waiting = scheduler_->waiting();
   status.running = scheduler_->running();
+  status.running_by_class = scheduler_->RunningByClass();
   status.waiting_tokens = scheduler_->waiting_tokens();
   for (size_t group = 0; group < scheduler_->blocks().groups(); ++group) {
     status.blocks_used.push_back(scheduler_->blocks().used(group));

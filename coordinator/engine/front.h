@@ -4,6 +4,7 @@
 // What the engine sees of whoever sends requests: commands come in, events and its status go out. How they travel is
 // for the implementation.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -81,7 +82,8 @@ struct EngineStatus {
   };
   std::vector<Stage> stages;
   // Now.
-  int64_t waiting = 0, running = 0;               // requests
+  int64_t waiting = 0, running = 0;  // requests
+  std::array<int64_t, kPriorityClassCount> running_by_class = {};
   int64_t waiting_tokens = 0;                     // known ones of those that wait
   std::vector<int32_t> blocks_used, blocks_free;  // [groups]
   std::vector<int32_t> blocks_cached;             // [groups] of ended requests, given away when blocks are needed

@@ -68,9 +68,10 @@ absl::Status SessionThread::Submit(RequestId id, GenerationRequest request) {
     if (room_.has_value()) {
       RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(request.prompt.size()), request.max_new_tokens, *room_));
     }
-    if (!unfinished_.insert(id).second) {
+    if (!unfinished_.emplace(id, request.priority_class).second) {
       return absl::InvalidArgumentError(absl::StrCat("request id ", id, " is that of an unfinished request"));
     }
+    ++unfinished_by_class_[static_cast<size_t>(request.priority_class)];
     commands_.push_back(SubmitCommand{id, std::move(request)});
   }
   Wake();
@@ -262,7 +263,12 @@ void SessionThread::Deliver(std::vector<SessionEvent> events) {
   unconsumed_ += tokens;
   if (!finished.empty()) {
     const std::lock_guard<std::mutex> lock(mu_);
-    for (const RequestId id : finished) unfinished_.erase(id);
+    for (const RequestId id : finished) {
+      const auto entry = unfinished_.find(id);
+      if (entry == unfinished_.end()) continue;
+      --unfinished_by_class_[static_cast<size_t>(entry->second)];
+      unfinished_.erase(entry);
+    }
   }
   listener_->OnEvents(std::move(events));
 }
@@ -274,10 +280,11 @@ void SessionThread::FailUnfinished(const absl::Status& ended) {
     const std::lock_guard<std::mutex> lock(mu_);
     ended_ = ended;
     commands_.clear();
-    for (const RequestId id : unfinished_) {
+    for (const auto& [id, priority_class] : unfinished_) {
       events.push_back(Ended(id, Finished::REASON_FAILED, CodeOfEnd(ended), ended.message()));
     }
     unfinished_.clear();
+    unfinished_by_class_ = {};
   }
   taken_.clear();
   deadlines_.clear();
@@ -310,6 +317,7 @@ void SessionThread::Publish(bool now) {
   status->losses = session_->losses();
   const std::lock_guard<std::mutex> lock(mu_);
   status->unfinished = static_cast<int64_t>(unfinished_.size());
+  status->unfinished_by_class = unfinished_by_class_;
   if (ready != nullptr) room_ = {ready->context(), ready->blocks(), ready->block_tokens()};
   status_ = std::move(status);
 }

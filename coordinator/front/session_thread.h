@@ -4,6 +4,7 @@
 // The thread-safe face of a Session: one thread runs it and alone touches it; any thread submits, cancels, drains and
 // asks how it fares. What comes of the requests is handed to a listener, a batch at a time.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,7 +16,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
@@ -36,9 +36,10 @@ struct SessionStatus {
     kEnded,
   };
   State state = State::kLoading;
-  bool job_ready = false;         // one runs now
+  bool job_ready = false;  // one runs now
   int relaunches = 0;
-  int64_t unfinished = 0;         // requests
+  int64_t unfinished = 0;  // requests
+  std::array<int64_t, kPriorityClassCount> unfinished_by_class = {};
   std::vector<StageLoss> losses;  // the latest
   pb::LoadProgress progress;      // of the job that comes up
   pb::JobReady ready;             // what the latest job agreed on; without stages before there was one
@@ -146,8 +147,9 @@ class SessionThread {
   mutable std::mutex mu_;
   // Guarded by mu_.
   std::vector<Command> commands_;
-  absl::flat_hash_set<RequestId> unfinished_;  // the caller's ids
-  std::optional<RoomLimits> room_;             // of the latest job that was ready
+  absl::flat_hash_map<RequestId, PriorityClass> unfinished_;  // by the caller's ids
+  std::array<int64_t, kPriorityClassCount> unfinished_by_class_ = {};
+  std::optional<RoomLimits> room_;  // of the latest job that was ready
   bool drain_ = false, stop_ = false, watch_ = false;
   std::optional<absl::Status> ended_;
   std::shared_ptr<const SessionStatus> status_;

@@ -63,6 +63,7 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   }
   out.set_requests_waiting(status.waiting);
   out.set_requests_running(status.running);
+  out.mutable_running_by_class()->Assign(status.running_by_class.begin(), status.running_by_class.end());
   out.set_waiting_tokens(status.waiting_tokens);
   out.mutable_blocks_used()->Assign(status.blocks_used.begin(), status.blocks_used.end());
   out.mutable_blocks_free()->Assign(status.blocks_free.begin(), status.blocks_free.end());

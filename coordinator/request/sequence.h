@@ -3,6 +3,7 @@
 
 // A request on its way through the scheduler: its tokens, how far it is, and its state, whose changes are checked.
 
+#include <compare>
 #include <cstdint>
 #include <list>
 #include <string>
@@ -36,6 +37,15 @@ struct SequenceSpec {
   PriorityClass priority_class = PriorityClass::kDefault;
 };
 
+// Who keeps its blocks: the lowest, which is served first and preempted last.
+struct SequenceRank {
+  PriorityClass priority_class = PriorityClass::kDefault;
+  uint64_t admission = 0;
+  friend auto operator<=>(const SequenceRank&, const SequenceRank&) = default;
+};
+
+struct TenantAccount;
+
 enum class SequenceState {
   kWaiting,     // no blocks: new, or preempted and drained
   kPrefilling,  // has blocks; prompt (or, after preemption, prompt and output) still to hand out or to confirm
@@ -58,6 +68,7 @@ class Sequence {
   const std::vector<TokenId>& output() const { return output_; }
   int64_t tokens() const { return static_cast<int64_t>(spec_.prompt.size() + output_.size()); }
   TokenId token(int64_t position) const;  // of the prompt, then of the output; position < tokens()
+  SequenceRank rank() const { return {spec_.priority_class, admission}; }  // once it has an admission
 
   // Owned by the scheduler's loop.
   int64_t handed_out = 0;  // rows given to the pipeline since it was opened
@@ -65,8 +76,10 @@ class Sequence {
   int32_t slices_in_flight = 0;
   BlockLists block_tables;
   int32_t preemptions = 0;
-  uint64_t order = 0;   // of arrival: the lower one is served first and preempted last
-  bool opened = false;  // the stages know it, or will with the micro-batch being composed
+  uint64_t order = 0;                // of arrival
+  uint64_t admission = 0;            // the number of its first one, kept through preemptions; 0: none yet
+  TenantAccount* account = nullptr;  // its tenant's; the waiting queue's
+  bool opened = false;               // the stages know it, or will with the micro-batch being composed
   // The prefix cache's: entries of its first full blocks. While it waits, what it could begin with; of one that runs,
   // what it began with and what was made of its blocks since, or found to have their content.
   std::vector<PrefixRef> chain;

@@ -111,8 +111,8 @@ int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
 // Nobody is visited: those that wait are taken to be as long as they are on average, and to find nothing in the prefix
 // cache.
 Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
-  if (waiting_.empty()) return {};
-  const auto waiting = static_cast<int64_t>(waiting_.size());
+  const int64_t waiting = queue_.in_turn();
+  if (waiting == 0) return {};
   const int64_t mean_rows = waiting_rows_ / waiting;
   int64_t sequences = std::min(waiting, options_.max_num_seqs - running());
   for (size_t group = 0; group < blocks_.groups(); ++group) {
@@ -131,9 +131,9 @@ void Scheduler::ComposeDecodeRows(Draft& draft) {
   const int64_t count = std::min({share, part, draft.rows_left});
   taken_.assign(ready_.begin(), std::next(ready_.begin(), count));
   counters_.visits += taken_.size();
-  // Oldest first: who preempts takes blocks from those whose turn comes later. Mostly they are in this order already.
-  const auto older = [](const Sequence* a, const Sequence* b) { return a->order < b->order; };
-  if (!std::is_sorted(taken_.begin(), taken_.end(), older)) std::sort(taken_.begin(), taken_.end(), older);
+  // By rank: who preempts takes blocks from those whose turn comes later. Mostly they are in this order already.
+  const auto lower = [](const Sequence* a, const Sequence* b) { return a->rank() < b->rank(); };
+  if (!std::is_sorted(taken_.begin(), taken_.end(), lower)) std::sort(taken_.begin(), taken_.end(), lower);
   draft.batch.slices.reserve(draft.batch.slices.size() + taken_.size());
   draft.slices.reserve(draft.slices.size() + taken_.size());
   for (Sequence* sequence : taken_) {
@@ -166,11 +166,11 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
     HandOut(sequence, rows_for(sequence), draft);
     full_chunks += static_cast<double>(std::max<int64_t>(draft.prefill_rows - before, 0)) / full_rows;
   };
-  // Handing out can end the work of the prompt itself, and take the blocks of any that came later.
+  // Handing out can end the work of the prompt itself, and take the blocks of any of a higher rank.
   for (auto next = prompts_.begin(); next != prompts_.end() && rows_for(*next->second) > 0;) {
-    const uint64_t order = next->first;
+    const SequenceRank rank = next->first;
     hand_out(*next->second);
-    next = prompts_.upper_bound(order);
+    next = prompts_.upper_bound(rank);
   }
   while (draft.rows_left > 0 && draft.prefill_rows < most_rows) {
     Sequence* sequence = Admissible(draft);
@@ -198,7 +198,7 @@ double Scheduler::FullChunksOfMicroBatch() const {
   return std::max(1.0, budget / options_.prefill_chunk);
 }
 
-// Rows of a full chunk of the oldest prompt that has work; 0 when none has.
+// Rows of a full chunk of the first prompt that has work; 0 when none has.
 int64_t Scheduler::FullChunkRows(const Draft& draft) {
   const Sequence* next = prompts_.empty() ? Admissible(draft) : prompts_.begin()->second;
   return next == nullptr ? 0 : std::min<int64_t>(ChunkRows(*next), options_.max_num_batched_tokens);
@@ -210,9 +210,8 @@ Sequence* Scheduler::Admissible(const Draft& draft) {
   if (running_.size() >= static_cast<size_t>(options_.max_num_seqs)) return nullptr;
   Sequence* head = nullptr;
   while (head == nullptr) {
-    if (waiting_.empty()) return nullptr;
-    head = waiting_.begin()->second;
-    if (head->state() != SequenceState::kWaiting) return nullptr;
+    head = queue_.Head();
+    if (head == nullptr || head->state() != SequenceState::kWaiting) return nullptr;
     if (!WaitsForLeader(*head)) break;
     WaitForLeader(*std::exchange(head, nullptr));
   }
@@ -226,10 +225,11 @@ Sequence* Scheduler::Admissible(const Draft& draft) {
 }
 
 void Scheduler::Admit(Sequence& sequence, Draft& draft) {
-  StopWait(sequence);
-  running_.emplace(sequence.order, &sequence);
-  prompts_.emplace(sequence.order, &sequence);
   TakeHits(sequence);
+  queue_.Admit(sequence, sequence.tokens() - sequence.handed_out);
+  waiting_rows_ -= sequence.tokens();
+  running_.emplace(sequence.rank(), &sequence);
+  prompts_.emplace(sequence.rank(), &sequence);
   prompt_rows_ += sequence.tokens() - sequence.handed_out;
   sequence.MoveTo(SequenceState::kPrefilling);
   UpdatePromise(sequence);
@@ -292,7 +292,7 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
     SetReady(sequence, false);
   } else {
     prompt_rows_ -= count;
-    if (end == sequence.tokens()) prompts_.erase(sequence.order);
+    if (end == sequence.tokens()) prompts_.erase(sequence.rank());
   }
   ++sequence.slices_in_flight;
   draft.rows_left -= count;
@@ -335,12 +335,13 @@ void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
     draft.batch.slices.erase(draft.batch.slices.begin() + i);
     break;
   }
-  // Opened in order of arrival, and this one is the latest of all that run.
-  if (!draft.batch.open.empty() && draft.batch.open.back().sequence == sequence.spec().id) {
-    draft.open_tokens -= sequence.tokens();
-    draft.batch.open.pop_back();
-    sequence.opened = false;  // no stage will have heard of it
-  }
+  // One of a higher class may have been opened behind it.
+  const auto opened = std::find_if(draft.batch.open.begin(), draft.batch.open.end(),
+                                   [&](const OpenSequence& open) { return open.sequence == sequence.spec().id; });
+  if (opened == draft.batch.open.end()) return;
+  draft.open_tokens -= sequence.tokens();
+  draft.batch.open.erase(opened);
+  sequence.opened = false;  // no stage will have heard of it
 }
 
 MicroBatch Scheduler::Shutdown() { return {.number = next_number_++, .shutdown = true}; }

@@ -91,8 +91,16 @@ bool Scheduler::WaitsForLeader(Sequence& sequence) {
 }
 
 void Scheduler::WaitForLeader(Sequence& sequence) {
-  StopWait(sequence);
+  queue_.StandAside(sequence);
+  waiting_rows_ -= sequence.tokens();
   siblings_.emplace(std::pair(GroupOf(sequence), sequence.order), &sequence);
+}
+
+Scheduler::Siblings::iterator Scheduler::StandInTurn(Siblings::iterator aside) {
+  Sequence& sequence = *aside->second;
+  queue_.StandInTurn(sequence);
+  waiting_rows_ += sequence.tokens();
+  return siblings_.erase(aside);
 }
 
 void Scheduler::StopLeading(Sequence& sequence) {
@@ -101,10 +109,9 @@ void Scheduler::StopLeading(Sequence& sequence) {
   const auto leaders = leaders_.find(group);
   if (--leaders->second == 0) leaders_.erase(leaders);
   // All look again, also while others lead: leaders that never wait themselves could follow one another for ever.
-  const auto first = siblings_.lower_bound({group, 0});
-  auto end = first;
-  for (; end != siblings_.end() && end->first.first == group; ++end) Wait(*end->second);
-  siblings_.erase(first, end);
+  for (auto next = siblings_.lower_bound({group, 0}); next != siblings_.end() && next->first.first == group;) {
+    next = StandInTurn(next);
+  }
 }
 
 // Known from now on: the micro-batch that fills the blocks is on its way, and stages take up none before it.

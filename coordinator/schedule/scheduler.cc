@@ -100,7 +100,8 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   sequence->promised.resize(blocks_.groups());
   sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
   order_of_.emplace(sequence->spec().id, sequence->order);
-  Wait(*sequence);
+  waiting_rows_ += sequence->tokens();
+  queue_.Arrive(*sequence);
   sequences_.emplace(sequence->order, std::move(sequence));
   return absl::OkStatus();
 }
@@ -119,13 +120,12 @@ absl::Status Scheduler::Preempt(SequenceId id) {
   if (found == order_of_.end()) {
     return absl::NotFoundError(absl::StrCat("sequence ", id, " is unknown or finished, so it cannot be preempted"));
   }
-  const auto running = running_.find(found->second);
-  if (running == running_.end()) {
-    return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is ",
-                                                      SequenceStateName(sequences_.at(found->second)->state()),
+  Sequence& sequence = *sequences_.at(found->second);
+  if (!running_.contains(sequence.rank())) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is ", SequenceStateName(sequence.state()),
                                                       ", only a running one can be preempted"));
   }
-  PreemptRunning(*running->second);
+  PreemptRunning(sequence);
   return absl::OkStatus();
 }
 
@@ -171,15 +171,18 @@ void Scheduler::SetReady(Sequence& sequence, bool ready) {
   to.splice(to.end(), from, sequence.place);
 }
 
-void Scheduler::Wait(Sequence& sequence) {
-  waiting_.emplace(sequence.order, &sequence);
-  waiting_rows_ += sequence.tokens();
+std::array<int64_t, kPriorityClassCount> Scheduler::RunningByClass() const {
+  std::array<int64_t, kPriorityClassCount> running = {};
+  for (const auto& [rank, sequence] : running_) ++running[static_cast<size_t>(rank.priority_class)];
+  return running;
 }
 
 void Scheduler::StopWait(Sequence& sequence) {
-  if (!siblings_.empty() && PromptBlocks(sequence) > 0 && siblings_.erase({GroupOf(sequence), sequence.order}) > 0)
-    return;
-  waiting_.erase(sequence.order);
+  if (!siblings_.empty() && PromptBlocks(sequence) > 0) {
+    const auto aside = siblings_.find({GroupOf(sequence), sequence.order});
+    if (aside != siblings_.end()) StandInTurn(aside);
+  }
+  queue_.Take(sequence);
   waiting_rows_ -= sequence.tokens();
 }
 
@@ -196,8 +199,8 @@ void Scheduler::LeaveRunning(Sequence& sequence) {
   sequence.opened = false;
   SetReady(sequence, false);
   if (sequence.state() == SequenceState::kDecoding) --decoding_;
-  if (prompts_.erase(sequence.order) > 0) prompt_rows_ -= sequence.tokens() - sequence.handed_out;
-  running_.erase(sequence.order);
+  if (prompts_.erase(sequence.rank()) > 0) prompt_rows_ -= sequence.tokens() - sequence.handed_out;
+  running_.erase(sequence.rank());
 }
 
 void Scheduler::PreemptRunning(Sequence& sequence) {
@@ -205,7 +208,8 @@ void Scheduler::PreemptRunning(Sequence& sequence) {
   sequence.handed_out = sequence.confirmed = 0;
   ++sequence.preemptions;
   ++counters_.preemptions;
-  Wait(sequence);
+  queue_.Put(sequence);
+  waiting_rows_ += sequence.tokens();
   sequence.MoveTo(SequenceState::kPreempted);
   if (sequence.slices_in_flight == 0) sequence.MoveTo(SequenceState::kWaiting);
 }
@@ -216,6 +220,7 @@ void Scheduler::Finish(Sequence& sequence) {
   } else {
     StopWait(sequence);
   }
+  queue_.Forget(sequence);
   sequence.MoveTo(SequenceState::kFinished);
   not_ready_.erase(sequence.place);
   order_of_.erase(sequence.spec().id);
@@ -316,6 +321,7 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
   if (token != nullptr) {
     CHECK_EQ(slice.start + slice.count, sequence.tokens());
     sequence.Append(token->token);
+    queue_.Produced(sequence, 1);
     if (!running) ++waiting_rows_;
     event.tokens.push_back(*token);
     if (IsStop(spec, token->token)) {

@@ -11,14 +11,17 @@
 // sampled by it counts), and is computed again from its prompt and its output so far. Freed blocks may be given away at
 // once, for the same reason of order.
 //
-// Who gets the blocks: order of arrival is priority. Admission is strictly in that order (a preempted sequence keeps
-// its place, and nobody overtakes it while it drains), and asks for blocks for all known tokens and one more, beside
-// what those that run were promised: to prompts what they have still to take, to those that decode headroom to grow by
-// kGrowthHeadroomBlocks (or by what they can still need, if that is less), for who is admitted into the last free
-// blocks is soon preempted and computed again. Blocks themselves are taken as rows are handed out. When one is needed
-// and none is free, the running sequence that arrived last is preempted, be it the one that asks; it could not come
-// back at once, for it needs more than it gave. So the oldest running sequence always moves on, and everything
-// finishes.
+// Who gets the blocks: waiting_queue.h says whose turn it is, by priority class, what the tenant had, and arrival; of
+// one tenant and one class that is order of arrival. Admission is strictly in that order (nobody overtakes who is next,
+// be it that blocks are missing or that it was preempted and drains), and asks for blocks for all known tokens and one
+// more, beside what those that run were promised: to prompts what they have still to take, to those that decode
+// headroom to grow by kGrowthHeadroomBlocks (or by what they can still need, if that is less), for who is admitted into
+// the last free blocks is soon preempted and computed again. Its first admission gives a sequence its rank, which it
+// keeps: the class, then the number of the admission. One that is added with output was admitted before, by a job that
+// is gone: it has its rank at once. Those that are preempted go before all others of their class, by rank. Blocks
+// themselves are taken as rows are handed out, to the lowest rank first. When one is needed and none is free, the
+// running sequence of the highest rank is preempted, be it the one that asks; it could not come back at once, for it
+// needs more than it gave. So the lowest running one always moves on, and everything finishes.
 //
 // With prefix_caching a sequence begins behind the full blocks that earlier ones with the same tokens and the same salt
 // left, at most those before the first row that it has to compute: one always is, and so is every row that is to be
@@ -55,6 +58,7 @@
 #include "coordinator/schedule/phase_switch.h"
 #include "coordinator/schedule/prefill_throttle.h"
 #include "coordinator/schedule/row_cost.h"
+#include "coordinator/schedule/waiting_queue.h"
 
 namespace stagecoach {
 
@@ -62,21 +66,21 @@ namespace stagecoach {
 // equal size or one apart: one carries at most ceil(decoding sequences / groups), at most the floor of that when as
 // many groups as divide the rest are under way with more, and no more than its part of the ready ones among the groups
 // that are not under way; of the ready ones those that waited longest. Nothing waits for a share to fill up, but what
-// is ready while all groups are under way waits for one of them, so that fragments merge. Chunks: of the oldest prompt
-// first, then of the next ones, while rows are left; a prompt has work while it has rows that were not handed out and
-// it either runs or could be admitted now. kPrefillFirst: chunks alone, while any prompt has work, decode rows only
-// otherwise. kDecodePriority: decode rows, then at most kPrefillQuantum rows of prompts while any sequence decodes,
-// also where all that do are under way already: those that come back wait at every stage for what left behind them. A
-// gap between two tokens is then no longer with few decode groups than with many. kThrottled: decode rows, then as many
-// rows of prompts as prefill_throttle.h says. kPhases: chunks alone until no prompt has work, then decode rows alone
-// until phase_switch.h says that prompts pay.
+// is ready while all groups are under way waits for one of them, so that fragments merge. Chunks: of the prompt of the
+// lowest rank first, then of the next ones, while rows are left; a prompt has work while it has rows that were not
+// handed out and it either runs or could be admitted now. kPrefillFirst: chunks alone, while any prompt has work,
+// decode rows only otherwise. kDecodePriority: decode rows, then at most kPrefillQuantum rows of prompts while any
+// sequence decodes, also where all that do are under way already: those that come back wait at every stage for what
+// left behind them. A gap between two tokens is then no longer with few decode groups than with many. kThrottled:
+// decode rows, then as many rows of prompts as prefill_throttle.h says. kPhases: chunks alone until no prompt has work,
+// then decode rows alone until phase_switch.h says that prompts pay.
 //
 // A prompt that has work cannot starve: after this many micro-batches in a row that gave prompts less than
 // one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved, kThrottled),
-// the next one begins with a full chunk of the oldest prompt (kThrottled: with the least rows it gives prompts), and
+// the next one begins with a full chunk of the first prompt (kThrottled: with the least rows it gives prompts), and
 // decode rows take what is left. A full chunk is min(prefill_chunk, the prompt's rows left, max_num_batched_tokens), or
 // what chunk_planner.h makes of it. Under kPhases prompts wait for the sequences that decode, of which each ends.
-inline constexpr int32_t kStarvationBound = 8;
+inline constexpr int32_t kStarvationBound = 8;  // kClassStarvationBound is that of admission
 // Blocks that admission leaves free for the growth of each decoding sequence, at most.
 inline constexpr int32_t kGrowthHeadroomBlocks = 4;
 
@@ -163,8 +167,10 @@ class Scheduler {
   bool HasUnfinished() const;
   // Known ones of those that wait, but for those that wait for another to compute their prompt.
   int64_t waiting_tokens() const { return waiting_rows_; }
-  int64_t waiting() const { return static_cast<int64_t>(waiting_.size() + siblings_.size()); }
+  int64_t waiting() const { return queue_.waiting(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  std::array<int64_t, kPriorityClassCount> RunningByClass() const;
+  const WaitingQueue& queue() const { return queue_; }
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }
   const SchedulerCounters& counters() const { return counters_; }
   const BlockManager& blocks() const { return blocks_; }
@@ -193,6 +199,7 @@ class Scheduler {
     int64_t decode_rows = 0;
   };
   struct Draft;  // a micro-batch being composed
+  using Siblings = std::map<std::pair<uint64_t, uint64_t>, Sequence*>;
   // Of those that wait: about how many could be admitted now, taken for alike, and their rows together.
   struct Backlog {
     int64_t sequences = 0, rows = 0;
@@ -231,6 +238,7 @@ class Scheduler {
   uint64_t GroupOf(Sequence& sequence);                                        // of one whose prompt fills a block
   bool WaitsForLeader(Sequence& sequence);
   void WaitForLeader(Sequence& sequence);
+  Siblings::iterator StandInTurn(Siblings::iterator aside);  // gives the next one
   void StopLeading(Sequence& sequence);
   void RememberFilled(const std::vector<Sequence*>& sequences);
 
@@ -241,8 +249,7 @@ class Scheduler {
   int64_t BlocksPromised(const Sequence& sequence, size_t group) const;  // to a running one, not taken yet
   void UpdatePromise(Sequence& sequence);  // after its state, its tokens or its blocks changed
   void SetReady(Sequence& sequence, bool ready);
-  void Wait(Sequence& sequence);          // into the queue
-  void StopWait(Sequence& sequence);      // out of it
+  void StopWait(Sequence& sequence);      // out of the queue, for good
   void LeaveRunning(Sequence& sequence);  // gives its blocks back
   void PreemptRunning(Sequence& sequence);
   void Finish(Sequence& sequence);
@@ -262,23 +269,23 @@ class Scheduler {
   int32_t groups_in_flight_ = 0;  // of the micro-batches in flight: those with decode rows
   SchedulerCounters counters_;
 
-  // By order of arrival. Each unfinished sequence is in exactly one of waiting_ (kWaiting, kPreempted), siblings_
-  // (kWaiting) and running_.
+  // By order of arrival. Each unfinished sequence is in exactly one of: in turn in queue_ (kWaiting, kPreempted),
+  // siblings_ (kWaiting) and running_.
   absl::flat_hash_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
   absl::flat_hash_map<SequenceId, uint64_t> order_of_;
-  std::map<uint64_t, Sequence*> waiting_;
-  std::map<uint64_t, Sequence*> running_;
-  std::map<uint64_t, Sequence*> prompts_;  // the running ones with prompt rows to hand out
+  WaitingQueue queue_;
+  std::map<SequenceRank, Sequence*> running_;
+  std::map<SequenceRank, Sequence*> prompts_;  // the running ones with prompt rows to hand out
 
   // Those that stand aside until the prompt of a leader is handed out, by group and order of arrival.
-  std::map<std::pair<uint64_t, uint64_t>, Sequence*> siblings_;
+  Siblings siblings_;
   absl::flat_hash_map<uint64_t, int32_t> leaders_;  // of each group: how many
 
   // Each unfinished sequence is in exactly one of these; Sequence::place says where.
   std::list<Sequence*> ready_;      // decoding and nothing in flight; who waits longest is first
   std::list<Sequence*> not_ready_;  // in no order
 
-  int64_t waiting_rows_ = 0;              // the tokens of all in waiting_
+  int64_t waiting_rows_ = 0;              // the tokens of all in turn in queue_
   int64_t prompt_rows_ = 0;               // the rows that those in prompts_ have to hand out
   int64_t decoding_ = 0;                  // of the running ones
   std::vector<int64_t> promised_blocks_;  // [groups] the sums of Sequence::promised

@@ -23,11 +23,13 @@ absl::Status Scheduler::CheckIntegrity() const {
     return absl::InternalError(absl::StrCat(running_.size(), " sequences run of ", options_.max_num_seqs));
   }
   if (order_of_.size() != sequences_.size() ||
-      running_.size() + waiting_.size() + siblings_.size() != sequences_.size()) {
+      running_.size() + static_cast<size_t>(queue_.waiting()) != sequences_.size()) {
     return absl::InternalError(absl::StrCat(sequences_.size(), " sequences, ", order_of_.size(), " ids, ",
-                                            running_.size(), " running, ", waiting_.size(), " waiting, ",
-                                            siblings_.size(), " waiting for another one's prompt"));
+                                            running_.size(), " running, ", queue_.waiting(), " waiting, ",
+                                            siblings_.size(), " of them for another one's prompt"));
   }
+  RETURN_IF_ERROR(
+      queue_.CheckIntegrity(static_cast<int64_t>(sequences_.size()), static_cast<int64_t>(siblings_.size())));
   RETURN_IF_ERROR(CheckQueues());
   for (const auto& [order, sequence] : sequences_) {
     const auto named = order_of_.find(sequence->spec().id);
@@ -56,7 +58,7 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
     if (std::set<BlockId>(table.begin(), table.end()).size() != table.size()) {
       return violation("sequence ", sequence->spec().id, " has a block twice");
     }
-    const int64_t promise = running_.contains(order) ? BlocksPromised(*sequence, group) : 0;
+    const int64_t promise = running_.contains(sequence->rank()) ? BlocksPromised(*sequence, group) : 0;
     if (sequence->promised[group] != promise) {
       return violation("sequence ", sequence->spec().id, " is promised ", sequence->promised[group],
                        " blocks, expected ", promise);
@@ -89,8 +91,9 @@ absl::Status Scheduler::CheckQueues() const {
     const bool is_prompt = sequence->state() == SequenceState::kPrefilling && sequence->handed_out < sequence->tokens();
     prompts += is_prompt, ready += is_ready, decoding += is_decoding;
     if (is_prompt) prompt_rows += sequence->tokens() - sequence->handed_out;
-    if (waiting_.contains(order)) waiting_rows += sequence->tokens();
-    if (sequence->ready != is_ready || prompts_.contains(order) != is_prompt || *sequence->place != sequence.get()) {
+    if (queue_.InTurn(*sequence)) waiting_rows += sequence->tokens();
+    if (sequence->ready != is_ready || prompts_.contains(sequence->rank()) != is_prompt ||
+        *sequence->place != sequence.get()) {
       return absl::InternalError(absl::StrCat("sequence ", sequence->spec().id, " (",
                                               SequenceStateName(sequence->state()), ") is in the wrong list"));
     }
@@ -124,7 +127,10 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
   const bool runs = state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
   const bool stands_aside =
       std::any_of(siblings_.begin(), siblings_.end(), [&](const auto& entry) { return entry.second == &sequence; });
-  if (running_.contains(sequence.order) != runs || (waiting_.contains(sequence.order) || stands_aside) == runs) {
+  const auto running = running_.find(sequence.rank());
+  const bool in_running = running != running_.end() && running->second == &sequence;
+  const bool in_turn = queue_.InTurn(sequence);
+  if (in_running != runs || (in_turn || stands_aside) == runs || (in_turn && stands_aside)) {
     return violation("is in the wrong queue");
   }
   if (stands_aside && state != SequenceState::kWaiting) return violation("waits for a leader");

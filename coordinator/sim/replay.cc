@@ -273,6 +273,9 @@ class RecordedFront : public Front {
     spec.max_new_tokens = command.max_new_tokens;
     spec.score_from = command.score_from;
     spec.stop_tokens = {kStopToken};
+    if (command.tenant != 0) spec.tenant = absl::StrCat(command.tenant);
+    spec.weight = command.weight;
+    spec.priority_class = static_cast<PriorityClass>(command.priority_class);
     return spec;
   }
 

@@ -92,7 +92,8 @@ class ServiceMetrics {
   void WriteStages(MetricText* text) const;
   void WriteJobs(MetricText* text) const;
   void WriteVllm(MetricText* text) const;
-  double Waiting() const;  // requests
+  double Waiting(PriorityClass priority_class) const;  // requests
+  double Waiting() const;
   double KvUsage() const;  // of the fullest block group
 
   const ServiceFacts facts_;

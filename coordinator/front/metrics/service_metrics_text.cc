@@ -118,15 +118,25 @@ void ServiceMetrics::WriteHttp(MetricText* text) const {
   text->Samples(ignored_, "kind");
 }
 
+double ServiceMetrics::Waiting(PriorityClass priority_class) const {
+  const auto number = static_cast<int>(priority_class);
+  const pb::EngineStatus& engine = status_.engine;
+  const int64_t running = number < engine.running_by_class_size() ? engine.running_by_class(number) : 0;
+  const int64_t unfinished = status_.unfinished_by_class[static_cast<size_t>(number)];
+  return static_cast<double>(std::max<int64_t>(0, unfinished - running));
+}
+
 double ServiceMetrics::Waiting() const {
-  return std::max(0.0, static_cast<double>(status_.unfinished - status_.engine.requests_running()));
+  double waiting = 0;
+  for (const auto& entry : kPriorityClasses) waiting += Waiting(entry.value);
+  return waiting;
 }
 
 void ServiceMetrics::WriteRequests(MetricText* text) const {
   text->Gauge("stagecoach_requests_running", "Requests that have KV blocks.",
               static_cast<double>(status_.engine.requests_running()));
   text->Family("stagecoach_requests_waiting", Type::kGauge, "Requests that were taken and do not run.");
-  text->Sample(Waiting(), {{"class", "default"}});
+  for (const auto& [priority_class, name] : kPriorityClasses) text->Sample(Waiting(priority_class), {{"class", name}});
   // The engine knows what preempted requests have to compute again, the front what no engine knows of.
   const int64_t waiting_tokens = status_.job_ready ? status_.engine.waiting_tokens() : unstarted_tokens_;
   text->Gauge("stagecoach_waiting_prompt_tokens", "Tokens that requests which do not run have to compute first.",

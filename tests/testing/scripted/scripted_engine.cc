@@ -9,6 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "coordinator/request/priority_class.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -111,6 +112,12 @@ void ScriptedEngine::SayStatus(bool ended) {
   status->mutable_statistics()->set_decode_rows(static_cast<uint64_t>(sent_));
   status->set_ended(ended);
   status->set_requests_running(running_count_);
+  status->mutable_running_by_class()->Resize(kPriorityClassCount, 0);
+  for (int i = 0; i < running_count_; ++i) {
+    const pb::SubmitRequest& submit = requests_[static_cast<size_t>(i)].submit;
+    int64_t* running = status->mutable_running_by_class()->Mutable(submit.priority_class());
+    ++*running;
+  }
   status->set_requests_waiting(waiting_count_);
   status->add_blocks_used(BlocksUsed());
   status->add_blocks_free(options_.blocks - BlocksUsed());

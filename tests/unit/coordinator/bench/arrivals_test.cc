@@ -118,6 +118,16 @@ TEST(ArrivalTrace, IsReadLineByLine) {
   EXPECT_EQ(*requests, (std::vector<ArrivingRequest>{{0, 5, 2}, {0.5, 7, 1}}));
 }
 
+TEST(ArrivalTrace, CanSayWhoseARequestIs) {
+  const auto requests = ParseArrivalTrace(
+      "{\"arrival_s\":0,\"prompt_tokens\":5,\"output_tokens\":2,\"tenant\":\"ann\",\"weight\":2.5,"
+      "\"class\":\"batch\"}\n{\"arrival_s\":0,\"prompt_tokens\":5,\"output_tokens\":2,\"tenant\":\"ben\"}",
+      "t");
+  ASSERT_TRUE(requests.ok()) << requests.status();
+  EXPECT_EQ(*requests, (std::vector<ArrivingRequest>{{0, 5, 2, "ann", 2.5, PriorityClass::kBatch},
+                                                     {0, 5, 2, "ben", 1, PriorityClass::kDefault}}));
+}
+
 TEST(ArrivalTrace, NamesTheLineThatIsWrong) {
   const std::string good = "{\"arrival_s\":1,\"prompt_tokens\":5,\"output_tokens\":2}\n";
   const std::pair<const char*, const char*> wrong[] = {
@@ -128,6 +138,12 @@ TEST(ArrivalTrace, NamesTheLineThatIsWrong) {
       {"{\"arrival_s\":1,\"prompt_tokens\":0,\"output_tokens\":2}", "'prompt_tokens': 0 is out of range"},
       {"{\"arrival_s\":1,\"prompt_tokens\":1.5,\"output_tokens\":2}", "expected whole tokens, found 1.5"},
       {"{\"arrival_s\":1,\"prompt_tokens\":1e300,\"output_tokens\":2}", "out of range"},
+      {"{\"arrival_s\":1,\"prompt_tokens\":5,\"output_tokens\":2,\"tenant\":7}",
+       "'tenant': expected a string, found number"},
+      {"{\"arrival_s\":1,\"prompt_tokens\":5,\"output_tokens\":2,\"weight\":0}",
+       "'weight': 0 is out of range, expected 0.001"},
+      {"{\"arrival_s\":1,\"prompt_tokens\":5,\"output_tokens\":2,\"class\":\"vip\"}",
+       "expected one of interactive, default, batch"},
       {"{\"arrival_s\":0.5,\"prompt_tokens\":5,\"output_tokens\":2}", "expected times in order"}};
   for (const auto& [line, message] : wrong) {
     const absl::Status status = ParseArrivalTrace(good + "\n" + line, "trace.jsonl").status();

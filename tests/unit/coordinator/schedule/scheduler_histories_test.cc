@@ -27,9 +27,10 @@ int32_t FewestBlocks(const SchedulerOptions& options) {
 
 class History {
  public:
-  // pair_us: what a step takes for a pair of a row and one before it, beside what each row takes.
-  History(uint32_t seed, const SchedulerOptions& options, int64_t pair_us = 0)
-      : random_(seed), options_(options), pair_us_(pair_us), scheduler_(options), stages_(options) {}
+  // pair_us: what a step takes for a pair of a row and one before it, beside what each row takes. tenants: more than
+  // one have weights and classes of their own.
+  History(uint32_t seed, const SchedulerOptions& options, int64_t pair_us = 0, int tenants = 1)
+      : random_(seed), options_(options), pair_us_(pair_us), tenants_(tenants), scheduler_(options), stages_(options) {}
 
   // Nothing more happens once a test failed.
   void Run(int arrivals, bool with_cancels, int preemptions) {
@@ -93,6 +94,11 @@ class History {
     if (Chance(2)) spec.stop_tokens = {static_cast<TokenId>(random_() % kSimulatedVocabulary)};
     if (Chance(3)) spec.score_from = Draw(0, prompt);
     if (spec.score_from >= 0 && Chance(2)) spec.max_new_tokens = 0;
+    if (tenants_ > 1) {
+      spec.tenant = absl::StrCat("tenant ", random_() % static_cast<uint32_t>(tenants_));
+      spec.weight = static_cast<double>(Draw(1, 8)) / 4;
+      spec.priority_class = static_cast<PriorityClass>(random_() % kPriorityClassCount);
+    }
     ExpectedAnswer expected = ComputeAlone(spec, options_.context);
     if (Chance(4) && expected.output.size() > 1) {  // as after a restart
       spec.output.assign(expected.output.begin(), expected.output.begin() + Draw(1, expected.output.size() - 1));
@@ -155,8 +161,10 @@ class History {
       Client& client = clients_.at(open.sequence);
       EXPECT_EQ(open.prompt, client.spec.prompt);
       EXPECT_EQ(open.output, outputs_[open.sequence]);
-      if (std::exchange(client.opened, true) || options_.prefix_caching) continue;  // siblings let others pass
-      EXPECT_GT(open.sequence, std::exchange(newest_opened_, open.sequence)) << "not first come, first served";
+      if (std::exchange(client.opened, true) || options_.prefix_caching || tenants_ > 1) continue;  // others may pass
+      // Those that began in a job before go first.
+      SequenceId& newest = client.spec.output.empty() ? newest_opened_ : newest_resumed_;
+      EXPECT_GT(open.sequence, std::exchange(newest, open.sequence)) << "not first come, first served";
     }
     absl::StatusOr<StepResult> result = stages_.Run(*batch);
     ASSERT_TRUE(result.ok()) << result.status();
@@ -222,13 +230,14 @@ class History {
   std::mt19937 random_;
   const SchedulerOptions options_;
   const int64_t pair_us_;
+  const int tenants_;
   Scheduler scheduler_;
   SimulatedStages stages_;
   std::deque<StepResult> results_;
   std::deque<MicroBatch> batches_;
   std::map<SequenceId, Client> clients_;
   std::map<SequenceId, std::vector<TokenId>> outputs_;
-  SequenceId next_id_ = 1, newest_opened_ = 0;
+  SequenceId next_id_ = 1, newest_opened_ = 0, newest_resumed_ = 0;
   int steps_ = 0, shrunk_chunks_ = 0;
 };
 
@@ -277,6 +286,22 @@ TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItH
     hits += history.counters().prefix_hits;
   }
   EXPECT_GT(hits, static_cast<int64_t>(20 * caching)) << "rows of 10 sequences that were not computed twice";
+  EXPECT_GT(preemptions, kHistories / 3) << "the pools were too large to prove anything";
+}
+
+TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlone) {
+  constexpr uint32_t kHistories = testing::kSanitized ? 500 : 1500;
+  uint64_t preemptions = 0;
+  for (uint32_t seed = 0; seed < kHistories; ++seed) {
+    std::mt19937 random(seed);
+    SchedulerOptions options = RandomOptions(random);
+    options.prefix_caching = seed / 6 % 2 == 1;
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
+    History history(seed, options, /*pair_us=*/0, /*tenants=*/2 + static_cast<int>(seed % 4));
+    history.Run(/*arrivals=*/16, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 20 : 0);
+    if (HasFailure()) return;
+    if (seed % 3 != 1) preemptions += history.counters().preemptions;
+  }
   EXPECT_GT(preemptions, kHistories / 3) << "the pools were too large to prove anything";
 }
 

@@ -34,6 +34,7 @@ inline SessionStatus SampleStatus() {
   status.job_ready = true;
   status.relaunches = 1;
   status.unfinished = 7;
+  status.unfinished_by_class = {1, 5, 1};
   status.losses = {
       {.number = 1, .stage = 1, .host = "gamma", .what = "stage 1 died", .at_us = 1000000, .recovered_us = 3500000}};
   status.ready.set_context(4096);
@@ -62,6 +63,7 @@ inline SessionStatus SampleStatus() {
     status.engine.add_heartbeat_age_us(stage == 0 ? 400000 : 5000000);
   }
   status.engine.set_requests_running(4);
+  for (const int running : {1, 3, 0}) status.engine.add_running_by_class(running);
   status.engine.set_waiting_tokens(55);
   status.engine.set_micro_batches_in_flight(2);
   status.engine.add_blocks_used(30);

@@ -117,7 +117,9 @@ TEST(ServiceMetrics, WhileNoJobRunsWhatWaitsIsWhatTheFrontKnows) {
   metrics.TakeStatus(status, 11 * kSecond);
   const std::string text = metrics.Text({});
   EXPECT_THAT(text, HasSubstr("stagecoach_waiting_prompt_tokens 40\n"));
-  EXPECT_THAT(text, HasSubstr("stagecoach_requests_waiting{class=\"default\"} 7\n"));
+  EXPECT_THAT(text, HasSubstr("stagecoach_requests_waiting{class=\"interactive\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("stagecoach_requests_waiting{class=\"default\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("stagecoach_requests_waiting{class=\"batch\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("stagecoach_stage_up{stage=\"0\",host=\"alpha\"} 0\n"));
 }
 
