@@ -116,7 +116,8 @@ TEST_P(PrefixCache, HitsGiveTheBitsOfComputing) {
   }
 }
 
-// A pool that holds little more than the longest request: what is kept has to be given up again and again.
+// A pool that holds little more than the longest request: what is kept has to be given up again and again. All at once
+// they are of three tenants and classes, whose order is another, and whose blocks are shared all the same.
 TEST_P(PrefixCache, ASmallPoolGivesTheSameBits) {
   const std::vector<std::string> expected = Expected();
   const std::vector<ClusterRequest> requests = Conversation();
@@ -124,6 +125,11 @@ TEST_P(PrefixCache, ASmallPoolGivesTheSameBits) {
     std::vector<ClusterRequest> all = requests;
     for (ClusterRequest& request : all) request.after_others = request.after_others && !together;
     for (int again = 0; again < 4; ++again) all.push_back(ClusterRequest(all[again]));
+    for (size_t i = 0; together && i < all.size(); ++i) {
+      all[i].tenant = absl::StrCat("tenant ", i % 3);
+      all[i].weight = 1 + static_cast<double>(i % 3);
+      all[i].priority_class = static_cast<int32_t>(i / 2 % 3);
+    }
     for (const int stages : {1, 2}) {
       pb::ConfigureJob job = Job(true);
       job.set_context(288);

@@ -258,7 +258,9 @@ TEST_F(SessionThreadTest, ManyThreadsSubmitUnderIdsOfTheirOwnInAnyOrderAndEachGe
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([this, t] {
       for (int i = kEach - 1; i >= 0; --i) {  // downwards
-        const absl::Status taken = face_->Submit(static_cast<RequestId>(t + kThreads * i + 1), Wanted(3, kTokens + t));
+        GenerationRequest request = Wanted(3, kTokens + t);
+        request.priority_class = kPriorityClasses[t % 3].value;
+        const absl::Status taken = face_->Submit(static_cast<RequestId>(t + kThreads * i + 1), std::move(request));
         EXPECT_TRUE(taken.ok()) << taken;
         if (i == kEach / 2) engine_->BeReady();
       }
@@ -274,6 +276,7 @@ TEST_F(SessionThreadTest, ManyThreadsSubmitUnderIdsOfTheirOwnInAnyOrderAndEachGe
   const std::shared_ptr<const SessionStatus> status = face_->Status();
   EXPECT_EQ(status->state, SessionStatus::State::kEnded);
   EXPECT_EQ(status->unfinished, 0);
+  EXPECT_THAT(status->unfinished_by_class, ::testing::Each(0));
   EXPECT_EQ(status->statistics.decode_rows(), static_cast<uint64_t>(engine_->sent()));
 }
 

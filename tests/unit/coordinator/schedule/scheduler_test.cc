@@ -4,10 +4,12 @@
 #include "coordinator/schedule/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
@@ -110,6 +112,18 @@ TEST(Scheduler, RefusesRequestsThatAreWrong) {
   EXPECT_EQ(scheduler.Add(Spec(1, 4, -1)).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(scheduler.Add({.id = 1, .prompt = {3, -4}, .max_new_tokens = 1}).code(),
             absl::StatusCode::kInvalidArgument);
+  for (const double weight : {0.0, -1.0, 1e-9, 1e9, std::numeric_limits<double>::quiet_NaN()}) {
+    SequenceSpec spec = Spec(1, 4, 4);
+    spec.weight = weight;
+    EXPECT_EQ(scheduler.Add(std::move(spec)).code(), absl::StatusCode::kInvalidArgument) << weight;
+  }
+  for (const int priority : {-1, 3, 1 << 30}) {
+    SequenceSpec spec = Spec(1, 4, 4);
+    spec.priority_class = static_cast<PriorityClass>(priority);
+    const absl::Status status = scheduler.Add(std::move(spec));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("priority class ", priority)));
+  }
   ASSERT_TRUE(scheduler.Add(Spec(1, 4, 4)).ok());
   EXPECT_EQ(scheduler.Add(Spec(1, 4, 4)).code(), absl::StatusCode::kAlreadyExists);
 }
@@ -340,6 +354,71 @@ TEST(Scheduler, TheLatestPreemptsItselfWhenItIsTheOneThatAsks) {
   EXPECT_THAT(batch.free, ElementsAre(2u));
   ASSERT_EQ(batch.slices.size(), 1u);
   EXPECT_EQ(batch.slices[0].sequence, 1u);
+}
+
+SequenceSpec OfClass(SequenceSpec spec, PriorityClass priority_class) {
+  spec.priority_class = priority_class;
+  return spec;
+}
+
+TEST(Scheduler, OfALowerClassOneIsAdmittedLaterAndPreemptedFirstWhoeverCameBefore) {
+  SchedulerOptions options = SmallOptions();
+  options.group_blocks = {4};
+  options.context = 16;
+  options.micro_batches = 1;
+  Machine machine(options);
+  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(1, 7, 8), PriorityClass::kBatch)).ok());
+  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 7, 8)).ok());
+  const MicroBatch first = machine.Submit();
+  ASSERT_EQ(first.open.size(), 2u);
+  EXPECT_EQ(first.open[0].sequence, 2u);
+  EXPECT_THAT(machine.scheduler.RunningByClass(), ElementsAre(0, 1, 1));
+  machine.Confirm();
+  machine.Step();
+  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(3, 7, 2), PriorityClass::kBatch)).ok());
+  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(4, 7, 2), PriorityClass::kInteractive)).ok());
+  EXPECT_THAT(machine.Submit().free, ElementsAre(1u));
+  machine.Confirm();
+  std::vector<SequenceId> opened;
+  while (machine.scheduler.HasUnfinished()) {
+    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
+    machine.Confirm();
+  }
+  EXPECT_THAT(opened, ElementsAre(4u, 1u, 3u));
+}
+
+TEST(Scheduler, WhatBeganInAJobThatIsGoneGoesBeforeWhatWaits) {
+  SchedulerOptions options = SmallOptions();
+  options.max_num_seqs = 1;
+  Machine machine(options);
+  for (SequenceId id = 1; id <= 4; ++id) {
+    SequenceSpec spec = Spec(id, 6, 8);
+    if (id >= 3) spec.output = ComputeAlone(spec, options.context).output, spec.output.resize(2);
+    ASSERT_TRUE(machine.scheduler.Add(std::move(spec)).ok());
+  }
+  std::vector<SequenceId> opened;
+  while (machine.scheduler.HasUnfinished()) {
+    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
+    machine.Confirm();
+  }
+  EXPECT_THAT(opened, ElementsAre(3u, 4u, 1u, 2u));
+}
+
+TEST(Scheduler, ATenantIsChargedForWhatIsComputedForItOnce) {
+  SchedulerOptions options = SmallOptions();
+  options.prefix_caching = true;
+  Machine machine(options);
+  SequenceSpec spec = Spec(1, 8, 2);
+  spec.tenant = "a";
+  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Step();
+  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
+  while (machine.scheduler.HasUnfinished()) machine.Step();
+  EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 8 + 2 * 2);
+  spec.id = 2;
+  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  while (machine.scheduler.HasUnfinished()) machine.Step();
+  EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 12 + 4 + 2 * 2) << "a block of the prompt was found";
 }
 
 TEST(Scheduler, NobodyOvertakesAPreemptedSequenceThatDrains) {

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "common/obs/step_log.h"
 #include "common/obs/step_log_reader.h"
 #include "gmock/gmock.h"
@@ -47,6 +48,12 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
   for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link.jitter_s = 0.0005;
   SimOptions options = RunOf(cluster, 0, 1, 1, 12);
   options.requests = Busy(80);
+  for (size_t i = 0; stages == 4 && i < options.requests.size(); ++i) {
+    ArrivingRequest& request = options.requests[i];
+    request.tenant = absl::StrCat("tenant ", i % 4);
+    request.weight = 0.3 * static_cast<double>(1 + i % 4);
+    request.priority_class = kPriorityClasses[i / 4 % 3].value;
+  }
   options.scheduler.policy = policy;
   options.scheduler.prefill_chunk = 128;
   options.scheduler.max_num_batched_tokens = 140;
@@ -165,8 +172,10 @@ TEST(StepLogReader, GivesBackWhatWasWrittenAndNamesTheLineThatIsNone) {
   record.submit_us = 9;
   record.confirm_us = 16;
   record.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12}};
-  record.inputs.commands = {{.sequence = 3, .confirmed = 0, .prompt_tokens = 66, .max_new_tokens = 5, .score_from = 1},
-                            {.sequence = 2, .confirmed = 1, .cancel = true}};
+  record.inputs.commands = {
+      {.sequence = 3, .confirmed = 0, .prompt_tokens = 66, .max_new_tokens = 5, .score_from = 1},
+      {.sequence = 2, .confirmed = 1, .cancel = true},
+      {.sequence = 4, .prompt_tokens = 2, .max_new_tokens = 1, .tenant = 77, .weight = 0.3, .priority_class = 2}};
   record.inputs.decode_groups = 1;
   record.inputs.job = {.stages = 1, .max_num_seqs = 8, .policy = "interleaved", .group_blocks = {5, 6}, .context = 99};
   const auto back = ParseStepLogLine(StepLogLine(record));
