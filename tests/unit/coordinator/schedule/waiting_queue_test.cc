@@ -149,8 +149,8 @@ TEST(WaitingQueue, RemembersNoMoreIdleTenantsThanItMay) {
   Waiters all;
   all.Arrive("keeps waiting");
   for (size_t i = 0; i < kMostIdleTenants + 100; ++i) {
-    const uint64_t one = all.Arrive(absl::StrCat("tenant ", i), PriorityClass::kInteractive);
-    all.Admit(static_cast<int64_t>(i) + 1);
+    const uint64_t one = all.Arrive(absl::StrCat("tenant ", i));
+    all.queue.Admit(all.At(one), static_cast<int64_t>(i) + 1);  // before the one that waits
     all.End(one);
   }
   EXPECT_EQ(all.queue.tenants(), kMostIdleTenants + 1);
