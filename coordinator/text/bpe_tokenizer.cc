@@ -68,6 +68,14 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::mov
     merges_.try_emplace(Pair(Intern(left, kNoToken), Intern(right, kNoToken)), PairJoiner::Join{rank++, result});
   }
   vocabulary_.merges = {};
+  const bool spells_bytes = std::none_of(token_of_symbol_.begin(), token_of_symbol_.begin() + 256,
+                                         [](TokenId token) { return token == kNoToken; });
+  if (!spells_bytes && vocabulary_.unknown == kNoToken) return;
+  size_t longest = 1;
+  for (const auto& [bytes, symbol] : symbols_) {
+    if (token_of_symbol_[symbol] != kNoToken) longest = std::max(longest, bytes.size());
+  }
+  BoundBytesOfToken(longest);
 }
 
 BpeTokenizer::Symbol BpeTokenizer::Intern(const std::string& bytes, TokenId token) {
@@ -93,13 +101,15 @@ std::string BpeTokenizer::TokenBytes(TokenId token, bool render_control) const {
   return bytes;
 }
 
-void BpeTokenizer::EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const {
+bool BpeTokenizer::EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const {
   PairJoiner joiner;
   while (!text.empty()) {
+    if (TooMany(most, tokens->size(), text.size())) return false;
     const size_t bytes = std::min(FirstPieceBytes(vocabulary_.pre_tokenizer, text), PairJoiner::kMaxTextBytes);
     EncodePiece(text.substr(0, bytes), &joiner, tokens);
     text.remove_prefix(bytes);
   }
+  return true;
 }
 
 void BpeTokenizer::EncodePiece(absl::string_view piece, PairJoiner* joiner, std::vector<TokenId>* tokens) const {

@@ -33,7 +33,7 @@ class BpeTokenizer final : public VocabularyTokenizer {
     return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
   }
   Symbol Intern(const std::string& bytes, TokenId token);
-  void EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const override;
+  bool EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const override;
   void EncodePiece(absl::string_view piece, PairJoiner* joiner, std::vector<TokenId>* tokens) const;
   void AppendSymbol(Symbol symbol, absl::string_view bytes, std::vector<TokenId>* tokens) const;
 

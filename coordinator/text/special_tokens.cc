@@ -17,6 +17,7 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary) : nodes_(1) {
 
 void SpecialTokens::Insert(absl::string_view text, Node node) {
   size_t at = 0;
+  longest_bytes_ = std::max(longest_bytes_, text.size());
   for (const char byte : text) {
     const auto [edge, inserted] = edges_.try_emplace(Edge(at, byte), nodes_.size());
     if (inserted) nodes_.emplace_back();

@@ -36,6 +36,8 @@ class SpecialTokens {
   // count where the template wrote every byte of them. One that does not count takes no place from others.
   std::vector<Match> Find(const MarkedText& text) const;
 
+  size_t longest_bytes() const { return longest_bytes_; }  // of their texts; 0: there is none
+
  private:
   // Whether the bytes [begin, end) of the text may be a control or unknown token.
   using MayBeControl = absl::FunctionRef<bool(size_t begin, size_t end)>;
@@ -50,6 +52,7 @@ class SpecialTokens {
 
   std::vector<Node> nodes_;
   absl::flat_hash_map<uint64_t, size_t> edges_;
+  size_t longest_bytes_ = 0;
 };
 
 }  // namespace stagecoach

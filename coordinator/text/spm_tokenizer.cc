@@ -63,6 +63,10 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary)
       pieces_cross_words_ = pieces_cross_words_ || EndOfWord(text) < text.size();
     }
   }
+  const bool spells_bytes =
+      std::none_of(byte_tokens_.begin(), byte_tokens_.end(), [](TokenId token) { return token == kNoToken; });
+  // A character that is no piece is one token that is unknown, if not one a byte.
+  if (spells_bytes || vocabulary_.unknown != kNoToken) BoundBytesOfToken(std::max<size_t>(longest_piece_bytes_, 4));
 }
 
 std::string SpmTokenizer::TokenBytes(TokenId token, bool render_control) const {
@@ -89,17 +93,19 @@ TokenId SpmTokenizer::TokenOf(absl::string_view piece) const {
   return found == pieces_.end() ? kNoToken : found->second;
 }
 
-void SpmTokenizer::EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const {
+bool SpmTokenizer::EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const {
   std::string marked = absl::StrReplaceAll(text, {{" ", kSpaceMark}});
   if (vocabulary_.add_space_prefix) marked.insert(0, kSpaceMark.data(), kSpaceMark.size());
   PairJoiner joiner;
   for (absl::string_view rest = marked; !rest.empty();) {
+    if (TooMany(most, tokens->size(), rest.size())) return false;
     // Where no piece reaches from one word to the next, words are independent, and short heaps are fast.
     const size_t bytes = pieces_cross_words_ ? rest.size() : EndOfWord(rest);
     const absl::string_view word = rest.substr(0, std::min(bytes, PairJoiner::kMaxTextBytes));
     EncodeWord(word, &joiner, tokens);
     rest.remove_prefix(word.size());
   }
+  return true;
 }
 
 void SpmTokenizer::EncodeWord(absl::string_view word, PairJoiner* joiner, std::vector<TokenId>* tokens) const {

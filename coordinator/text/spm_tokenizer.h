@@ -23,7 +23,7 @@ class SpmTokenizer final : public VocabularyTokenizer {
   std::string TokenBytes(TokenId token, bool render_control) const override;
 
  private:
-  void EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const override;
+  bool EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const override;
   void EncodeWord(absl::string_view word, PairJoiner* joiner, std::vector<TokenId>* tokens) const;
   void AppendBytesOf(absl::string_view symbol, std::vector<TokenId>* tokens) const;
   TokenId TokenOf(absl::string_view piece) const;

@@ -1,5 +1,6 @@
 #include "coordinator/text/tokenizer.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -18,6 +19,14 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const GgufMetadata&
     tokenizer = std::make_unique<BpeTokenizer>(std::move(vocabulary));
   }
   return tokenizer;
+}
+
+std::vector<TokenId> Tokenizer::Encode(absl::string_view text, bool add_special, bool parse_special) const {
+  return *EncodeUpTo(SIZE_MAX, text, add_special, parse_special);
+}
+
+std::vector<TokenId> Tokenizer::EncodeMarked(const MarkedText& text, bool add_bos) const {
+  return *EncodeMarkedUpTo(SIZE_MAX, text, add_bos);
 }
 
 }  // namespace stagecoach

@@ -4,7 +4,9 @@
 // Text to tokens and back, for the vocabularies a GGUF file carries: byte-level BPE ("gpt2") with the pre-tokenizers
 // qwen2, llama-bpe and gpt-2, and SentencePiece ("llama").
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,7 @@ class Tokenizer {
   // Tokens of `text` (any bytes; invalid UTF-8 is taken byte by byte). add_special: with the BOS (and EOS) token where
   // the vocabulary asks for one. parse_special: control tokens written in the text become tokens; otherwise they are
   // plain text.
-  virtual std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const = 0;
+  std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const;
 
   // Tokens of a rendered conversation, to which the request cannot give another shape than the template did: a control
   // token's text becomes the token where the template wrote all of it, and is plain text where any byte of it came from
@@ -41,7 +43,14 @@ class Tokenizer {
   // has exactly one. Templates of models that were trained with a BOS token mostly write it, as they are made for
   // engines that add none to a conversation; the vocabulary's flag is meant for plain text. The EOS token is not added:
   // the answer is to follow.
-  virtual std::vector<TokenId> EncodeMarked(const MarkedText& text, bool add_bos) const = 0;
+  std::vector<TokenId> EncodeMarked(const MarkedText& text, bool add_bos) const;
+
+  // The same for whoever can use `most` tokens and no more: absent where there are more, which is found out with work
+  // for about as many as could be used, however long the text is.
+  virtual std::optional<std::vector<TokenId>> EncodeUpTo(size_t most, absl::string_view text, bool add_special,
+                                                         bool parse_special) const = 0;
+  virtual std::optional<std::vector<TokenId>> EncodeMarkedUpTo(size_t most, const MarkedText& text,
+                                                               bool add_bos) const = 0;
 
   // The bytes one token stands for: possibly part of a UTF-8 sequence, empty for control tokens (their text when
   // `render_control`). A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a

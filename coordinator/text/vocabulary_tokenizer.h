@@ -3,6 +3,9 @@
 
 // What the tokenizers share: special tokens, BOS and EOS, and the facts of the vocabulary.
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "coordinator/text/special_tokens.h"
@@ -14,8 +17,9 @@ namespace stagecoach {
 class VocabularyTokenizer : public Tokenizer {
  public:
   // A text that, with parse_special, itself starts with the BOS token gets no second one.
-  std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const final;
-  std::vector<TokenId> EncodeMarked(const MarkedText& text, bool add_bos) const final;
+  std::optional<std::vector<TokenId>> EncodeUpTo(size_t most, absl::string_view text, bool add_special,
+                                                 bool parse_special) const final;
+  std::optional<std::vector<TokenId>> EncodeMarkedUpTo(size_t most, const MarkedText& text, bool add_bos) const final;
 
   int64_t vocab_size() const final { return static_cast<int64_t>(vocabulary_.texts.size()); }
   TokenId bos() const final { return vocabulary_.bos; }
@@ -27,8 +31,17 @@ class VocabularyTokenizer : public Tokenizer {
   explicit VocabularyTokenizer(Vocabulary vocabulary);
 
   // Appends the tokens of a non-empty text without special tokens. Every fragment is either the first of its text or
-  // follows a special token.
-  virtual void EncodeFragment(absl::string_view text, std::vector<TokenId>* tokens) const = 0;
+  // follows a special token. May stop, with anything in `tokens`, and give false when there will be more than `most` in
+  // it.
+  virtual bool EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const = 0;
+
+  // Whether `tokens` and those of `bytes` more of a text are certainly more than `most`.
+  bool TooMany(size_t most, size_t tokens, size_t bytes) const {
+    return tokens > most || bytes / most_bytes_of_token_ > most - tokens;
+  }
+  // No token stands for more bytes of a text than this, nor do bytes go without one. Beside special tokens, whose
+  // length is looked at here. Unless this was called texts are taken for as short as they like.
+  void BoundBytesOfToken(size_t bytes);
 
   // Control, unknown and unused tokens never stand for plain text, whatever their own text is.
   bool IsPlain(TokenId token) const;
@@ -37,11 +50,13 @@ class VocabularyTokenizer : public Tokenizer {
 
  private:
   // The special tokens that were found in the text, and what fills the text between them, after a BOS token if one is
-  // to be added and the text does not start with one.
-  std::vector<TokenId> EncodeAround(absl::string_view text, const std::vector<SpecialTokens::Match>& matches,
-                                    bool add_bos) const;
+  // to be added and the text does not start with one. Absent: as EncodeUpTo.
+  std::optional<std::vector<TokenId>> EncodeAround(size_t most, absl::string_view text,
+                                                   const std::vector<SpecialTokens::Match>& matches,
+                                                   bool add_bos) const;
 
   const SpecialTokens special_tokens_;
+  size_t most_bytes_of_token_ = SIZE_MAX;
 };
 
 }  // namespace stagecoach

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/gguf/gguf_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -99,6 +101,66 @@ TEST(BpeTokenizer, KeepsTheFirstIdOfARepeatedText) {
   toy.Add("<|x|>", 3);
   const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
   EXPECT_THAT(tokenizer->Encode("he<|x|>", false, true), ElementsAre(256, control));
+}
+
+// Of every length up to one that is enough, with special tokens, BOS and EOS wherever a vocabulary has them.
+TEST(Tokenizer, GivesTheSameTokensUpToALimitAndNoneOfALongerText) {
+  ToyVocabulary no_bytes = testing::ToySentencePiece();
+  for (int32_t& type : no_bytes.types) type = type == 6 ? 5 : type;
+  ToyVocabulary pairs = testing::ToyBytePairs();
+  pairs.Add("<|c|>", 3);
+  pairs.Add("<a user-defined one>", 4);
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  tokenizers.push_back(testing::OpenFileOrDie(testing::DemoModelPath()));
+  tokenizers.push_back(OpenOrDie(pairs.File("gpt2", "gpt-2")));
+  tokenizers.push_back(OpenOrDie(pairs.File("gpt2", "llama-bpe")));
+  tokenizers.push_back(OpenOrDie(testing::ToySentencePiece().File("llama", "default")));
+  tokenizers.push_back(OpenOrDie(no_bytes.File("llama", "default")));
+  std::mt19937 random(17);
+  for (const auto& tokenizer : tokenizers) {
+    for (int i = 0; i < 200; ++i) {
+      std::string text = RandomBytes(&random, 40);
+      for (const char* more : {"hello", "<|c|>", " a b ab", "<a user-defined one>", "<s>"}) {
+        if (random() % 2 == 0) text.insert(random() % (text.size() + 1), more);
+      }
+      const bool special = random() % 2 == 0;
+      const std::vector<TokenId> all = tokenizer->Encode(text, special, special);
+      const MarkedText marked(text, TextOrigin::kTemplate);
+      const std::vector<TokenId> all_marked = tokenizer->EncodeMarked(marked, special);
+      for (size_t most = 0; most < std::max(all.size(), all_marked.size()) + 3; ++most) {
+        const auto some = tokenizer->EncodeUpTo(most, text, special, special);
+        ASSERT_EQ(some.has_value(), all.size() <= most) << text;
+        if (some.has_value()) {
+          ASSERT_EQ(*some, all);
+        }
+        const auto some_marked = tokenizer->EncodeMarkedUpTo(most, marked, special);
+        ASSERT_EQ(some_marked.has_value(), all_marked.size() <= most) << text;
+        if (some_marked.has_value()) {
+          ASSERT_EQ(*some_marked, all_marked);
+        }
+      }
+    }
+  }
+}
+
+TEST(Tokenizer, StopsSoonWhereALongTextHasMoreTokensThanAnybodyWants) {
+  const std::string words = [] {
+    std::string text;
+    while (text.size() < size_t{64} << 20) text += "hello ab <x> \xC3\xA9 1234 ";
+    return text;
+  }();
+  const std::string one_word(size_t{64} << 20, 'a');
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  tokenizers.push_back(testing::OpenFileOrDie(testing::DemoModelPath()));
+  tokenizers.push_back(OpenOrDie(testing::ToySentencePiece().File("llama", "default")));
+  for (const auto& tokenizer : tokenizers) {
+    for (const std::string& text : {words, one_word}) {
+      const absl::Time begin = absl::Now();
+      EXPECT_FALSE(tokenizer->EncodeUpTo(4096, text, true, true).has_value());
+      // All of it takes many times as long, on any machine.
+      EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
+    }
+  }
 }
 
 TEST(Tokenizer, GivesBackAnyBytes) {
