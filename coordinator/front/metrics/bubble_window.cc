@@ -22,6 +22,10 @@ void BubbleWindow::Take(const pb::JobStatistics& statistics, int64_t now_us) {
   // The latest is always the latest; those before it are some way apart.
   if (points_.size() >= 2 && points_.back().at_us - points_[points_.size() - 2].at_us < kGapUs) points_.pop_back();
   points_.push_back(point);
+  if (points_.size() >= 2) {
+    const double rate = WorkBetween(points_[points_.size() - 2], point).rate();
+    if (rate > 0) last_rate_ = rate;
+  }
   while (points_.size() > 2 && points_[1].at_us <= now_us - kKeptUs) points_.pop_front();
 }
 
@@ -41,11 +45,22 @@ double BubbleWindow::Over(int64_t span_us) const {
   return std::clamp(1 - (points_.back().compute_s - before->compute_s) / busy_s, 0.0, 1.0);
 }
 
+// An engine that had no other work was at these prompts as long as it was at anything.
+BubbleWindow::PromptWork BubbleWindow::WorkBetween(const Point& before, const Point& after) {
+  const double rows = after.prompt_rows - before.prompt_rows;
+  if (rows <= 0 || after.stages == 0) return {};
+  return {rows, (after.busy_s - before.busy_s) / after.stages};
+}
+
 double BubbleWindow::PromptRate(int64_t span_us, int64_t now_us) const {
-  const Point* before = Before(now_us - span_us);
-  if (before == nullptr || now_us <= before->at_us) return 0;
-  const double rows = points_.back().prompt_rows - before->prompt_rows;
-  return std::max(0.0, rows) / (static_cast<double>(now_us - before->at_us) * 1e-6);
+  PromptWork sum;
+  for (size_t i = 1; i < points_.size(); ++i) {
+    if (points_[i].at_us <= now_us - span_us) continue;
+    const PromptWork work = WorkBetween(points_[i - 1], points_[i]);
+    sum.rows += work.rows;
+    sum.seconds += work.seconds;
+  }
+  return sum.rate() > 0 ? sum.rate() : last_rate_;
 }
 
 }  // namespace stagecoach

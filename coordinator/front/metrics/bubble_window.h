@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_FRONT_METRICS_BUBBLE_WINDOW_H_
 #define STAGECOACH_COORDINATOR_FRONT_METRICS_BUBBLE_WINDOW_H_
 
-// The idle share of the stages of late: what the engine reports counts from the beginning of a job. Not thread-safe.
+// The idle share of the stages of late, and how fast they get on with prompts: what the engine reports counts from the
+// beginning of a job. Not thread-safe.
 
 #include <cstdint>
 #include <deque>
@@ -17,7 +18,8 @@ class BubbleWindow {
 
   // 1 - computed / (stages x busy) of about the last `span_us` before the latest Take; 0 without work in it.
   double Over(int64_t span_us) const;
-  // Rows of prompts a second from about `span_us` before `now_us` on.
+  // Rows of prompts a second of the time in which there were any to compute, from about `span_us` before `now_us` on.
+  // Where there were none then, as it was the last time; 0 before the first.
   double PromptRate(int64_t span_us, int64_t now_us) const;
 
  private:
@@ -28,9 +30,16 @@ class BubbleWindow {
     double compute_s = 0;  // of all stages
     double prompt_rows = 0;
   };
+  // What was computed between two neighbours in which there were prompts.
+  struct PromptWork {
+    double rows = 0, seconds = 0;
+    double rate() const { return seconds > 0 ? rows / seconds : 0; }
+  };
+  static PromptWork WorkBetween(const Point& before, const Point& after);
   const Point* Before(int64_t at_us) const;
 
   std::deque<Point> points_;
+  double last_rate_ = 0;  // of the latest prompts
 };
 
 }  // namespace stagecoach

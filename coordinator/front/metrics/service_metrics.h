@@ -67,7 +67,8 @@ class ServiceMetrics {
 
   // Share of the stages' time without work while there was some, of about the last `span_us`, a minute at most.
   double BubbleOf(int64_t span_us) const { return bubble_.Over(span_us); }
-  // Tokens computed of prompts per second, of about the last 30 s; 0 when none was: how long a queue takes.
+  // Tokens of prompts per second of work on prompts, of about the last 30 s, else of the last ones: how long a queue
+  // takes. 0 before the first.
   double PromptRate(int64_t now_us) const;
 
   std::string Text(const ProcessUse& use) const;

@@ -69,13 +69,29 @@ TEST(BubbleWindow, ManyStatusesAtOnceAreOnePoint) {
   EXPECT_NEAR(window.Over(300000), 1, 1e-6);
 }
 
-TEST(BubbleWindow, ThePromptRateFallsWhenNothingComesAnyMore) {
+TEST(BubbleWindow, ThePromptRateIsThatOfTheTimeWithPrompts) {
   BubbleWindow window;
   EXPECT_EQ(window.PromptRate(30 * kSecondUs, 0), 0);
-  for (int i = 0; i <= 30; ++i) window.Take(Work(i, i, static_cast<uint64_t>(100 * i)), i * kSecondUs);
-  EXPECT_NEAR(window.PromptRate(30 * kSecondUs, 30 * kSecondUs), 100, 1);
-  EXPECT_NEAR(window.PromptRate(10 * kSecondUs, 30 * kSecondUs), 100, 1);
-  EXPECT_NEAR(window.PromptRate(30 * kSecondUs, 45 * kSecondUs), 50, 1);
+  // Prompts of 100 tokens, each half a second of work, one every ten seconds; tokens of answers are made in between.
+  double busy_s = 0;
+  uint64_t rows = 0;
+  for (int second = 0; second <= 60; ++second) {
+    const bool prompt = second % 10 == 6;
+    busy_s += prompt ? 0.5 : 0.3;
+    rows += prompt ? 100 : 0;
+    window.Take(Work(busy_s, 0, rows), second * kSecondUs);
+    EXPECT_NEAR(window.PromptRate(30 * kSecondUs, second * kSecondUs), second < 6 ? 0 : 200, 1) << second;
+  }
+  window.Take(Work(busy_s + 1, 0, rows + 1000), 61 * kSecondUs);
+  EXPECT_NEAR(window.PromptRate(kSecondUs / 2, 61 * kSecondUs), 1000, 1);
+  EXPECT_NEAR(window.PromptRate(30 * kSecondUs, 61 * kSecondUs), 1300 / 2.5, 1);
+}
+
+TEST(BubbleWindow, RemembersThePromptRateOfAServerThatIdled) {
+  BubbleWindow window;
+  for (int i = 0; i <= 5; ++i) window.Take(Work(i, i, static_cast<uint64_t>(250 * i)), i * kSecondUs);
+  for (int i = 6; i < 600; ++i) window.Take(Work(5, 5, 1250), i * kSecondUs);
+  EXPECT_NEAR(window.PromptRate(30 * kSecondUs, 600 * kSecondUs), 250, 1);
 }
 
 }  // namespace
