@@ -21,6 +21,7 @@
 #include "common/base/status_macros.h"
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/front/json_input.h"
+#include "coordinator/front/server_message.h"
 #include "coordinator/http/sse_reader.h"
 #include "nlohmann/json.hpp"
 
@@ -166,18 +167,6 @@ int64_t IntegerIn(const Json& object, const char* name) {
   return value != object.end() && value->is_number_integer() ? std::max<int64_t>(0, value->get<int64_t>()) : 0;
 }
 
-std::string ErrorText(absl::string_view body) {
-  const absl::StatusOr<Json> json = ParseJson(body);
-  if (json.ok() && json->is_object()) {
-    const auto error = json->find("error");
-    if (error != json->end() && error->is_object()) {
-      const auto message = error->find("message");
-      if (message != error->end() && message->is_string()) return message->get<std::string>();
-    }
-  }
-  return std::string(body.substr(0, 200));
-}
-
 // One run's threads. Each takes the next request, waits until it is due, and sends it.
 class Clients {
  public:
@@ -270,7 +259,7 @@ class Clients {
     outcome->sent_us = reply->sent_us;
     outcome->end_us = reply->end_us;
     if (reply->status != 200) {
-      outcome->error = absl::StrCat("status ", reply->status, ": ", ErrorText(reply->body));
+      outcome->error = absl::StrCat("status ", reply->status, ": ", ServerMessage(reply->body));
     } else if (outcome->error.empty() && !reader.done()) {
       outcome->error = "the stream ended without [DONE]";
     }
@@ -322,7 +311,7 @@ void ServeAnswerReader::TakeEvent(absl::string_view data, int64_t at_us) {
     return;
   }
   if (event->contains("error")) {
-    if (outcome_->error.empty()) outcome_->error = ErrorText(data);
+    if (outcome_->error.empty()) outcome_->error = ServerMessage(data);
     return;
   }
   if (HasText(*event)) outcome_->text_at_us.push_back(at_us);
@@ -347,7 +336,8 @@ absl::StatusOr<ServedModelInfo> AskServedModel(const HttpUrl& url, const HttpCli
   call.path = "/v1/models";
   ASSIGN_OR_RETURN(const HttpReply reply, HttpClient(url, client).Call(call));
   if (reply.status != 200) {
-    return absl::UnavailableError(absl::StrCat("GET /v1/models: status ", reply.status, ": ", ErrorText(reply.body)));
+    return absl::UnavailableError(
+        absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServerMessage(reply.body)));
   }
   const absl::StatusOr<Json> json = ParseJson(reply.body);
   if (json.ok() && json->is_object() && json->contains("data") && (*json)["data"].is_array()) {

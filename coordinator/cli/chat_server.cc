@@ -13,6 +13,7 @@
 #include "coordinator/cli/chat/terminal_text.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/json_input.h"
+#include "coordinator/front/server_message.h"
 #include "coordinator/front/signals.h"
 #include "coordinator/http/sse_reader.h"
 #include "nlohmann/json.hpp"
@@ -20,18 +21,8 @@
 namespace stagecoach {
 namespace {
 
-// What a server says of why it did not answer: an error of OpenAI's form, or whatever it is. No terminal obeys it.
-std::string ServersWords(absl::string_view body) {
-  const absl::StatusOr<Json> json = ParseJson(body);
-  if (json.ok() && json->is_object()) {
-    const auto error = json->find("error");
-    if (error != json->end() && error->is_object()) {
-      const auto message = error->find("message");
-      if (message != error->end() && message->is_string()) return ForTerminal(message->get<std::string>());
-    }
-  }
-  return ForTerminal(body.substr(0, 200));
-}
+// No terminal obeys them.
+std::string ServersWords(absl::string_view sent) { return ForTerminal(ServerMessage(sent)); }
 
 ChatAnswer Refused(const HttpReply& reply) {
   ChatAnswer answer;

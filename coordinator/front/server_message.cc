@@ -1,0 +1,26 @@
+#include "coordinator/front/server_message.h"
+
+#include "absl/status/statusor.h"
+#include "coordinator/front/json_input.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMostBytesOfNoError = 200;
+
+}  // namespace
+
+std::string ServerMessage(absl::string_view sent) {
+  const absl::StatusOr<Json> json = ParseJson(sent);
+  if (json.ok() && json->is_object()) {
+    const auto error = json->find("error");
+    if (error != json->end() && error->is_object()) {
+      const auto message = error->find("message");
+      if (message != error->end() && message->is_string()) return message->get<std::string>();
+    }
+  }
+  return std::string(sent.substr(0, kMostBytesOfNoError));
+}
+
+}  // namespace stagecoach
