@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/line_file.h"
+#include "common/base/named_values.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
@@ -26,11 +27,12 @@ bool IsKey(absl::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isgraph(c) && c != ':'; });
 }
 
-absl::StatusOr<KeyClass> ParseClass(absl::string_view text) {
-  if (text == "interactive") return KeyClass::kInteractive;
-  if (text == "default") return KeyClass::kDefault;
-  if (text == "batch") return KeyClass::kBatch;
-  return absl::InvalidArgumentError("the class has to be interactive, default or batch");
+// What stands there may be a key in the wrong place, so it is not shown.
+absl::StatusOr<PriorityClass> ParseClass(absl::string_view text) {
+  for (const NamedValue<PriorityClass>& known : kPriorityClasses) {
+    if (text == known.name) return known.value;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the class has to be one of ", NamesIn(kPriorityClasses)));
 }
 
 absl::StatusOr<ApiKey> ParseLine(absl::string_view line) {

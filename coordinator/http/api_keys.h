@@ -10,15 +10,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "coordinator/request/priority_class.h"
 
 namespace stagecoach {
-
-enum class KeyClass { kInteractive = 0, kDefault = 1, kBatch = 2 };  // a lower one is served first
 
 struct ApiKey {
   std::string name;  // the tenant: in logs and metrics, [A-Za-z0-9._-]{1,64}
   std::string key;   // 1 to 512 printable characters, no blank and no ':'
-  KeyClass key_class = KeyClass::kDefault;
+  PriorityClass key_class = PriorityClass::kDefault;
   double weight = 1;  // of its share, 0.01 to 100
 };
 

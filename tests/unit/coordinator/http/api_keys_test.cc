@@ -21,9 +21,9 @@ TEST(ApiKeys, ReadsNamesKeysClassesAndWeights) {
   ASSERT_TRUE(keys.ok()) << keys.status();
   ASSERT_EQ(keys->all().size(), 3);
   EXPECT_EQ(keys->Find("sk-1")->name, "alice");
-  EXPECT_EQ(keys->Find("sk-1")->key_class, KeyClass::kDefault);
-  EXPECT_EQ(keys->Find("sk-2")->key_class, KeyClass::kInteractive);
-  EXPECT_EQ(keys->Find("sk-3")->key_class, KeyClass::kBatch);
+  EXPECT_EQ(keys->Find("sk-1")->key_class, PriorityClass::kDefault);
+  EXPECT_EQ(keys->Find("sk-2")->key_class, PriorityClass::kInteractive);
+  EXPECT_EQ(keys->Find("sk-3")->key_class, PriorityClass::kBatch);
   EXPECT_EQ(keys->Find("sk-3")->weight, 0.5);
   for (const char* wrong : {"", "sk-", "sk-11", "sk-4", "SK-1"}) EXPECT_EQ(keys->Find(wrong), nullptr) << wrong;
 }
