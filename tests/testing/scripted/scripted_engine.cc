@@ -90,6 +90,7 @@ void ScriptedEngine::SayReady() {
   stage->set_last_layer(1);
   stage->set_threads(1);
   stage->set_rank(1);
+  stage->set_isa(pb::INSTRUCTION_SET_AVX2);
   channel_.Send(out).IgnoreError();
 }
 

@@ -178,7 +178,7 @@ TEST_F(HostileClient, LeavesAtEveryByteOfARequest) {
     client.Send(request.substr(0, cut));
     cut % 2 == 0 ? client.Close() : client.Reset();
   }
-  EXPECT_TRUE(Eventually([&] {
+  EXPECT_TRUE(ComesTrue([&] {
     const HttpCounters counters = served_.Counters();
     return counters.idle + counters.reading + counters.answering + counters.closing == 0;
   }));
@@ -192,7 +192,7 @@ TEST_F(HostileClient, LeavesAtEveryByteOfAnAnswer) {
     RawClient client(served_.server->port(), 4096);
     client.Send(request);
     const int kept = static_cast<int>(cut) + 1;
-    ASSERT_TRUE(Eventually([&] { return served_.handler.kept_count == kept; }));
+    ASSERT_TRUE(ComesTrue([&] { return served_.handler.kept_count == kept; }));
     const std::string head = client.ReadUntil("first\n\n\r\n");
     length = head.size();  // the same each time but for the request's id
     served_.Do([&] {
@@ -203,7 +203,7 @@ TEST_F(HostileClient, LeavesAtEveryByteOfAnAnswer) {
     cut % 2 == 0 ? client.Close() : client.Reset();
     served_.WithKept([](HttpExchange& other) { other.Write("data: y\n\n"); });
   }
-  EXPECT_TRUE(Eventually([&] { return served_.Counters().streams == 0; }));
+  EXPECT_TRUE(ComesTrue([&] { return served_.Counters().streams == 0; }));
   EXPECT_EQ(served_.Counters().pending_bytes, 0);
 }
 
@@ -220,7 +220,7 @@ TEST_F(HostileClient, NeverReadsItsAnswers) {
     }
   });
   uint64_t most = 0;
-  EXPECT_TRUE(Eventually([&] {
+  EXPECT_TRUE(ComesTrue([&] {
     most = std::max(most, ResidentBytes());
     return served.Counters().slow_clients == 1;
   }));

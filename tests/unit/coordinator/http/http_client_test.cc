@@ -68,7 +68,7 @@ TEST(HttpClient, HandsOverAStreamAsItArrives) {
   std::vector<int64_t> times;
   std::thread writer([&] {
     for (int i = 0; i < 3; ++i) {
-      ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+      ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
       absl::SleepFor(absl::Milliseconds(30));
       served.WithKept([&](HttpExchange& exchange) { exchange.Write(absl::StrCat("data: ", i, "\n\n")); });
     }
@@ -104,7 +104,7 @@ TEST(HttpClient, StopsWhenItsCallerHasEnough) {
   const auto reply = served.Client().Call(call);
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_FALSE(reply->complete);
-  EXPECT_TRUE(Eventually([&] { return served.handler.closed == 1; }));
+  EXPECT_TRUE(ComesTrue([&] { return served.handler.closed == 1; }));
 }
 
 TEST(HttpClient, CollectsTheBodyOfAnErrorAlthoughAStreamWasWanted) {
@@ -126,7 +126,7 @@ TEST(HttpClient, ConnectsAgainWhereTheServerClosedAnIdleConnection) {
   Served served(options);
   HttpClient client = served.Client();
   ASSERT_TRUE(client.Call({"GET", "/hello"}).ok());
-  ASSERT_TRUE(Eventually([&] { return served.Counters().idle_closed == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().idle_closed == 1; }));
   EXPECT_TRUE(client.Call({"GET", "/hello"}).ok());
 }
 

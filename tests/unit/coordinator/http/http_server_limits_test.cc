@@ -21,19 +21,15 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kHelloRequest[] = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
-constexpr char kStreamRequest[] = "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n";
-constexpr char kWaitRequest[] = "GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
 TEST(HttpServerLimits, CutsAClientThatTakesNothingAndNobodyElse) {
   HttpServerOptions options = QuickOptions();
   options.limits.slow_time = absl::Milliseconds(300);
   Served served(options);
   RawClient slow(served.server->port(), 4096);
-  slow.Send(kStreamRequest);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  slow.Send(kGetStream);
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   int others = 0;
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(ComesTrue([&] {
     served.WithKept([](HttpExchange& exchange) { exchange.Write(std::string(8 << 10, 's')); });
     others += served.Get("/hello").ok() ? 1 : 0;
     return served.handler.closed == 1;
@@ -49,15 +45,15 @@ TEST(HttpServerLimits, CutsAStreamWithMoreWaitingThanItsLimitAndSaysWhenAClientI
   options.limits.drained_bytes = 16 << 10;
   Served served(options);
   RawClient client(served.server->port(), 4096);
-  client.Send(kStreamRequest);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  client.Send(kGetStream);
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   auto is_slow = [&] {
     bool slow = false;
     served.WithKept([&](HttpExchange& exchange) { slow = exchange.slow(); });
     return slow;
   };
   size_t written = 0;
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(ComesTrue([&] {
     served.WithKept([&](HttpExchange& exchange) { exchange.Write(std::string(32 << 10, '~')); });
     written += 32 << 10;
     return is_slow();
@@ -66,9 +62,9 @@ TEST(HttpServerLimits, CutsAStreamWithMoreWaitingThanItsLimitAndSaysWhenAClientI
   served.WithKept([](HttpExchange& exchange) { exchange.Write("and the end\n\n"); });
   const std::string read = client.ReadUntil("and the end\n\n");
   EXPECT_EQ(std::count(read.begin(), read.end(), '~'), written);  // merged, nothing lost
-  EXPECT_TRUE(Eventually([&] { return served.handler.drained == 1 && !is_slow(); }));
+  EXPECT_TRUE(ComesTrue([&] { return served.handler.drained == 1 && !is_slow(); }));
   written = 0;
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(ComesTrue([&] {
     served.WithKept([](HttpExchange& exchange) { exchange.Write(std::string(200 << 10, '~')); });
     written += 200 << 10;
     return served.handler.closed == 1;
@@ -80,8 +76,8 @@ TEST(HttpServerLimits, CutsAStreamWithMoreWaitingThanItsLimitAndSaysWhenAClientI
 TEST(HttpServerLimits, DeliversOneEventThatIsLongerThanWhatMayWait) {
   Served served;
   RawClient client(served.server->port());
-  client.Send(kStreamRequest);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  client.Send(kGetStream);
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   const std::string event = std::string(5 << 20, '~') + "\n\n";
   served.WithKept([&](HttpExchange& exchange) { exchange.Write(event); });
   EXPECT_THAT(client.ReadUntil("~\n\n"), EndsWith(event.substr(event.size() - 1000)));
@@ -95,15 +91,15 @@ TEST(HttpServerLimits, CutsTheLargestWaitersWhenAllTogetherWaitForTooMuch) {
   options.limits.client_bytes = 1 << 30;
   Served served(options);
   RawClient small(served.server->port(), 4096), large(served.server->port(), 4096);
-  small.Send(kStreamRequest);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
-  large.Send(kStreamRequest);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 2; }));
-  ASSERT_TRUE(Eventually([&] {  // until the system takes no more of it
+  small.Send(kGetStream);
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
+  large.Send(kGetStream);
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 2; }));
+  ASSERT_TRUE(ComesTrue([&] {  // until the system takes no more of it
     served.Do([&] { served.handler.kept[0]->Write(std::string(64 << 10, 's')); });
     return served.Counters().pending_bytes > 0;
   }));
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(ComesTrue([&] {
     served.Do([&] { served.handler.kept[1]->Write(std::string(64 << 10, 'l')); });
     return served.handler.closed == 1;
   }));
@@ -121,7 +117,7 @@ TEST(HttpServerLimits, ClosesWhatIdlesAndWhatNeverEndsItsHeadOrBody) {
   Served served(options);
   RawClient silent(served.server->port()), idle(served.server->port()), head(served.server->port()),
       body(served.server->port());
-  idle.Send(kHelloRequest);
+  idle.Send(kGetHello);
   head.Send("GET /hello HTTP/1.1\r\nHost: loc");
   body.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nbo");
   EXPECT_EQ(silent.ReadAll(), "");
@@ -152,7 +148,7 @@ TEST(HttpServerLimits, ClosesAClientThatSendsAByteNowAndThen) {
     RawClient client(served.server->port());
     client.Send(request.substr(0, 80));
     size_t at = 80;
-    EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE(ComesTrue([&] {
       absl::SleepFor(absl::Milliseconds(10));
       return at == request.size() || !client.Send(request.substr(at++, 1));
     }));
@@ -165,15 +161,15 @@ TEST(HttpServerLimits, ClosesTheLongestIdleConnectionForANewOneAndRefusesWhenNon
   options.limits.connections = 2;
   Served served(options);
   RawClient first(served.server->port());
-  ASSERT_TRUE(Eventually([&] { return served.Counters().accepted == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().accepted == 1; }));
   RawClient second(served.server->port());
-  second.Send(kWaitRequest);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  second.Send(kGetWait);
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   RawClient third(served.server->port());
-  third.Send(kWaitRequest);
+  third.Send(kGetWait);
   EXPECT_EQ(first.ReadAll(), "");
   EXPECT_TRUE(first.closed());
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 2; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 2; }));
   RawClient fourth(served.server->port());
   EXPECT_THAT(fourth.ReadAll(), StartsWith("HTTP/1.1 503 "));
   EXPECT_EQ(served.Counters().refused_connections, 1);
@@ -198,16 +194,16 @@ TEST(HttpServerLimits, HoldsFiveHundredIdleStreamsInLittleMemoryAndSeesThemAllLe
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < count; ++i) {
     clients.push_back(std::make_unique<RawClient>(served.server->port()));
-    clients.back()->Send(kStreamRequest);
+    clients.back()->Send(kGetStream);
   }
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == count; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == count; }));
   served.WithKept([](HttpExchange& exchange) { exchange.Write("data: x\n\n"); });
   if (!::stagecoach::testing::kSanitized) {
     EXPECT_LT(ResidentBytes() - before, 20 << 20);
   }
   EXPECT_EQ(served.Counters().streams, count);
   clients.clear();
-  EXPECT_TRUE(Eventually([&] { return served.handler.closed == count; }));
+  EXPECT_TRUE(ComesTrue([&] { return served.handler.closed == count; }));
 }
 
 TEST(HttpServerLimits, LeavesBodiesUnreadWhileThereIsNoRoomForThem) {
@@ -221,7 +217,7 @@ TEST(HttpServerLimits, LeavesBodiesUnreadWhileThereIsNoRoomForThem) {
     const auto reply = served.Client().Call(call);
     EXPECT_TRUE(reply.ok() && reply->body == "late") << reply.status();
   });
-  ASSERT_TRUE(Eventually([&] { return served.Counters().reading == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().reading == 1; }));
   absl::SleepFor(absl::Milliseconds(400));  // its time stands still
   EXPECT_EQ(served.handler.answers, 0);
   EXPECT_TRUE(served.Get("/hello").ok());
@@ -237,7 +233,7 @@ TEST(HttpServerLimits, RefusesBodiesThatTogetherAreTooLong) {
       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800000\r\n\r\n" + std::string(700000, 'x');
   RawClient first(served.server->port()), second(served.server->port());
   first.Send(half);
-  ASSERT_TRUE(Eventually([&] { return served.Counters().body_bytes == 700000; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().body_bytes == 700000; }));
   second.Send(half);
   EXPECT_THAT(second.ReadAll(), HasSubstr("too_many_bodies"));
   first.Send(std::string(100000, 'x'));

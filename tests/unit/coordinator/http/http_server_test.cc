@@ -17,10 +17,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kGetHello[] = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
-constexpr char kGetStream[] = "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n";
-constexpr char kGetWait[] = "GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
 TEST(HttpServer, AnswersWithItsHeadersAndKeepsTheConnection) {
   Served served;
   HttpClient client = served.Client();
@@ -101,7 +97,7 @@ TEST(HttpServer, AnswersPipelinedRequestsBehindOneThatWaits) {
   Served served;
   RawClient client(served.server->port());
   client.Send(absl::StrCat(kGetWait, kGetHello, kGetHello));
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   served.WithKept([](HttpExchange& exchange) { exchange.Respond({200, {}, "text/plain", "waited"}); });
   EXPECT_THAT(client.ReadUntil("waited"), EndsWith("waited"));
   EXPECT_THAT(client.ReadUntil("hello"), EndsWith("hello"));
@@ -118,7 +114,7 @@ TEST(HttpServer, SpeaksWithClientsOfHttp10) {
   EXPECT_THAT(keeper.ReadUntil("hello"), HasSubstr("Connection: keep-alive\r\n"));
   RawClient streamer(served.server->port());
   streamer.Send("GET /stream HTTP/1.0\r\n\r\n");
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   served.WithKept([](HttpExchange& exchange) { exchange.End(); });
   EXPECT_THAT(streamer.ReadAll(), EndsWith("\r\n\r\nfirst\n\n"));  // no chunks
 }
@@ -184,9 +180,9 @@ TEST(HttpServer, SeesAClientThatLeavesWhileNothingIsWritten) {
       Served served;
       RawClient client(served.server->port());
       client.Send(request);
-      ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+      ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
       reset ? client.Reset() : client.Close();
-      EXPECT_TRUE(Eventually([&] { return served.handler.closed == 1; }));
+      EXPECT_TRUE(ComesTrue([&] { return served.handler.closed == 1; }));
       served.WithKept([](HttpExchange& exchange) {
         EXPECT_FALSE(exchange.open());
         exchange.Write("nobody reads this");
@@ -205,9 +201,9 @@ TEST(HttpServer, SeesAClientThatLeavesBehindMoreRequestsThanAreRead) {
   std::string requests = kGetWait;
   while (requests.size() < 100 << 10) requests += kGetHello;
   client.Send(requests);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   client.Close();
-  EXPECT_TRUE(Eventually([&] { return served.handler.closed == 1; }));
+  EXPECT_TRUE(ComesTrue([&] { return served.handler.closed == 1; }));
 }
 
 TEST(HttpServer, AnswersWhatAHandlerForgotOrThrewAt) {
@@ -222,7 +218,7 @@ TEST(HttpServer, AnswersWhatAHandlerForgotOrThrewAt) {
 TEST(HttpServer, AbortsAnAnswerSoThatItIsTakenForAFailure) {
   Served served;
   std::thread aborter([&] {
-    Eventually([&] { return served.handler.kept_count == 1; });
+    ComesTrue([&] { return served.handler.kept_count == 1; });
     served.WithKept([](HttpExchange& exchange) { exchange.Abort(); });
   });
   const auto reply = served.Get("/stream");
@@ -236,9 +232,9 @@ TEST(HttpServer, StopsWhenWhatIsCompleteHasLeft) {
   Served served(options);
   RawClient reader(served.server->port(), 4096), waiter(served.server->port());
   waiter.Send(kGetWait);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   reader.Send("GET /big/8000000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  ASSERT_TRUE(Eventually([&] { return served.handler.answers == 1; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.answers == 1; }));
   std::string read;
   std::thread reading([&] { read = reader.ReadAll(); });
   served.server->Stop(absl::Seconds(20));
@@ -254,7 +250,7 @@ TEST(HttpServer, TakesNoFurtherRequestsOnceItStoppedAccepting) {
   Served served;
   RawClient idle(served.server->port()), busy(served.server->port());
   busy.Send(absl::StrCat(kGetWait, kGetHello));
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1 && served.Counters().accepted == 2; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1 && served.Counters().accepted == 2; }));
   served.server->StopAccepting();
   EXPECT_EQ(idle.ReadAll(), "");
   EXPECT_TRUE(idle.closed());
@@ -316,7 +312,7 @@ TEST(HttpServer, TakesWorkFromManyThreadsInOrder) {
   for (std::thread& thread : threads) thread.join();
   served.Do([] {});
   EXPECT_EQ(in_order, 2000);
-  EXPECT_TRUE(Eventually([&] { return served.handler.ticks > 2; }));
+  EXPECT_TRUE(ComesTrue([&] { return served.handler.ticks > 2; }));
 }
 
 }  // namespace

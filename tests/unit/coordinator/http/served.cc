@@ -21,15 +21,6 @@
 
 namespace stagecoach {
 
-bool Eventually(const std::function<bool()>& holds) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!holds()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  return true;
-}
-
 HeadVerdict FakeHandler::OnHead(const HttpRequest& request) {
   if (request.path == "/small") return {std::nullopt, 100};
   if (request.path == "/secret" && request.tenant.empty()) {

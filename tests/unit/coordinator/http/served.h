@@ -14,11 +14,15 @@
 #include "absl/time/time.h"
 #include "coordinator/http/http_client.h"
 #include "coordinator/http/http_server.h"
+#include "tests/testing/comes_true.h"
 
 namespace stagecoach {
 
-// Waits until it holds; false when it does not within ten seconds (more than that is no noise).
-bool Eventually(const std::function<bool()>& holds);
+using testing::ComesTrue;
+
+inline constexpr char kGetHello[] = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
+inline constexpr char kGetStream[] = "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n";
+inline constexpr char kGetWait[] = "GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 // GET /hello says hello, GET /big/N gives N bytes, POST /echo gives the body back, /wait and /stream are kept for the
 // test (a stream begins with "first\n\n"), POST /small takes a body of 100 bytes, /secret wants a key, /lost is never

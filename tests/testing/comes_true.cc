@@ -1,0 +1,16 @@
+#include "tests/testing/comes_true.h"
+
+#include "absl/time/clock.h"
+
+namespace stagecoach::testing {
+
+bool ComesTrue(const std::function<bool()>& holds, absl::Duration within) {
+  const absl::Time deadline = absl::Now() + within;
+  while (!holds()) {
+    if (absl::Now() > deadline) return false;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  return true;
+}
+
+}  // namespace stagecoach::testing
