@@ -33,10 +33,13 @@ std::string Completion::Take(const SessionEvent& event) {
   for (const SampledToken& token : event.tokens) {
     tokens_.push_back(token);
     text_offsets_.push_back(code_points_);
-    if (IsEndOfGeneration(token.token)) continue;  // never printed, even where it has a printable text
-    const std::string piece = detokenizer_.Push(token.token);
-    code_points_ += CodePoints(piece);
-    fresh += matcher_.Push(piece);
+    if (!IsEndOfGeneration(token.token)) {  // never printed, even where it has a printable text
+      const std::string piece = detokenizer_.Push(token.token);
+      fed_bytes_ += piece.size();
+      code_points_ += CodePoints(piece);
+      fresh += matcher_.Push(piece);
+    }
+    ends_in_bytes_.push_back(fed_bytes_ + detokenizer_.held_bytes());
     if (matcher_.stopped()) break;
   }
   if (matcher_.stopped()) {
@@ -51,12 +54,21 @@ std::string Completion::Take(const SessionEvent& event) {
     failed_ = end.failed;
     if (matcher_.stopped()) finish_reason_ = "stop";
   }
+  CountReleased();
   return Append(std::move(fresh));
+}
+
+void Completion::CountReleased() {
+  while (released_tokens_ < tokens_.size() &&
+         (finished() || ends_in_bytes_[released_tokens_] + matcher_.held_bytes() <= fed_bytes_)) {
+    ++released_tokens_;
+  }
 }
 
 std::string Completion::Abandon() {
   if (finished()) return "";
   finish_reason_ = "cancelled";
+  CountReleased();
   std::string fresh = matcher_.Push(detokenizer_.Flush());
   fresh += matcher_.Flush();
   return Append(std::move(fresh));

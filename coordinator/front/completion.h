@@ -3,6 +3,7 @@
 
 // One answer as it grows: tokens in, text out, and why it ended.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,10 +42,13 @@ class Completion {
   // Of each token: how many code points of text came before it.
   const std::vector<int64_t>& text_offsets() const { return text_offsets_; }
   int64_t code_points() const { return code_points_; }  // of all tokens, held back or not
+  // How many of tokens() are done with: their last byte was returned, or is not text.
+  size_t released_tokens() const { return released_tokens_; }
 
  private:
   bool IsEndOfGeneration(TokenId token) const;
   std::string Append(std::string text);
+  void CountReleased();
 
   const Tokenizer* tokenizer_;
   Detokenizer detokenizer_;
@@ -53,6 +57,9 @@ class Completion {
   int64_t code_points_ = 0;
   std::vector<SampledToken> tokens_;
   std::vector<int64_t> text_offsets_;
+  std::vector<uint64_t> ends_in_bytes_;  // of each token
+  uint64_t fed_bytes_ = 0;               // that came out of the detokenizer
+  size_t released_tokens_ = 0;
   std::string finish_reason_;
   std::string rejection_;
   bool failed_ = false;

@@ -56,7 +56,7 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordTokens(const p
   }
   if (delta.has_cost()) TakeCost(delta.cost(), entry);
   if (event.tokens.empty() && event.scores.empty()) return std::nullopt;
-  if (!event.tokens.empty()) event.cached_tokens = entry->cost.cached_tokens();
+  if (!event.tokens.empty()) event.cost = entry->cost;
   if (entry->began == 0 && !event.tokens.empty()) entry->began = ++begun_;
   progress_ += event.tokens.size() + event.scores.size();
   return event;

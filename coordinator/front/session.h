@@ -45,7 +45,7 @@ struct SessionEvent {
   int64_t at_us = 0;                           // MonotonicUs() of the arrival of tokens or scores at the engine
   std::vector<SampledToken> tokens;            // new ones, in order, each exactly once
   std::vector<TargetLogprobs> scores;          // the rows that score_from asks for, each exactly once, in order
-  std::optional<int64_t> cached_tokens;        // of the prompt, as known by the tokens above; absent without any
+  std::optional<pb::RequestCost> cost;         // so far, as known by the tokens above; absent without any
   std::optional<pb::PrefillProgress> prefill;  // grows from event to event, whatever jobs report
   // Its cost is of the whole life of the request: the times of the job that gave the first token, and all preemptions.
   std::optional<pb::RequestFinished> finished;

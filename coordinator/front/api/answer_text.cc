@@ -89,14 +89,7 @@ size_t AnswerText::ReleasedTokens() const {
   }
   // One that ends the answer waits until the session says that it did.
   if (all > listed_ && IsEndOfGeneration(*tokenizer_, tokens().back().token)) --all;
-  if (parsed_.has_value()) return std::min(parsed_->released_tokens(), all);
-  size_t released = listed_;
-  const std::vector<int64_t>& offsets = plain_->text_offsets();
-  while (released < all &&
-         (released + 1 < offsets.size() ? offsets[released + 1] : plain_->code_points()) <= code_points_) {
-    ++released;
-  }
-  return released;
+  return std::min(parsed_.has_value() ? parsed_->released_tokens() : plain_->released_tokens(), all);
 }
 
 void AnswerText::ListTokens(std::vector<ListedToken>* out) {

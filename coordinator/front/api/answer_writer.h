@@ -4,7 +4,9 @@
 // The form of an answer: one for each API, as a stream of events and as one body. What is returned is what is to be
 // sent now; bodies return nothing before End.
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,20 @@
 
 namespace stagecoach {
 
-// Not thread-safe. For each choice, from 0: Begin, any number of Put, EndChoice; then End once.
+// Of a call with several choices: the longest time that the engine was at a prompt, and from the first token of any
+// choice to the last of any.
+struct AnswerTimes {
+  int64_t prompt_us = 0;
+  int64_t predicted_us = 0;
+};
+
+struct AnswerTotals {
+  ApiCall::Usage usage;
+  std::optional<AnswerTimes> times;  // where they are wanted
+};
+
+// Not thread-safe. For each choice, from 0: Begin, any number of Put, EndChoice; for the last of them that ends End
+// instead.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
@@ -27,29 +42,58 @@ class AnswerWriter {
   // How far a choice's prompt is.
   virtual std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) = 0;
   virtual std::string EndChoice(size_t choice, const std::string& finish_reason) = 0;
-  virtual std::string End(const ApiCall::Usage& usage) = 0;
+  virtual std::string End(size_t choice, const std::string& finish_reason, const AnswerTotals& totals) = 0;
 };
 
 // `plan` outlives the writer.
 std::unique_ptr<AnswerWriter> MakeChatWriter(const CallPlan& plan);
 std::unique_ptr<AnswerWriter> MakeCompletionWriter(const CallPlan& plan);
 
-// {"id", "object", "created", "model", "system_fingerprint"}
-Json AnswerHead(const CallPlan& plan, absl::string_view id_prefix, absl::string_view object);
-Json UsageJson(const ApiCall::Usage& usage);
+// How the answers of an API call themselves.
+struct AnswerNames {
+  const char* id_prefix;
+  const char* object;
+};
 
-// The events of a stream of OpenAI's form: "data: {head, "choices": [...], "usage"}", and [DONE].
-class ChunkStream {
+// Streams of OpenAI's form: events "data: {id, object, created, model, choices, usage}", then [DONE]. What a choice
+// looks like in them is for the derived class.
+class StreamWriter : public AnswerWriter {
  public:
-  ChunkStream(const Json& head, bool include_usage);
-  std::string Event(const Json& choice) const;
-  // The same with "prompt_progress".
-  std::string Event(const Json& choice, const pb::PrefillProgress& progress) const;
-  std::string End(const ApiCall::Usage& usage) const;
+  std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) final;
+  std::string EndChoice(size_t choice, const std::string& finish_reason) final;
+  std::string End(size_t choice, const std::string& finish_reason, const AnswerTotals& totals) final;
+
+ protected:
+  StreamWriter(const CallPlan& plan, AnswerNames names);
+  // A choice that says nothing new, but why it ended where it did.
+  virtual Json EmptyChoice(size_t choice, Json finish_reason) const = 0;
+  // An event with this one; `more`: further members of the event, each behind a comma.
+  std::string Event(const Json& choice, absl::string_view more = "") const;
+
+  const CallPlan& plan_;
 
  private:
-  std::string start_;  // up to the choices
-  bool include_usage_;
+  std::string start_;  // of each event, up to the choices
+};
+
+// Bodies of that form.
+class BodyWriter : public AnswerWriter {
+ public:
+  std::string Begin(size_t) final { return ""; }
+  std::string PutProgress(size_t, const pb::PrefillProgress&) final { return ""; }
+  std::string EndChoice(size_t choice, const std::string& finish_reason) final;
+  std::string End(size_t choice, const std::string& finish_reason, const AnswerTotals& totals) final;
+
+ protected:
+  BodyWriter(const CallPlan& plan, AnswerNames names);
+  // All that was put of a choice; once.
+  virtual Json TakeChoice(size_t choice, const std::string& finish_reason) = 0;
+
+  const CallPlan& plan_;
+
+ private:
+  const AnswerNames names_;
+  std::vector<std::string> finish_reasons_;  // by choice
 };
 
 }  // namespace stagecoach

@@ -1,6 +1,7 @@
 #include "coordinator/front/api/api_call.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -56,9 +57,9 @@ absl::Status ReadPlan(ApiRoute route, const Json& body, const ServedModel& model
   plan->model = &model;
   plan->id = context.id;
   plan->created = absl::ToUnixSeconds(context.now);
+  plan->fingerprint = context.fingerprint;
   FieldReader fields(&body);
   RETURN_IF_ERROR(ReadGenerationFields(&fields, model, context, &plan->fields));
-  plan->ignored = plan->fields.ignored;
   RETURN_IF_ERROR(route == ApiRoute::kCompletions ? ReadCompletionFields(&fields, model, context, plan)
                                                   : ReadChatFields(&fields, model, context, plan));
   SkipIgnoredFields(&fields, context.rules);
@@ -79,7 +80,8 @@ struct ApiCall::State {
     AnswerText text;
     std::unique_ptr<PromptEcho> echo;  // until it was put out
     bool ended = false;
-    int64_t cached_tokens = 0;
+    pb::RequestCost cost;                           // so far
+    int64_t first_token_us = 0, last_token_us = 0;  // when they came; 0: none has
   };
 
   explicit State(CallPlan plan_of) : plan(std::move(plan_of)) {
@@ -104,25 +106,45 @@ struct ApiCall::State {
     return echo == nullptr ? "" : writer->Put(index, echo->Piece());
   }
 
-  // What the prefix cache had of a prompt is said of its first choice: the others find what that one computed.
-  void NoteCached(size_t index, const SessionEvent& event) {
-    if (index % static_cast<size_t>(plan.fields.n) != 0) return;
-    int64_t& cached = choices[index].cached_tokens;
-    if (event.prefill.has_value()) cached = event.prefill->cached();
-    if (event.cached_tokens.has_value()) cached = *event.cached_tokens;
-    if (event.finished.has_value() && event.finished->has_cost()) cached = event.finished->cost().cached_tokens();
+  void NoteCost(size_t index, const SessionEvent& event) {
+    Choice& choice = choices[index];
+    if (event.prefill.has_value()) choice.cost.set_cached_tokens(event.prefill->cached());
+    if (event.cost.has_value()) choice.cost = *event.cost;
+    if (event.finished.has_value() && event.finished->has_cost()) choice.cost = event.finished->cost();
+    if (event.tokens.empty()) return;
+    if (choice.first_token_us == 0) choice.first_token_us = event.at_us;
+    choice.last_token_us = event.at_us;
+  }
+
+  void AddUsage(size_t index, Usage* sum) const {
+    const Choice& choice = choices[index];
+    sum->completion_tokens += choice.text.sampled_tokens();
+    sum->reasoning_tokens += choice.text.reasoning_tokens();
+    // What the prefix cache had of a prompt is said of its first choice: the others find what that one computed.
+    if (index % static_cast<size_t>(plan.fields.n) == 0) sum->cached_tokens += choice.cost.cached_tokens();
+  }
+
+  AnswerTotals Totals() const {
+    AnswerTotals totals = {.usage = usage};
+    if (!plan.fields.timings) return totals;
+    AnswerTimes times;
+    int64_t first_us = INT64_MAX, last_us = 0;
+    for (const Choice& choice : choices) {
+      times.prompt_us = std::max(times.prompt_us, choice.cost.prefill_us());
+      if (choice.first_token_us > 0) first_us = std::min(first_us, choice.first_token_us);
+      last_us = std::max(last_us, choice.last_token_us);
+    }
+    if (last_us > 0) times.predicted_us = last_us - first_us;
+    totals.times = times;
+    return totals;
   }
 
   void End(size_t index, Output* output) {
-    Choice& choice = choices[index];
-    choice.ended = true;
-    output->bytes += writer->EndChoice(index, choice.text.finish_reason());
-    usage.completion_tokens += choice.text.sampled_tokens();
-    usage.reasoning_tokens += choice.text.reasoning_tokens();
-    usage.cached_tokens += choice.cached_tokens;
-    if (--open > 0) return;
-    output->bytes += writer->End(usage);
-    output->ended = true;
+    choices[index].ended = true;
+    AddUsage(index, &usage);
+    const std::string reason = choices[index].text.finish_reason();
+    output->ended = --open == 0;
+    output->bytes += output->ended ? writer->End(index, reason, Totals()) : writer->EndChoice(index, reason);
   }
 
   CallPlan plan;
@@ -148,6 +170,7 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
   }
   base.stop_tokens.insert(base.stop_tokens.end(), plan.fields.stop_tokens.begin(), plan.fields.stop_tokens.end());
   base.cache_salt = plan.fields.cache_salt;
+  base.priority_class = static_cast<PriorityClass>(plan.fields.priority_class);
   base.report_progress = plan.fields.stream && plan.fields.progress;
   std::vector<GenerationRequest> requests;
   for (CallPrompt& prompt : plan.prompts) {
@@ -178,11 +201,8 @@ std::optional<absl::Duration> ApiCall::timeout() const { return state_->plan.fie
 
 ApiCall::Usage ApiCall::usage() const {
   Usage usage = state_->usage;
-  for (const State::Choice& choice : state_->choices) {
-    if (choice.ended) continue;
-    usage.completion_tokens += choice.text.sampled_tokens();
-    usage.reasoning_tokens += choice.text.reasoning_tokens();
-    usage.cached_tokens += choice.cached_tokens;
+  for (size_t i = 0; i < state_->choices.size(); ++i) {
+    if (!state_->choices[i].ended) state_->AddUsage(i, &usage);
   }
   return usage;
 }
@@ -205,7 +225,7 @@ ApiCall::Output ApiCall::Take(int choice, const SessionEvent& event) {
   if (c.echo != nullptr) c.echo->Take(event.scores);
   const AnswerPiece piece = c.text.Take(event);
   if (!c.text.rejection().empty()) return Fail(MakeApiError(CodeOf(*event.finished), c.text.rejection()));
-  state_->NoteCached(index, event);
+  state_->NoteCost(index, event);
   if (event.prefill.has_value() && state_->plan.fields.progress) {
     output.bytes += state_->writer->PutProgress(index, *event.prefill);
   }

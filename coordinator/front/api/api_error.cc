@@ -39,6 +39,7 @@ constexpr Kind kKinds[] = {
     {ApiErrorCode::kNotFound, 404, kInvalidRequest, "not_found"},
     {ApiErrorCode::kMethodNotAllowed, 405, kInvalidRequest, "method_not_allowed"},
     {ApiErrorCode::kBodyTimeout, 408, "timeout_error", "body_timeout"},
+    {ApiErrorCode::kCancelled, 409, kInvalidRequest, "cancelled", true},
     {ApiErrorCode::kTooLarge, 413, kInvalidRequest, "too_large"},
     {ApiErrorCode::kUnsupportedMediaType, 415, kInvalidRequest, "unsupported_media_type"},
     {ApiErrorCode::kHeaderTooLarge, 431, kInvalidRequest, "header_too_large"},

@@ -27,11 +27,12 @@ enum class ApiErrorCode {
   kInvalidApiKey,
   kHostNotAllowed,
   kNotOwner,
-  // 404, 405, 408, 413, 415, 431
+  // 404, 405, 408, 409, 413, 415, 431
   kModelNotFound,
   kNotFound,
   kMethodNotAllowed,
   kBodyTimeout,
+  kCancelled,  // by its own key, before its first token; one that has begun ends with what is there
   kTooLarge,
   kUnsupportedMediaType,
   kHeaderTooLarge,

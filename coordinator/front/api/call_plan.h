@@ -3,6 +3,7 @@
 
 // What the body of a call asks for, once it is read: all that it takes to run it and to write its answer.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "coordinator/front/api/api_call.h"
 #include "coordinator/front/api/field_reader.h"
@@ -26,11 +28,36 @@ struct CallPrompt {
   std::string text;  // with echo: what is put before the answer
 };
 
+// How long a prompt may be. Errors are kContextLengthExceeded and say how long it is, unless that is more than twice
+// too long: a client that would shorten it is told a number, and no text is worth more work than that.
+class PromptRoom {
+ public:
+  PromptRoom() = default;  // as long as it likes
+  // `asked`: most tokens of the answer, of which at least one has to fit unless it is 0; absent: what is left.
+  // context_tokens: of both together, 0 where the engine is to judge.
+  PromptRoom(std::optional<int64_t> asked, int64_t context_tokens) : asked_(asked), context_(context_tokens) {}
+
+  // So many tokens of a prompt are to be counted, and then no more of them.
+  size_t most_counted() const;
+  // Of a prompt of which there was no end.
+  absl::Status TooLong() const;
+  // How many tokens the answer may have: `asked`, or what is left if that is less or nothing was asked for.
+  absl::StatusOr<int64_t> ForAnswer(int64_t prompt_tokens) const;
+
+ private:
+  int64_t most() const { return context_ - (asked_ == 0 ? 0 : 1); }
+  absl::Status TooLong(absl::string_view tokens) const;
+
+  std::optional<int64_t> asked_;
+  int64_t context_ = 0;
+};
+
 struct CallPlan {
   ApiRoute route = ApiRoute::kCompletions;
   const ServedModel* model = nullptr;
   std::string id;
   int64_t created = 0;
+  std::string fingerprint;
   GenerationFields fields;
   std::vector<CallPrompt> prompts;  // each is answered fields.n times
   bool echo = false;
@@ -51,12 +78,9 @@ struct RenderedConversation {
   std::vector<TokenId> tokens;
   std::vector<std::string> ignored;
 };
-// messages, tools, and what else decides the text.
-absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const ServedModel& model, absl::Time now);
-
-// How many tokens the answer to a prompt may have: `asked`, or what the context leaves if that is less or nothing was
-// asked for. kContextLengthExceeded: it leaves none.
-absl::StatusOr<int64_t> RoomForAnswer(int64_t prompt_tokens, std::optional<int64_t> asked, int64_t context_tokens);
+// messages, tools, and what else decides the text. A prompt that is too long is refused as PromptRoom does.
+absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const ServedModel& model, absl::Time now,
+                                                      const PromptRoom& room);
 
 }  // namespace stagecoach
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -86,7 +87,8 @@ absl::Status ReadMaxTokens(FieldReader* fields, std::optional<int64_t>* out) {
 
 }  // namespace
 
-absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const ServedModel& model, absl::Time now) {
+absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const ServedModel& model, absl::Time now,
+                                                      const PromptRoom& room) {
   const Json* given = fields->Find("messages");
   if (given == nullptr) return MissingField("messages");
   ASSIGN_OR_RETURN(const Json messages, ReadMessages(*given));
@@ -105,21 +107,28 @@ absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const
   if (!text.ok()) return TemplateFailure(text.status());
   RenderedConversation rendered;
   rendered.text = text->text();
-  rendered.tokens = model.tokenizer->EncodeMarked(*text, /*add_bos=*/true);
+  auto tokens = model.tokenizer->EncodeMarkedUpTo(room.most_counted(), *text, /*add_bos=*/true);
+  if (!tokens.has_value()) return room.TooLong();
+  rendered.tokens = *std::move(tokens);
   rendered.ignored = std::move(tools.ignored);
   if (!rendered.tokens.empty()) return rendered;
   return ApiStatus(ApiErrorCode::kTemplateError, "the chat template makes nothing of this conversation", "messages");
 }
 
-absl::StatusOr<int64_t> RoomForAnswer(int64_t prompt_tokens, std::optional<int64_t> asked, int64_t context_tokens) {
-  if (context_tokens <= 0) return asked.value_or(kMaxNewTokensRange.max);
-  const int64_t most = context_tokens - (asked == 0 ? 0 : 1);
-  if (prompt_tokens > most) {
-    return ApiStatus(ApiErrorCode::kContextLengthExceeded,
-                     absl::StrCat("prompt is too long: ", prompt_tokens, " tokens > ", most, " maximum"));
-  }
-  const int64_t room = context_tokens - prompt_tokens;
-  return std::min(asked.value_or(room), room);
+size_t PromptRoom::most_counted() const { return context_ <= 0 ? SIZE_MAX : 2 * static_cast<size_t>(most()); }
+
+absl::Status PromptRoom::TooLong(absl::string_view tokens) const {
+  return ApiStatus(ApiErrorCode::kContextLengthExceeded,
+                   absl::StrCat("prompt is too long: ", tokens, " tokens > ", most(), " maximum"));
+}
+
+absl::Status PromptRoom::TooLong() const { return TooLong(absl::StrCat("more than ", most_counted())); }
+
+absl::StatusOr<int64_t> PromptRoom::ForAnswer(int64_t prompt_tokens) const {
+  if (context_ <= 0) return asked_.value_or(kMaxNewTokensRange.max);
+  if (prompt_tokens > most()) return TooLong(absl::StrCat(prompt_tokens));
+  const int64_t left = context_ - prompt_tokens;
+  return std::min(asked_.value_or(left), left);
 }
 
 absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const CallContext& context, CallPlan* plan) {
@@ -127,11 +136,11 @@ absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const
   std::optional<int64_t> asked = model.chat_tokens;
   RETURN_IF_ERROR(ReadMaxTokens(fields, &asked));
   RETURN_IF_ERROR(CheckMinTokens(plan->fields, asked));
-  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, context.now));
+  const PromptRoom room(asked, context.context_tokens);
+  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, context.now, room));
   CallPrompt prompt;
   prompt.tokens = std::move(conversation.tokens);
-  ASSIGN_OR_RETURN(prompt.max_new_tokens,
-                   RoomForAnswer(static_cast<int64_t>(prompt.tokens.size()), asked, context.context_tokens));
+  ASSIGN_OR_RETURN(prompt.max_new_tokens, room.ForAnswer(static_cast<int64_t>(prompt.tokens.size())));
   plan->prompts.push_back(std::move(prompt));
   if (model.reasoning.parse) plan->output_format = model.output_format;
   const std::string& text = conversation.text;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "coordinator/front/api/answer_writer.h"
 #include "coordinator/front/api/token_text.h"
 #include "nlohmann/json.hpp"
@@ -9,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr char kChatIdPrefix[] = "chatcmpl-";
+constexpr char kIdPrefix[] = "chatcmpl-";
 // What clients that want a number are given for a probability of 0.
 constexpr double kLeastLogprob = -9999.0;
 
@@ -43,13 +42,12 @@ void SetReasoning(const ReasoningOptions& options, const std::string& text, Json
   if (options.as_reasoning) (*message)["reasoning"] = text;
 }
 
-class ChatStream final : public AnswerWriter {
+class ChatStream final : public StreamWriter {
  public:
-  explicit ChatStream(const CallPlan& plan)
-      : plan_(plan), chunks_(AnswerHead(plan, kChatIdPrefix, "chat.completion.chunk"), plan.fields.include_usage) {}
+  explicit ChatStream(const CallPlan& plan) : StreamWriter(plan, {kIdPrefix, "chat.completion.chunk"}) {}
 
   std::string Begin(size_t choice) override {
-    return Chunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+    return Event(ChoiceJson(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr));
   }
 
   std::string Put(size_t choice, const AnswerPiece& piece) override {
@@ -69,41 +67,27 @@ class ChatStream final : public AnswerWriter {
         AppendTokens(*plan_.model->tokenizer, piece.tokens, &list);
         logprobs = LogprobsOf(std::move(list));
       }
-      events += Chunk(choice, std::move(delta), std::move(logprobs), nullptr);
+      events += Event(ChoiceJson(choice, std::move(delta), std::move(logprobs), nullptr));
     }
     return events;
   }
 
-  std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) override {
-    return chunks_.Event(ChoiceJson(choice, {{"content", ""}}, nullptr, nullptr), progress);
-  }
-
-  std::string EndChoice(size_t choice, const std::string& finish_reason) override {
-    return Chunk(choice, {{"content", ""}}, nullptr, finish_reason);
-  }
-
-  std::string End(const ApiCall::Usage& usage) override { return chunks_.End(usage); }
-
  private:
+  Json EmptyChoice(size_t choice, Json finish_reason) const override {
+    return ChoiceJson(choice, {{"content", ""}}, nullptr, std::move(finish_reason));
+  }
   static Json ChoiceJson(size_t choice, Json delta, Json logprobs, Json finish_reason) {
     return {{"index", choice},
             {"delta", std::move(delta)},
             {"logprobs", std::move(logprobs)},
             {"finish_reason", std::move(finish_reason)}};
   }
-  std::string Chunk(size_t choice, Json delta, Json logprobs, Json finish_reason) const {
-    return chunks_.Event(ChoiceJson(choice, std::move(delta), std::move(logprobs), std::move(finish_reason)));
-  }
-
-  const CallPlan& plan_;
-  const ChunkStream chunks_;
 };
 
-class ChatBody final : public AnswerWriter {
+class ChatBody final : public BodyWriter {
  public:
-  explicit ChatBody(const CallPlan& plan) : plan_(plan), choices_(plan.prompts.size() * plan.fields.n) {}
-
-  std::string Begin(size_t) override { return ""; }
+  explicit ChatBody(const CallPlan& plan)
+      : BodyWriter(plan, {kIdPrefix, "chat.completion"}), choices_(plan.prompts.size() * plan.fields.n) {}
 
   std::string Put(size_t choice, const AnswerPiece& piece) override {
     Choice& c = choices_[choice];
@@ -114,37 +98,23 @@ class ChatBody final : public AnswerWriter {
     return "";
   }
 
-  std::string PutProgress(size_t, const pb::PrefillProgress&) override { return ""; }
-
-  std::string EndChoice(size_t choice, const std::string& finish_reason) override {
-    choices_[choice].finish_reason = finish_reason;
-    return "";
-  }
-
-  std::string End(const ApiCall::Usage& usage) override {
-    Json body = AnswerHead(plan_, kChatIdPrefix, "chat.completion");
-    Json list = Json::array();
-    for (Choice& choice : choices_) {
-      Json message = {{"role", "assistant"}, {"content", std::move(choice.content)}, {"refusal", nullptr}};
-      if (!choice.reasoning.empty()) SetReasoning(plan_.model->reasoning, choice.reasoning, &message);
-      const bool logprobs = plan_.fields.sampling.logprobs >= 0;
-      list.push_back({{"index", list.size()},
-                      {"finish_reason", choice.finish_reason},
-                      {"logprobs", logprobs ? LogprobsOf(std::move(choice.tokens)) : Json(nullptr)},
-                      {"message", std::move(message)}});
-    }
-    body["choices"] = std::move(list);
-    body["usage"] = UsageJson(usage);
-    return CompactJson(body);
-  }
-
  private:
   struct Choice {
-    std::string content, reasoning, finish_reason;
+    std::string content, reasoning;
     Json tokens = Json::array();
   };
 
-  const CallPlan& plan_;
+  Json TakeChoice(size_t index, const std::string& finish_reason) override {
+    Choice& choice = choices_[index];
+    Json message = {{"role", "assistant"}, {"content", std::move(choice.content)}, {"refusal", nullptr}};
+    if (!choice.reasoning.empty()) SetReasoning(plan_.model->reasoning, choice.reasoning, &message);
+    const bool logprobs = plan_.fields.sampling.logprobs >= 0;
+    return {{"index", index},
+            {"finish_reason", finish_reason},
+            {"logprobs", logprobs ? LogprobsOf(std::move(choice.tokens)) : Json(nullptr)},
+            {"message", std::move(message)}};
+  }
+
   std::vector<Choice> choices_;
 };
 

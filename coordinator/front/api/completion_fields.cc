@@ -13,13 +13,16 @@ namespace {
 // How prompts that are text become tokens.
 struct PromptTokens {
   const ServedModel& model;
+  const PromptRoom& room;
   bool keep_text;  // for echo
   bool add_special = true;
   bool parse_special = false;
 
   absl::StatusOr<CallPrompt> OfText(const std::string& text) const {
     CallPrompt prompt;
-    prompt.tokens = model.tokenizer->Encode(text, add_special, parse_special);
+    auto encoded = model.tokenizer->EncodeUpTo(room.most_counted(), text, add_special, parse_special);
+    if (!encoded.has_value()) return room.TooLong();
+    prompt.tokens = *std::move(encoded);
     if (keep_text) prompt.text = text;
     return Checked(std::move(prompt));
   }
@@ -47,16 +50,18 @@ struct PromptTokens {
     return text + detokenizer.Flush();
   }
 
-  static absl::StatusOr<CallPrompt> Checked(CallPrompt prompt) {
+  absl::StatusOr<CallPrompt> Checked(CallPrompt prompt) const {
     if (prompt.tokens.empty()) return WrongField("prompt", "is empty, expected at least one token");
+    ASSIGN_OR_RETURN(prompt.max_new_tokens, room.ForAnswer(static_cast<int64_t>(prompt.tokens.size())));
     return prompt;
   }
 };
 
 // A string, strings, ids, or lists of ids.
 absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const ServedModel& model,
-                                                    const CallContext& context, int n, bool keep_text) {
-  PromptTokens tokens = {model, keep_text};
+                                                    const CallContext& context, const PromptRoom& room, int n,
+                                                    bool keep_text) {
+  PromptTokens tokens = {model, room, keep_text};
   tokens.parse_special = model.parse_special;
   RETURN_IF_ERROR(fields->Bool("add_special_tokens", &tokens.add_special));
   RETURN_IF_ERROR(fields->Bool("parse_special", &tokens.parse_special));
@@ -102,11 +107,8 @@ absl::Status ReadCompletionFields(FieldReader* fields, const ServedModel& model,
   int64_t asked = model.completion_tokens;
   RETURN_IF_ERROR(fields->Number("max_tokens", IntegerRange{plan->echo ? 0 : 1, kMaxNewTokensRange.max}, &asked));
   RETURN_IF_ERROR(CheckMinTokens(plan->fields, asked));
-  ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, plan->fields.n, plan->echo));
-  for (CallPrompt& prompt : plan->prompts) {
-    ASSIGN_OR_RETURN(prompt.max_new_tokens,
-                     RoomForAnswer(static_cast<int64_t>(prompt.tokens.size()), asked, context.context_tokens));
-  }
+  const PromptRoom room(asked, context.context_tokens);
+  ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, room, plan->fields.n, plan->echo));
   return absl::OkStatus();
 }
 

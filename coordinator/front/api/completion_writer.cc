@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "coordinator/front/api/answer_writer.h"
 #include "coordinator/front/api/token_text.h"
 #include "nlohmann/json.hpp"
@@ -8,8 +7,15 @@
 namespace stagecoach {
 namespace {
 
-constexpr char kCompletionIdPrefix[] = "cmpl-";
-constexpr char kCompletionObject[] = "text_completion";
+constexpr AnswerNames kNames = {"cmpl-", "text_completion"};
+
+// The same in a stream and in a body.
+Json ChoiceJson(size_t choice, const std::string& text, Json finish_reason, Json logprobs) {
+  return {{"index", choice},
+          {"text", text},
+          {"finish_reason", std::move(finish_reason)},
+          {"logprobs", std::move(logprobs)}};
+}
 
 // Four lists of one length, but top_logprobs is null where none were asked for.
 class TokenLists {
@@ -39,10 +45,9 @@ class TokenLists {
   Json tokens_ = Json::array(), logprobs_ = Json::array(), tops_ = Json::array(), offsets_ = Json::array();
 };
 
-class CompletionStream final : public AnswerWriter {
+class CompletionStream final : public StreamWriter {
  public:
-  explicit CompletionStream(const CallPlan& plan)
-      : plan_(plan), chunks_(AnswerHead(plan, kCompletionIdPrefix, kCompletionObject), plan.fields.include_usage) {}
+  explicit CompletionStream(const CallPlan& plan) : StreamWriter(plan, kNames) {}
 
   std::string Begin(size_t) override { return ""; }
 
@@ -56,39 +61,19 @@ class CompletionStream final : public AnswerWriter {
       lists.Append(*plan_.model->tokenizer, piece.tokens);
       logprobs = lists.Take(plan_.fields.sampling.logprobs > 0);
     }
-    return Chunk(choice, text, std::move(logprobs), nullptr);
+    return Event(ChoiceJson(choice, text, nullptr, std::move(logprobs)));
   }
-
-  std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) override {
-    return chunks_.Event(ChoiceJson(choice, "", nullptr, nullptr), progress);
-  }
-
-  std::string EndChoice(size_t choice, const std::string& finish_reason) override {
-    return Chunk(choice, "", nullptr, finish_reason);
-  }
-
-  std::string End(const ApiCall::Usage& usage) override { return chunks_.End(usage); }
 
  private:
-  static Json ChoiceJson(size_t choice, const std::string& text, Json logprobs, Json finish_reason) {
-    return {{"index", choice},
-            {"text", text},
-            {"finish_reason", std::move(finish_reason)},
-            {"logprobs", std::move(logprobs)}};
+  Json EmptyChoice(size_t choice, Json finish_reason) const override {
+    return ChoiceJson(choice, "", std::move(finish_reason), nullptr);
   }
-  std::string Chunk(size_t choice, const std::string& text, Json logprobs, Json finish_reason) const {
-    return chunks_.Event(ChoiceJson(choice, text, std::move(logprobs), std::move(finish_reason)));
-  }
-
-  const CallPlan& plan_;
-  const ChunkStream chunks_;
 };
 
-class CompletionBody final : public AnswerWriter {
+class CompletionBody final : public BodyWriter {
  public:
-  explicit CompletionBody(const CallPlan& plan) : plan_(plan), choices_(plan.prompts.size() * plan.fields.n) {}
-
-  std::string Begin(size_t) override { return ""; }
+  explicit CompletionBody(const CallPlan& plan)
+      : BodyWriter(plan, kNames), choices_(plan.prompts.size() * plan.fields.n) {}
 
   std::string Put(size_t choice, const AnswerPiece& piece) override {
     for (const OutputDelta& delta : piece.deltas) choices_[choice].text += delta.text;
@@ -96,35 +81,19 @@ class CompletionBody final : public AnswerWriter {
     return "";
   }
 
-  std::string PutProgress(size_t, const pb::PrefillProgress&) override { return ""; }
-
-  std::string EndChoice(size_t choice, const std::string& finish_reason) override {
-    choices_[choice].finish_reason = finish_reason;
-    return "";
-  }
-
-  std::string End(const ApiCall::Usage& usage) override {
-    Json body = AnswerHead(plan_, kCompletionIdPrefix, kCompletionObject);
-    Json list = Json::array();
-    const int32_t logprobs = plan_.fields.sampling.logprobs;
-    for (Choice& choice : choices_) {
-      list.push_back({{"index", list.size()},
-                      {"text", std::move(choice.text)},
-                      {"finish_reason", choice.finish_reason},
-                      {"logprobs", logprobs >= 0 ? choice.lists.Take(logprobs > 0) : Json(nullptr)}});
-    }
-    body["choices"] = std::move(list);
-    body["usage"] = UsageJson(usage);
-    return CompactJson(body);
-  }
-
  private:
   struct Choice {
-    std::string text, finish_reason;
+    std::string text;
     TokenLists lists;
   };
 
-  const CallPlan& plan_;
+  Json TakeChoice(size_t index, const std::string& finish_reason) override {
+    Choice& choice = choices_[index];
+    const int32_t logprobs = plan_.fields.sampling.logprobs;
+    return ChoiceJson(index, choice.text, finish_reason,
+                      logprobs >= 0 ? choice.lists.Take(logprobs > 0) : Json(nullptr));
+  }
+
   std::vector<Choice> choices_;
 };
 

@@ -18,7 +18,7 @@ constexpr FieldRanges kApiRanges = {{0, 2}, {-2, 2}, {-100, 100}, {0, 5}};
 constexpr FieldRanges kEngineRanges = {kTemperatureRange, kPenaltyRange, kLogitBiasRange, kLogprobsRange};
 
 constexpr NumberRange kTimeoutRange = {0, 1e6, /*open_min=*/true};  // seconds
-constexpr IntegerRange kPriorityRange = {0, 2};
+constexpr int32_t kLastClass = 2;
 constexpr size_t kMostSaltBytes = 1024;
 
 absl::Status Unsupported(absl::string_view field, absl::string_view what) {
@@ -196,6 +196,7 @@ absl::Status ReadChoices(FieldReader* fields, const CallContext& context, int* n
 absl::Status ReadStreaming(FieldReader* fields, const CallRules& rules, GenerationFields* out) {
   RETURN_IF_ERROR(fields->Bool("stream", &out->stream));
   RETURN_IF_ERROR(fields->Bool("return_progress", &out->progress));
+  RETURN_IF_ERROR(fields->Bool("timings", &out->timings));
   const Json* options = fields->Find("stream_options");
   if (!rules.streams) {
     return out->stream ? WrongField("stream", "is not supported in a batch, expected false") : absl::OkStatus();
@@ -209,17 +210,16 @@ absl::Status ReadStreaming(FieldReader* fields, const CallRules& rules, Generati
 }
 
 // What decides when and where it runs, not what it says.
-absl::Status ReadScheduling(FieldReader* fields, GenerationFields* out) {
+absl::Status ReadScheduling(FieldReader* fields, const CallContext& context, GenerationFields* out) {
   if (const Json* value = fields->Find("timeout_s"); value != nullptr) {
     float seconds = 0;
     RETURN_IF_ERROR(ReadNumber("timeout_s", *value, kTimeoutRange, &seconds));
     out->timeout = absl::Seconds(seconds);
   }
-  if (const Json* value = fields->Find("priority"); value != nullptr) {
-    int32_t priority = 0;
-    RETURN_IF_ERROR(ReadInteger("priority", *value, kPriorityRange, &priority));
-    out->ignored.push_back("priority");
-  }
+  out->priority_class = context.priority_class;
+  // Whose key is of a class takes no place before it.
+  const IntegerRange priorities = {context.first_class, kLastClass};
+  RETURN_IF_ERROR(fields->Number("priority", priorities, &out->priority_class));
   RETURN_IF_ERROR(fields->String("cache_salt", &out->cache_salt));
   const size_t salt = out->cache_salt.size();
   if (salt <= kMostSaltBytes) return absl::OkStatus();
@@ -286,7 +286,7 @@ absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model,
   RETURN_IF_ERROR(fields->Bool("include_stop_str_in_output", &out->include_stop));
   RETURN_IF_ERROR(ReadMinTokens(fields, model, out));
   RETURN_IF_ERROR(ReadStreaming(fields, context.rules, out));
-  RETURN_IF_ERROR(ReadScheduling(fields, out));
+  RETURN_IF_ERROR(ReadScheduling(fields, context, out));
   RETURN_IF_ERROR(RefuseForms(fields));
   return RefuseKnown(fields);
 }
@@ -299,12 +299,16 @@ absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_
 
 void SkipIgnoredFields(FieldReader* fields, const CallRules& rules) {
   for (const char* field : {"user", "metadata", "client_metadata", "store", "service_tier", "prompt_cache_key",
-                            "prompt_cache_retention", "prompt_cache_options", "safety_identifier", "moderation"}) {
+                            "prompt_cache_retention", "prompt_cache_options", "safety_identifier", "moderation",
+                            "include_obfuscation", "cache_control", "inference_geo", "speed", "betas"}) {
     fields->Find(field);
   }
   // These would change the answer, so they are not skipped in silence where unknown fields are refused.
   if (rules.refuse_unknown_fields) return;
-  for (const char* field : {"verbosity", "prediction"}) fields->Find(field);
+  for (const char* field :
+       {"verbosity", "prediction", "include", "truncation", "context_management", "container", "mcp_servers"}) {
+    fields->Find(field);
+  }
 }
 
 }  // namespace stagecoach

@@ -41,11 +41,12 @@ struct GenerationFields {
   bool ignore_eos = false;
   int64_t min_tokens = 0;  // of an answer
   std::string cache_salt;
-  bool progress = false;  // a stream tells how far the prompt is
+  int32_t priority_class = 1;  // 0 goes first, 2 last
+  bool progress = false;       // a stream tells how far the prompt is
+  bool timings = false;        // the answer tells how long it took
   bool stream = false;
   bool include_usage = false;
   std::optional<absl::Duration> timeout;
-  std::vector<std::string> ignored;  // fields that are known and have no effect yet
 };
 
 // All of them but those in which the APIs differ: the most tokens of an answer, and log-probabilities. Also refuses

@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<TokenId>> TokensOf(FieldReader* fields, const ServedM
   if (fields->Find("messages") == nullptr) {
     return ApiStatus(ApiErrorCode::kMissingParameter, "expected one of 'prompt', 'content' and 'messages'", "prompt");
   }
-  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, now));
+  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, now, PromptRoom()));
   return std::move(conversation.tokens);
 }
 
@@ -147,7 +147,8 @@ absl::StatusOr<Json> Detokenize(absl::string_view body, const ServedModel& model
 absl::StatusOr<Json> ApplyTemplate(absl::string_view body, const ServedModel& model, const CallContext& context) {
   ASSIGN_OR_RETURN(const Json json, ParseBody(body));
   FieldReader fields(&json);
-  ASSIGN_OR_RETURN(const RenderedConversation conversation, ReadConversation(&fields, model, context.now));
+  ASSIGN_OR_RETURN(const RenderedConversation conversation,
+                   ReadConversation(&fields, model, context.now, PromptRoom()));
   Json answer = Json::object();
   answer["prompt"] = conversation.text;
   return answer;

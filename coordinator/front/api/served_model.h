@@ -33,7 +33,7 @@ struct ServedModel {
   std::vector<std::string> names;  // the first is shown; never empty
   bool any_name = true;            // a request may call it whatever it likes
   int64_t created = 0;             // seconds since 1970
-  std::string fingerprint;         // system_fingerprint
+  std::string hash;                // of the file's headers
   // For lists of models.
   int64_t parameters = 0;
   int64_t file_bytes = 0;
@@ -67,6 +67,9 @@ struct CallContext {
   int max_choices = 16;        // largest n
   int max_requests = 1024;     // choices of all prompts together
   uint64_t seed = 0;           // of a call without one: drawn by the caller
+  std::string fingerprint;     // system_fingerprint of the answer; empty: it has none
+  int32_t priority_class = 1;  // of a call that does not say: 0 is served first, 2 last
+  int32_t first_class = 0;     // the first that it may ask for
   CallRules rules;
 };
 

@@ -10,12 +10,13 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "coordinator/http/service/opened_model.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-constexpr int kRetryLaterS = 60;    // where nobody knows when somebody will answer
+constexpr int kRetryLaterS = 60;    // 503, where nobody knows when somebody will answer
 constexpr int kMostChoices = 1024;  // of one call, all its prompts
 
 // One that no timeout ends.
@@ -46,7 +47,7 @@ void Append(SessionEvent more, SessionEvent* held) {
   for (SampledToken& token : more.tokens) held->tokens.push_back(std::move(token));
   for (TargetLogprobs& scores : more.scores) held->scores.push_back(std::move(scores));
   held->at_us = more.at_us;
-  if (more.cached_tokens.has_value()) held->cached_tokens = more.cached_tokens;
+  if (more.cost.has_value()) held->cost = std::move(more.cost);
   if (more.prefill.has_value()) held->prefill = std::move(more.prefill);
   if (more.finished.has_value()) held->finished = std::move(more.finished);
 }
@@ -67,7 +68,9 @@ HttpResponse ErrorResponse(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = ErrorBody(error);
-  if (error.retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*error.retry_after_s));
+  std::optional<int> retry_after_s = error.retry_after_s;
+  if (error.status == 503 && !retry_after_s.has_value()) retry_after_s = kRetryLaterS;
+  if (retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*retry_after_s));
   if (error.no_retry) response.headers.emplace_back("x-should-retry", "false");
   return response;
 }
@@ -116,14 +119,11 @@ std::optional<ApiError> OpenCalls::Refusal(const std::string& tenant) const {
 }
 
 void OpenCalls::Prepare(size_t bytes, std::function<void()> work, std::function<void()> done) {
-  ++preparing_;
   pool_.Add(bytes, [this, work = std::move(work), done = std::move(done)] {
     work();
     server_->Post([this, done] {
-      --preparing_;
       ReadBodiesOrWait();
       done();
-      on_prepared_();
     });
   });
   ReadBodiesOrWait();
@@ -158,22 +158,37 @@ void OpenCalls::Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange) {
   });
   exchange->set_on_drained([this, number] { Drained(number); });
 
-  CallContext context;
-  context.id = call->answer_id;
-  context.now = absl::Now();
-  context.context_tokens = session_->Status()->context_tokens();
-  context.max_choices = static_cast<int>(std::min<int64_t>(options_.max_choices, options_.queue.requests));
-  context.max_requests = static_cast<int>(std::min<int64_t>(kMostChoices, options_.queue.requests));
-  context.seed = options_.seed.has_value() ? *options_.seed : Draw() >> 1;
+  const CallContext context = ContextOf(request, call->answer_id);
   call->exchange = std::move(exchange);
   calls_[number] = std::move(call);
 
   const auto prepared = std::make_shared<PreparedCall>();
   const size_t bytes = body->size();
+  ++preparing_;
   Prepare(
       bytes,
       [route, body, prepared, context, model = model_] { *prepared = PrepareSafely(route, *body, *model, context); },
-      [this, number, prepared] { Prepared(number, std::move(*prepared)); });
+      [this, number, prepared] {
+        --preparing_;
+        Prepared(number, std::move(*prepared));
+        on_prepared_();
+      });
+}
+
+CallContext OpenCalls::ContextOf(const HttpRequest& request, const std::string& answer_id) const {
+  const std::shared_ptr<const SessionStatus> status = session_->Status();
+  CallContext context;
+  context.id = answer_id;
+  context.now = absl::Now();
+  context.context_tokens = status->context_tokens();
+  context.max_choices = static_cast<int>(std::min<int64_t>(options_.max_choices, options_.queue.requests));
+  context.max_requests = static_cast<int>(std::min<int64_t>(kMostChoices, options_.queue.requests));
+  context.seed = options_.seed.has_value() ? *options_.seed : Draw() >> 1;
+  context.fingerprint = SystemFingerprint(*model_, status->ready);
+  if (request.key != nullptr) {
+    context.priority_class = context.first_class = static_cast<int32_t>(request.key->key_class);
+  }
+  return context;
 }
 
 void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
@@ -222,6 +237,8 @@ std::optional<ApiError> OpenCalls::Submit(Call* call) {
     const RequestId id = ++last_request_;
     // What one key asked before is not for another key to find out. Names of keys hold no newline.
     if (!options_.cache_shared) requests[i].cache_salt = absl::StrCat(call->tenant, "\n", requests[i].cache_salt);
+    requests[i].tenant = call->tenant;
+    if (const ApiKey* key = call->exchange->request().key; key != nullptr) requests[i].weight = key->weight;
     if (const absl::Status taken = session_->Submit(id, std::move(requests[i])); !taken.ok()) {
       return RefusedBySession(taken);
     }
@@ -344,16 +361,11 @@ void OpenCalls::LeaveQueue(Call* call, Choice* choice) {
   places_.Leave(call->tenant, 1, choice->prompt_tokens);
 }
 
-// The answer ends here, with what there is.
+// The answer, which has begun, ends here, with what there is.
 void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) {
   Drained(number);
   Call* call = Find(number);
-  if (call == nullptr) return;
-  if (call->api == nullptr || call->choices.empty()) {
-    return Fail(call, MakeApiError(ApiErrorCode::kQueueTimeout,
-                                   "the request was ended, by its own key or in the queue, before it began"));
-  }
-  const size_t choices = call->choices.size();
+  const size_t choices = call == nullptr ? 0 : call->choices.size();
   for (size_t i = 0; i < choices && (call = Find(number)) != nullptr; ++i) {
     if (!call->choices[i].running) continue;
     EndChoice(call, static_cast<int>(i), reason);
@@ -361,8 +373,7 @@ void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) 
   }
 }
 
-void OpenCalls::Fail(Call* call, ApiError error) {
-  if (error.status == 503 && !error.retry_after_s.has_value()) error.retry_after_s = kRetryLaterS;
+void OpenCalls::Fail(Call* call, const ApiError& error) {
   if (call->streaming) return Apply(call, call->api->Fail(error));
   HttpResponse response = ErrorResponse(error);
   if (options_.prompt_log != nullptr) call->answer += response.body;
@@ -416,7 +427,14 @@ OpenCalls::Cancelled OpenCalls::Cancel(const std::string& id, const std::string&
       others = true;
     }
   }
-  for (const uint64_t number : own) FinishWith(number, pb::RequestFinished::REASON_CANCELLED);
+  for (const uint64_t number : own) {
+    Call* call = Find(number);
+    if (call->first_token_us != 0) {
+      FinishWith(number, pb::RequestFinished::REASON_CANCELLED);
+    } else {
+      Fail(call, MakeApiError(ApiErrorCode::kCancelled, "the request was cancelled before its first token"));
+    }
+  }
   if (!own.empty()) return Cancelled::kYes;
   return others ? Cancelled::kNotOwner : Cancelled::kNotFound;
 }

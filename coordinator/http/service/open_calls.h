@@ -48,7 +48,7 @@ class OpenCalls {
   OpenCalls(CallOptions options, const ServedModel* model, ServiceMetrics* metrics);
   ~OpenCalls();
 
-  // Once, before anything else. `on_prepared`: after each preparation.
+  // Once, before anything else. `on_prepared`: after the preparation of each call.
   void Attach(HttpServer* server, SessionThread* session, std::function<void()> on_prepared);
 
   // Why another call of this tenant is not taken now: the queue is full, or the tenant has its share of it.
@@ -60,7 +60,8 @@ class OpenCalls {
   void Tick();  // deadlines
 
   enum class Cancelled { kYes, kNotOwner, kNotFound };
-  // Ends those with this id, the request's or the answer's, with what is there.
+  // Ends those with this id, the request's or the answer's, with what is there; one without a token is told that it was
+  // cancelled.
   Cancelled Cancel(const std::string& id, const std::string& tenant);
 
   // What was kept back for slow clients is written now, however slow they are.
@@ -71,11 +72,11 @@ class OpenCalls {
   // The session has ended, OK or not: what is not finished is failed by it from here on.
   void SessionEnds(const absl::Status& ended);
 
-  // Runs on another thread, then calls `done` on the I/O thread.
+  // Runs on another thread, then calls `done` on the I/O thread; it may be dropped when the service ends.
   void Prepare(size_t bytes, std::function<void()> work, std::function<void()> done);
   void StopPreparing() { pool_.Stop(); }  // not on the I/O thread
 
-  size_t preparing() const { return preparing_; }
+  size_t preparing() const { return preparing_; }  // calls
   size_t size() const { return calls_.size(); }
   const QueuePlaces& places() const { return places_; }
   int RetryAfter() const;  // seconds until the queue is worked off
@@ -119,11 +120,12 @@ class OpenCalls {
   void Apply(Call* call, ApiCall::Output output);
   void EndChoice(Call* call, int choice, pb::RequestFinished::Reason as);
   void FinishWith(uint64_t number, pb::RequestFinished::Reason reason);
-  void Fail(Call* call, ApiError error);
+  void Fail(Call* call, const ApiError& error);
   void Close(Call* call, int status);
   void LeaveQueue(Call* call, Choice* choice);
   void LogCall(const Call& call, int status) const;
   void NoteIgnored(const std::vector<std::string>& names);
+  CallContext ContextOf(const HttpRequest& request, const std::string& answer_id) const;
   HttpHeaders AnswerHeaders(const Call& call) const;
   ApiError QueueError(QueuePlaces::Verdict verdict) const;
   void ReadBodiesOrWait();

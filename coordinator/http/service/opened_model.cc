@@ -1,14 +1,18 @@
 #include "coordinator/http/service/opened_model.h"
 
 #include <filesystem>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/text/output/output_format.h"
 
 namespace stagecoach {
@@ -36,7 +40,7 @@ ServedModel OpenedModel::Served() const {
     model.file_bytes += static_cast<int64_t>(shard.size_bytes);
     hash = hash * 31 + shard.header_hash;
   }
-  model.fingerprint = absl::StrFormat("sc-%016x-%s", hash, kProgramVersion);
+  model.hash = absl::StrFormat("%016x", hash);
   for (const GgufTensor& tensor : file.tensors()) {
     int64_t elements = 1;
     for (const auto dim : tensor.dims) elements *= static_cast<int64_t>(dim);
@@ -45,6 +49,15 @@ ServedModel OpenedModel::Served() const {
   model.trained_context = front.description->hyper.context;
   model.output_format = FindOutputFormat(chat->source(/*with_tools=*/false));
   return model;
+}
+
+std::string SystemFingerprint(const ServedModel& model, const pb::JobReady& job) {
+  std::set<pb::InstructionSet> sets;
+  for (const pb::StageSummary& stage : job.stages()) sets.insert(stage.isa());
+  sets.erase(pb::INSTRUCTION_SET_UNSPECIFIED);
+  std::vector<std::string> names;
+  for (const pb::InstructionSet set : sets) names.emplace_back(InstructionSetName(set));
+  return absl::StrCat("sc-", model.hash, names.empty() ? "" : "-", absl::StrJoin(names, "+"), "-", kProgramVersion);
 }
 
 absl::StatusOr<std::unique_ptr<OpenedModel>> OpenServedModel(const std::string& path, const std::string& q2_layout,

@@ -10,6 +10,7 @@
 #include "coordinator/front/api/served_model.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/text/chat/chat_format.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
 
@@ -21,6 +22,10 @@ struct OpenedModel {
   // where it is.
   ServedModel Served() const;
 };
+
+// system_fingerprint of what a job answers: "sc-<model>-<instruction sets>-<version>", all that its numbers depend on
+// beside the request. Stages with different sets: each of these once, in the order of the enum, as "avx2+avx512".
+std::string SystemFingerprint(const ServedModel& model, const pb::JobReady& job);
 
 // Errors are those of OpenFrontModel; a chat template that cannot be used is none.
 absl::StatusOr<std::unique_ptr<OpenedModel>> OpenServedModel(const std::string& path, const std::string& q2_layout,

@@ -210,6 +210,64 @@ TEST(CompletionAnswer, TellsHowFarThePromptIsAndWhatWasCached) {
   }
 }
 
+TEST(CompletionAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("logprobs":0,"stream":true,"stop":"zz")");
+  prepared.call->Begin();
+  EXPECT_EQ(prepared.call->Take(0, Tokens({0xC3})).bytes, "") << "half of a character";
+  std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xA9})).bytes);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["choices"][0]["text"], "\xC3\xA9");
+  EXPECT_EQ(events[0]["choices"][0]["logprobs"]["tokens"], Json({"bytes:\\xc3", "bytes:\\xa9"}));
+  EXPECT_EQ(prepared.call->Take(0, Text("z")).bytes, "") << "it may become the stop string";
+  events = Events(prepared.call->Take(0, Text("a")).bytes);
+  EXPECT_EQ(events[0]["choices"][0]["logprobs"]["tokens"], Json({"z", "a"}));
+}
+
+SessionEvent At(int64_t us, SessionEvent event) {
+  event.at_us = us;
+  return event;
+}
+
+constexpr char kTimings[] =
+    R"({"cache_n":1,"prompt_n":1,"prompt_ms":4.0,"prompt_per_token_ms":4.0,"prompt_per_second":250.0,)"
+    R"("predicted_n":5,"predicted_ms":20.0,"predicted_per_token_ms":4.0,"predicted_per_second":250.0})";
+
+TEST(CompletionAnswer, TellsHowLongItTookWhereAsked) {
+  const ToyService service;
+  for (const char* fields : {R"("timings":true,"n":2)", R"("timings":true,"n":2,"stream":true)",
+                             R"("timings":true,"n":2,"stream":true,"stream_options":{"include_usage":true})"}) {
+    const PreparedCall prepared = service.Complete(fields);
+    ASSERT_FALSE(prepared.error.has_value()) << fields;
+    std::string bytes = prepared.call->Begin().bytes;
+    SessionEvent first = At(5000, Text("a"));
+    first.cost.emplace().set_prefill_us(4000);
+    first.cost->set_cached_tokens(1);
+    bytes += prepared.call->Take(0, first).bytes;
+    bytes += prepared.call->Take(1, At(6000, Text("ab"))).bytes;
+    bytes += prepared.call->Take(0, At(15000, Then(Text("b"), Finished(Finish::REASON_LENGTH)))).bytes;
+    bytes += prepared.call->Take(1, At(25000, Then(Text("c"), Finished(Finish::REASON_LENGTH)))).bytes;
+    if (!prepared.call->streams()) {
+      EXPECT_EQ(CompactJson(Json::parse(bytes)["timings"]), kTimings);
+      continue;
+    }
+    const std::vector<Json> events = Events(bytes);
+    for (size_t i = 0; i + 2 < events.size(); ++i) EXPECT_FALSE(events[i].contains("timings")) << i;
+    EXPECT_EQ(CompactJson(events[events.size() - 2]["timings"]), kTimings) << "with the last one before [DONE]";
+  }
+}
+
+TEST(CompletionAnswer, HasNumbersForTimesWhereThereIsNothingToDivideBy) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("timings":true)");
+  const Json body = Json::parse(Answer(prepared.call.get(), {}, Finish::REASON_CANCELLED));
+  EXPECT_EQ(CompactJson(body["timings"]),
+            R"({"cache_n":0,"prompt_n":2,"prompt_ms":0.0,"prompt_per_token_ms":0.0,"prompt_per_second":0.0,)"
+            R"("predicted_n":0,"predicted_ms":0.0,"predicted_per_token_ms":0.0,"predicted_per_second":0.0})");
+  const PreparedCall plain = service.Complete("");
+  EXPECT_FALSE(Json::parse(Answer(plain.call.get(), {}, Finish::REASON_CANCELLED)).contains("timings"));
+}
+
 TEST(CompletionAnswer, SaysWhyTheEngineRefused) {
   const ToyService service;
   const PreparedCall prepared = service.Complete("");

@@ -85,6 +85,7 @@ std::vector<FieldCase> CommonFields() {
        {{"[264]", "264 is out of range, expected 0 to 263"}, {"7", "expected a list"}, {R"(["a"])", "an integer"}}},
       {"min_tokens", {"0", "16"}, {{"-1", "range"}, {R"("1")", "expected an integer"}}},
       {"return_progress", {"true"}, {{"1", "expected true or false"}}},
+      {"timings", {"true", "false"}, {{"1", "expected true or false"}}},
       {"ignore_eos", {"true", "false"}, {{"1", "expected true or false, found number"}}},
       {"include_stop_str_in_output", {"true"}, {{R"("yes")", "expected true or false"}}},
       {"logit_bias",
@@ -233,6 +234,43 @@ TEST(Fields, SayHowMuchTooLongAPromptIs) {
   EXPECT_FALSE(service.Complete(R"("echo":true,"max_tokens":0)").error.has_value()) << "nothing follows";
 }
 
+TEST(Fields, SayThatAPromptIsFarTooLongWithoutCountingAllOfIt) {
+  ToyService service;
+  const std::string text(size_t{4} << 20, 'a');
+  for (const PreparedCall& prepared :
+       {service.Prepare(ApiRoute::kChatCompletions,
+                        absl::StrCat(R"({"messages":[{"role":"user","content":")", text, R"("}]})")),
+        service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":["Hi",")", text, R"("]})"))}) {
+    ASSERT_TRUE(prepared.error.has_value());
+    EXPECT_EQ(prepared.error->code, "context_length_exceeded");
+    EXPECT_EQ(prepared.error->message, "prompt is too long: more than 198 tokens > 99 maximum");
+  }
+  const std::string twice(198, 'a');
+  EXPECT_EQ(service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":")", twice, R"("})")).error->message,
+            "prompt is too long: 198 tokens > 99 maximum");
+  service.context.context_tokens = 0;
+  EXPECT_FALSE(
+      service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":")", twice, R"("})")).error.has_value());
+}
+
+TEST(Fields, PutNobodyBeforeTheClassOfItsKey) {
+  ToyService service;
+  const auto priority_of = [&service](const std::string& fields) {
+    return static_cast<int>(RequestOf(service.Complete(fields)).priority_class);
+  };
+  EXPECT_EQ(priority_of(""), 1);
+  EXPECT_EQ(priority_of(R"("priority":0)"), 0) << "without keys everybody may";
+  EXPECT_EQ(priority_of(R"("priority":2)"), 2);
+  service.context.priority_class = service.context.first_class = 1;
+  EXPECT_THAT(service.Chat(R"("priority":0)").error->message,
+              HasSubstr("'priority': 0 is out of range, expected 1 to 2"));
+  EXPECT_EQ(priority_of(R"("priority":2)"), 2);
+  service.context.priority_class = service.context.first_class = 2;
+  EXPECT_EQ(priority_of(""), 2);
+  service.context.priority_class = service.context.first_class = 0;
+  EXPECT_EQ(priority_of(R"("priority":1)"), 1);
+}
+
 TEST(Fields, OfOneMeaningAreNotBothTaken) {
   const ToyService service;
   EXPECT_THAT(service.Complete(R"("repeat_penalty":1,"repetition_penalty":1)").error->message,
@@ -255,10 +293,10 @@ TEST(Fields, ThatCannotBeHonouredAreCalledSo) {
 TEST(Fields, ThatNobodyKnowsAreIgnoredAndNamed) {
   const ToyService service;
   const PreparedCall prepared = service.Complete(
-      R"("user":"u","metadata":{},"store":true,"verbosity":"low","new_thing":1,"nothing":null,"timings":true,"priority":1)");
+      R"("user":"u","metadata":{},"store":true,"verbosity":"low","new_thing":1,"nothing":null,"cache_control":{},"truncation":"auto","priority":1,"a":[])");
   ASSERT_FALSE(prepared.error.has_value());
-  EXPECT_THAT(prepared.call->ignored(), ElementsAre("priority", "new_thing", "timings"));
-  EXPECT_EQ(IgnoredHeader(prepared.call->ignored()), "priority, new_thing, timings");
+  EXPECT_THAT(prepared.call->ignored(), ElementsAre("new_thing", "a"));
+  EXPECT_EQ(IgnoredHeader(prepared.call->ignored()), "new_thing, a");
   EXPECT_EQ(IgnoredHeader({"a\r\nb: c", "", "ok", "na me"}), "ok");
   EXPECT_LE(IgnoredHeader(std::vector<std::string>(500, "a_name")).size(), 1024u);
 }

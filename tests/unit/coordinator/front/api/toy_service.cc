@@ -33,12 +33,12 @@ ToyService::ToyService() {
   model.vocab = kToyVocab;
   model.names = {"toy"};
   model.created = 1600000000;
-  model.fingerprint = "sc-1";
   model.trained_context = 4096;
   context.id = "id7";
   context.now = absl::FromUnixSeconds(1700000000);
   context.context_tokens = 100;
   context.seed = 11;
+  context.fingerprint = "sc-1";
 }
 
 PreparedCall ToyService::Complete(const std::string& fields) const {
