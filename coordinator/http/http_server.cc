@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -47,6 +48,7 @@ class AsioServer : public HttpServer {
   bool loopback() const override { return loopback_; }
   absl::Status Start() override;
   void Post(std::function<void()> work) override;
+  void PostAfter(absl::Duration delay, std::function<void()> work) override;
   void ReadBodies(bool on) override;
   void StopAccepting() override;
   void Stop(absl::Duration flush) override;
@@ -78,6 +80,7 @@ class AsioServer : public HttpServer {
   std::vector<tcp::acceptor> acceptors_;
   std::vector<tcp::acceptor*> resting_acceptors_;  // could not accept; again at the next tick
   boost::asio::steady_timer ticker_, stop_timer_;
+  std::list<boost::asio::steady_timer> timers_;  // of PostAfter, those to come
 
   std::thread thread_;
   std::mutex mu_;
@@ -140,6 +143,15 @@ void AsioServer::RunPosted() {
       LogError(absl::StrCat("http: an event was dropped: ", error.what()));
     }
   }
+}
+
+void AsioServer::PostAfter(absl::Duration delay, std::function<void()> work) {
+  if (!work_) return;
+  const auto timer = timers_.emplace(timers_.end(), state_.io, Chrono(delay));
+  timer->async_wait([this, timer, work = std::move(work)](const ErrorCode& error) {
+    timers_.erase(timer);
+    if (!error && work_) Post(work);
+  });
 }
 
 // What goes wrong with one event must not be the end of those after it: the next one is asked for first.
@@ -223,6 +235,7 @@ void AsioServer::BeginStop(absl::Duration flush) {
     connection->Stop();
   }
   ticker_.cancel();
+  for (boost::asio::steady_timer& timer : timers_) timer.cancel();
   work_.reset();  // the thread ends when there is nothing left to wait for
   FinishStop(MonotonicUs() + absl::ToInt64Microseconds(flush));
 }

@@ -91,6 +91,9 @@ class HttpServer {
   // thread; after Stop nothing runs any more and `work` is dropped.
   virtual void Post(std::function<void()> work) = 0;
 
+  // The same once so long has passed, unless the server stops before. I/O thread.
+  virtual void PostAfter(absl::Duration delay, std::function<void()> work) = 0;
+
   // Off: bodies of further requests stay in their sockets until it is on again, their time stands still. I/O thread.
   virtual void ReadBodies(bool on) = 0;
 

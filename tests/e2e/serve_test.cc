@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,9 +15,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/server.h"
+#include "tests/testing/comes_true.h"
 #include "tests/testing/process_tree.h"
 
 namespace stagecoach::testing {
@@ -30,14 +30,6 @@ using ::testing::HasSubstr;
 constexpr char kCompletions[] = "/v1/completions";
 constexpr char kChat[] = "/v1/chat/completions";
 constexpr char kPrompt[] = "In the beginning";
-
-bool ComesTrue(const std::function<bool()>& holds, double timeout_s = 20) {
-  for (int i = 0; i < timeout_s * 50; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
-}
 
 OrderedJson Completion(int tokens, int seed, bool stream = false) {
   return {{"prompt", absl::StrCat(kPrompt, " ", seed)},
@@ -81,7 +73,17 @@ TEST(Serve, AnswersAsGenerateDoesAndEndsInOrder) {
   const OrderedJson tokens = OrderedJson::parse(server.Post("/tokenize", {{"prompt", "one two"}}).body);
   EXPECT_GT(tokens["count"], 1);
   EXPECT_THAT(server.Post("/detokenize", {{"tokens", tokens["tokens"]}}).body, HasSubstr("one two"));
-  EXPECT_EQ(OrderedJson::parse(server.Get("/api/cluster").body)["stages"].size(), 2u);
+  const OrderedJson stages = OrderedJson::parse(server.Get("/api/cluster").body)["stages"];
+  EXPECT_EQ(stages.size(), 2u);
+  OrderedJson timed = body;
+  timed["timings"] = true;
+  const OrderedJson answer = OrderedJson::parse(server.Post(kCompletions, timed).body);
+  const OrderedJson& timings = answer["timings"];
+  EXPECT_EQ(timings["cache_n"].get<int>() + timings["prompt_n"].get<int>(), answer["usage"]["prompt_tokens"]);
+  EXPECT_EQ(timings["predicted_n"], 24);
+  for (const char* time : {"prompt_ms", "predicted_ms"}) EXPECT_GT(timings[time], 0) << timings;
+  EXPECT_THAT(answer["system_fingerprint"].get<std::string>(),
+              HasSubstr(absl::StrCat("-", stages[0]["isa"].get<std::string>(), "-")));
   EXPECT_THAT(server.Get("/metrics").body, HasSubstr("stagecoach_stage_up{stage=\"1\""));
 
   server.process().Kill(SIGTERM);
@@ -303,7 +305,7 @@ TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) 
   const uint64_t before = ResidentBytesOf(server.process().pid());
   std::vector<int> streams;
   for (int i = 0; i < kStreams; ++i) streams.push_back(OpenStream(server.port()));
-  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == kStreams; }, 60));
+  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == kStreams; }, absl::Seconds(60)));
   EXPECT_LT(ResidentBytesOf(server.process().pid()), before + (uint64_t{20} << 20));
   EXPECT_EQ(
       server.Post(kChat, {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"n", 8}, {"timeout_s", 1}}).status,

@@ -43,7 +43,7 @@ absl::Status Service::Run(std::unique_ptr<Session> session) {
   over_ = true;
   SignalWatch::Get().Wake();
   signals.join();
-  return serving_.draining() && absl::IsCancelled(ended) ? absl::OkStatus() : ended;
+  return serving_.drain_asked() && absl::IsCancelled(ended) ? absl::OkStatus() : ended;
 }
 
 // The session's thread waits for its engine and the I/O thread for its clients.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMostTelemetryBytes = 1 << 20;
 // From the end of the drain timeout on, until requests that were cancelled have ended.
-constexpr int64_t kCancelUs = 2'000'000;
+constexpr absl::Duration kCancelTime = absl::Seconds(2);
 
 // application/json, or something that is written in it.
 bool IsJson(absl::string_view content_type) {
@@ -57,7 +57,7 @@ int Serving::LoadingSeconds(const SessionStatus& status) const {
 std::optional<ApiError> Serving::StateRefusal() const {
   const std::shared_ptr<const SessionStatus> status = session_->Status();
   ApiError error;
-  if (drain_us_.has_value() || status->state == State::kDraining) {
+  if (draining() || status->state == State::kDraining) {
     error = MakeApiError(ApiErrorCode::kDraining, "the server ends and takes no more requests");
     error.retry_after_s = std::clamp(static_cast<int>(absl::ToInt64Seconds(options_.drain_timeout)), 1, 60);
   } else if (status->state == State::kLoading) {
@@ -148,15 +148,6 @@ void Serving::OnTick() {
   metrics_.TakeStatus(*session_->Status(), now_us);
   CountConnections();
   calls_.Tick();
-  if (!drain_us_.has_value()) return;
-  if (now_us >= *drain_us_) {
-    calls_.FailAll(MakeApiError(ApiErrorCode::kDraining, "the server ends before this answer does"));
-  }
-  DrainSession();
-  if (now_us >= *drain_us_ + kCancelUs && !session_stops_) {
-    session_stops_ = true;
-    session_->Stop();
-  }
 }
 
 void Serving::CountConnections() {
@@ -172,15 +163,24 @@ void Serving::Drain() {
 }
 
 void Serving::StartDrain() {
-  drain_us_ = MonotonicUs() + absl::ToInt64Microseconds(options_.drain_timeout);
+  drain_ = Draining::kAnswers;
   LogInfo(absl::StrCat("ending: no more requests are taken, ", calls_.size(), " are answered within ",
                        absl::FormatDuration(options_.drain_timeout), "; a second signal ends at once"));
+  server_->PostAfter(options_.drain_timeout, [this] { EndDrain(); });
   DrainSession();
 }
 
-// Not before what was accepted is with the session.
+// The drain timeout is over.
+void Serving::EndDrain() {
+  drain_ = Draining::kOver;
+  calls_.FailAll(MakeApiError(ApiErrorCode::kDraining, "the server ends before this answer does"));
+  DrainSession();
+  server_->PostAfter(kCancelTime, [this] { session_->Stop(); });
+}
+
+// Not before what was accepted is with the session, as long as there is time for that.
 void Serving::DrainSession() {
-  if (!drain_us_.has_value() || session_drains_ || calls_.preparing() > 0) return;
+  if (!draining() || session_drains_ || (calls_.preparing() > 0 && drain_ != Draining::kOver)) return;
   session_drains_ = true;
   session_->Drain();
 }

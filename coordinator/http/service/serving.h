@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVING_H_
 #define STAGECOACH_COORDINATOR_HTTP_SERVICE_SERVING_H_
 
-// What a server answers: the routes of the service, its states, and the calls that produce tokens. It stands between the
-// HTTP server, whose I/O thread runs everything here but what says otherwise, and the session's thread.
+// What a server answers: the routes of the service, its states, and the calls that produce tokens. It stands between
+// the HTTP server, whose I/O thread runs everything here but what says otherwise, and the session's thread.
 //
 //   loading      the first job comes up: calls that produce tokens get 503, everything else is answered
 //   ready
@@ -45,9 +45,10 @@ class Serving : public HttpHandler, public SessionListener {
   // Once, before the server starts and the session runs; both outlive their use of this object.
   void Attach(HttpServer* server, SessionThread* session);
 
-  // Takes no more calls; the session ends when those that it has are answered, or the drain timeout is over. Any thread.
+  // Takes no more calls; the session ends when those that it has are answered, or the drain timeout is over. Any
+  // thread.
   void Drain();
-  bool draining() const { return drain_asked_; }  // any thread
+  bool drain_asked() const { return drain_asked_; }  // any thread
 
   // When the session has ended: waits until the I/O thread has seen all of it, up to `most`. Any thread but that one.
   void AwaitAnswers(absl::Duration most);
@@ -69,7 +70,9 @@ class Serving : public HttpHandler, public SessionListener {
   std::optional<HttpResponse> Refusal(const FoundRoute& found, const HttpRequest& request) const;
   std::optional<ApiError> StateRefusal() const;
   int LoadingSeconds(const SessionStatus& status) const;
+  bool draining() const { return drain_ != Draining::kNot; }
   void StartDrain();
+  void EndDrain();
   void DrainSession();
   void CountConnections();
 
@@ -90,9 +93,9 @@ class Serving : public HttpHandler, public SessionListener {
   SessionThread* session_ = nullptr;
   int64_t attached_us_ = 0;
 
-  int64_t slow_clients_ = 0;          // that were counted
-  std::optional<int64_t> drain_us_;  // when the drain timeout is over
-  bool session_drains_ = false, session_stops_ = false;
+  int64_t slow_clients_ = 0;  // that were counted
+  enum class Draining { kNot, kAnswers, kOver } drain_ = Draining::kNot;
+  bool session_drains_ = false;
 
   std::atomic<bool> drain_asked_{false};
 

@@ -61,7 +61,7 @@ HttpResponse Serving::Answer(const FoundRoute& found, const HttpRequest& request
 
 HttpResponse Serving::Health() const {
   const std::shared_ptr<const SessionStatus> status = session_->Status();
-  const State state = drain_us_.has_value() && status->state != State::kEnded ? State::kDraining : status->state;
+  const State state = draining() && status->state != State::kEnded ? State::kDraining : status->state;
   if (state == State::kReady) return JsonResponse({{"status", "ok"}});
   Json body = {{"status", StateName(state)}};
   ApiError error = MakeApiError(ApiErrorCode::kStagesLost, "the cluster is lost, and the server ends");
@@ -104,7 +104,7 @@ HttpResponse Serving::Cluster() const {
   facts.bubble_minute = metrics_.BubbleOf(60 * kSecondUs);
   const std::shared_ptr<const SessionStatus> status = session_->Status();
   Json body = ClusterJson(*status, facts);
-  if (drain_us_.has_value() && status->state != State::kEnded) body["state"] = StateName(State::kDraining);
+  if (draining() && status->state != State::kEnded) body["state"] = StateName(State::kDraining);
   return JsonResponse(body);
 }
 

@@ -5,7 +5,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "tests/testing/shared_data.h"
 
@@ -21,15 +20,6 @@ ChatTemplateChoice ChatMl() {
 
 }  // namespace
 
-bool ComesTrue(const std::function<bool()>& holds) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!holds()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  return true;
-}
-
 void Beside::Join() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
@@ -44,7 +34,7 @@ ScriptedService::ScriptedService(ScriptedServiceOptions options) {
   options.serving.facts.model = "scripted";
   options.serving.facts.version = "1.2.3";
   options.http.port = 0;
-  options.http.tick = absl::Milliseconds(10);
+  if (options.http.tick == HttpServerOptions().tick) options.http.tick = absl::Milliseconds(10);
   if (options.engine.script == nullptr) {
     testing::ScriptedAnswer answer;
     answer.tokens = model_.tokenizer->Encode(kScriptedText, /*add_special=*/false, /*parse_special=*/false);
@@ -56,15 +46,16 @@ ScriptedService::ScriptedService(ScriptedServiceOptions options) {
   CHECK(server.ok());
   server_ = *std::move(server);
   const bool ready = options.engine.ready;
-  session_ =
-      std::make_unique<SessionThread>(JoinScriptedEngine(std::move(options.engine), &engine_), serving_.get());
+  session_ = std::make_unique<SessionThread>(JoinScriptedEngine(std::move(options.engine), &engine_), serving_.get());
   serving_->Attach(server_.get(), session_.get());
   CHECK(server_->Start().ok());
   runner_ = std::thread([this] { ended_ = session_->Run(); });
   if (ready) CHECK(ComesTrue([this] { return session_->Status()->state == SessionStatus::State::kReady; }));
 }
 
-ScriptedService::~ScriptedService() {
+ScriptedService::~ScriptedService() { Stop(); }
+
+void ScriptedService::Stop() {
   session_->Stop();
   if (runner_.joinable()) runner_.join();
   server_->Stop(absl::ZeroDuration());

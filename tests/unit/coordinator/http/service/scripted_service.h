@@ -14,6 +14,7 @@
 #include "coordinator/http/service/opened_model.h"
 #include "coordinator/http/service/serving.h"
 #include "coordinator/http/sse_reader.h"
+#include "tests/testing/comes_true.h"
 #include "tests/testing/scripted/scripted_engine.h"
 
 namespace stagecoach {
@@ -56,6 +57,7 @@ class ScriptedService {
   double Metric(const std::string& name) const;
   // When the session has ended: how.
   absl::Status Ended();
+  void Stop();  // as the destructor does
 
  private:
   std::unique_ptr<OpenedModel> opened_;
@@ -68,8 +70,7 @@ class ScriptedService {
   absl::Status ended_;
 };
 
-// Within ten seconds.
-bool ComesTrue(const std::function<bool()>& holds);
+using testing::ComesTrue;
 
 // Calls that run beside the test.
 class Beside {

@@ -8,6 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/wire/handshake.h"
 #include "coordinator/front/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -74,6 +76,19 @@ TEST(Serving, AnswersWholeAndAsAStreamWithTheSameText) {
   EXPECT_EQ(chat.data.back(), "[DONE]");
 }
 
+TEST(Serving, AnAnswerNamesModelInstructionSetsAndVersionItDependsOn) {
+  ScriptedService service;
+  const std::string hash = service.model().hash;
+  EXPECT_EQ(hash.size(), 16u);
+  const Json body = Json::parse(service.Post(kCompletions, Completion()).body);
+  EXPECT_EQ(body["system_fingerprint"], absl::StrCat("sc-", hash, "-avx2-", kProgramVersion));
+  pb::JobReady job;
+  for (const auto set : {pb::INSTRUCTION_SET_AVX512, pb::INSTRUCTION_SET_AVX2, pb::INSTRUCTION_SET_AVX512}) {
+    job.add_stages()->set_isa(set);
+  }
+  EXPECT_EQ(SystemFingerprint(service.model(), job), absl::StrCat("sc-", hash, "-avx2+avx512-", kProgramVersion));
+}
+
 TEST(Serving, ListensWhileTheModelLoadsAndGeneratesWhenItIsReady) {
   ScriptedServiceOptions options;
   options.engine.ready = false;
@@ -126,7 +141,8 @@ TEST(Serving, TokensAndTextGoBothWays) {
   Json ask;
   ask["tokens"] = tokens["tokens"];
   EXPECT_THAT(Json::parse(service.Post("/detokenize", ask.dump()).body)["content"], HasSubstr("one two three"));
-  EXPECT_THAT(Json::parse(service.Post("/apply-template", Chat()).body)["prompt"], HasSubstr("<|im_start|>user\nSay it."));
+  EXPECT_THAT(Json::parse(service.Post("/apply-template", Chat()).body)["prompt"],
+              HasSubstr("<|im_start|>user\nSay it."));
 }
 
 TEST(Serving, AStreamsHeadAndFirstEventLeaveWhenItIsAcceptedNotWithTheFirstToken) {
@@ -242,6 +258,37 @@ TEST(Serving, AClientThatGoesEndsItsRequestAtTheEngineAndLeavesItsPlace) {
   EXPECT_TRUE(ComesTrue([&] { return service.session().Status()->unfinished == 0; }));
 }
 
+// Of the one request that an engine was told of.
+pb::SubmitRequest SubmittedWith(const std::string& fields, HttpHeaders headers) {
+  ScriptedServiceOptions options;
+  ApiKeys keys;
+  EXPECT_TRUE(keys.Add({"ada", "secret-of-ada", PriorityClass::kDefault, 2.5}).ok());
+  options.http.keys = std::make_shared<const ApiKeys>(std::move(keys));
+  if (headers.empty()) options.http.keys = nullptr;
+  pb::SubmitRequest submitted;
+  options.engine.script = [&submitted](const pb::SubmitRequest& request) {
+    submitted = request;
+    return testing::ScriptedAnswer();
+  };
+  {
+    ScriptedService service(options);
+    EXPECT_EQ(service.Post(kCompletions, Completion(fields), headers).status, 200);
+  }
+  return submitted;
+}
+
+TEST(Serving, TheEngineIsToldWhoseARequestIsAndOfWhichClass) {
+  const pb::SubmitRequest batch = SubmittedWith(R"(,"priority":2)", As("ada"));
+  EXPECT_EQ(batch.tenant(), "ada");
+  EXPECT_EQ(batch.weight(), 2.5);
+  EXPECT_EQ(batch.priority_class(), 2);
+  EXPECT_EQ(SubmittedWith("", As("ada")).priority_class(), 1);
+  const pb::SubmitRequest nobody = SubmittedWith(R"(,"priority":0)", {});
+  EXPECT_EQ(nobody.tenant(), "anonymous");
+  EXPECT_EQ(nobody.weight(), 1);
+  EXPECT_EQ(nobody.priority_class(), 0);
+}
+
 TEST(Serving, SeveralChoicesAreSeveralRequestsAndOneAnswer) {
   ScriptedService service;
   const HttpReply reply = service.Post(kChat, Chat(R"(,"n":3,"seed":5)"));
@@ -333,6 +380,46 @@ TEST(Serving, WhatIsNotAnsweredWithinTheDrainTimeoutIsToldSo) {
   EXPECT_EQ(service.engine().cancelled(), 2);
 }
 
+TEST(Serving, TheDrainTimeoutIsKeptToWheneverItEnds) {
+  ScriptedServiceOptions options;
+  options.serving.drain_timeout = absl::Milliseconds(200);
+  options.http.tick = absl::Seconds(600);
+  ScriptedService service(options);
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(CodeOf(service.Post(kCompletions, Completion()).body), "draining"); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 1; }));
+  const absl::Time begin = absl::Now();
+  service.serving().Drain();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(200));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(5)) << "more than that is no noise";
+}
+
+// Many texts to cut into tokens, whose end nobody waits for.
+TEST(Serving, WhatNeedsNoClusterHoldsTheEndOfAServerNotBack) {
+  constexpr int kTexts = 20;
+  ScriptedServiceOptions options;
+  options.serving.drain_timeout = absl::Seconds(60);
+  ScriptedService service(options);
+  std::string body = R"({"prompt":")";
+  while (body.size() < size_t{4} << 20) body += "some words ";
+  body += R"("})";
+  std::atomic<int> answered{0};
+  Beside calls;
+  for (int i = 0; i < kTexts; ++i) {
+    calls.Run([&] {
+      service.Post("/tokenize", body);
+      ++answered;
+    });
+  }
+  ASSERT_TRUE(ComesTrue([&] { return answered > 0; }));
+  service.serving().Drain();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+  EXPECT_LT(answered, kTexts);
+  service.Stop();
+}
+
 TEST(Serving, WhenTheClusterIsLostForGoodEveryAnswerEndsWithThat) {
   ScriptedService service;
   service.engine().Hold(true);
@@ -377,6 +464,32 @@ TEST(Serving, ARequestIsCancelledByItsOwnKeyAlone) {
   calls.Join();
   EXPECT_EQ(service.Call(call).status, 404);
   EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+}
+
+TEST(Serving, ARequestThatIsCancelledBeforeItsFirstTokenIsToldSoAndNotToComeAgain) {
+  ScriptedService service;
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] {
+    const HttpReply reply = service.Post(kCompletions, Completion(), {{"x-request-id", "whole"}});
+    EXPECT_EQ(reply.status, 409) << reply.body;
+    EXPECT_EQ(CodeOf(reply.body), "cancelled");
+    EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
+  });
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"), nullptr, {{"x-request-id", "stream"}});
+    EXPECT_EQ(CodeOf(stream.data.back()), "cancelled");
+  });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  HttpCall call;
+  call.method = "DELETE";
+  for (const char* id : {"whole", "stream"}) {
+    call.path = absl::StrCat("/api/requests/", id);
+    EXPECT_EQ(service.Call(call).status, 200);
+  }
+  calls.Join();
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 2; }));
+  EXPECT_EQ(service.session().Status()->unfinished, 0);
 }
 
 TEST(Serving, SaysWhichFieldsItDidNotHeed) {
