@@ -83,7 +83,8 @@ class Session {
   virtual void Cancel(RequestId request) = 0;
 
   // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the
-  // watched descriptor is readable, a signal arrived, or ready() or load_progress() changed. Relaunches happen in here.
+  // watched descriptor is readable, a signal arrived, a job was lost, or ready() or load_progress() changed. Relaunches
+  // happen in here.
   // Errors are final: kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others
   // (what the engine said; model errors 3).
   virtual absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) = 0;

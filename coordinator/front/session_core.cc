@@ -341,6 +341,7 @@ void SessionCore::NoteLoss(std::optional<int> stage, const std::string& what) {
   }
   if (losses_.size() == kMostLosses) losses_.erase(losses_.begin());
   losses_.push_back(std::move(loss));
+  changed_ = true;
 }
 
 void SessionCore::CloseJob(absl::string_view crash) {

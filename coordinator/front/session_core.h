@@ -134,7 +134,7 @@ class SessionCore : public Session {
   // Of the session.
   bool reads_ = true;     // from the engine
   bool watches_ = false;  // the engine's status
-  bool changed_ = false;  // ready or progress, not yet reported
+  bool changed_ = false;  // ready, progress or losses, not yet reported
   bool finishing_ = false;
   bool finished_ = false;
   std::optional<pb::JobReady> first_ready_;

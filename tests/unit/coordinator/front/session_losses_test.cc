@@ -97,6 +97,14 @@ TEST_F(SessionTest, KeepsEveryLossAndWhenItWasMadeGood) {
   }
 }
 
+TEST_F(SessionTest, SaysAtOnceThatAJobWasLostNotOnlyWhenTheNextOneComesUp) {
+  std::unique_ptr<Session> session = Launch(Options("die_after=3,launches=1,slow_relaunch=1500"));
+  Submit(session.get(), Request({1, 5}, 12));
+  while (session->losses().empty()) ASSERT_TRUE(session->Next(absl::Seconds(30)).ok());
+  EXPECT_FALSE(session->job_ready());
+  EXPECT_EQ(session->losses()[0].recovered_us, 0);
+}
+
 TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {
   LaunchOptions options =
       Options("told=7,die_after=3,launches=1,short=4");  // 2 + 6 tokens, of which the last is not kept
