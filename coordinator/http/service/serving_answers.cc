@@ -30,6 +30,15 @@ HttpResponse ResponseOf(BodyAnswer answer) {
   return response;
 }
 
+// Of the losses that are not made good yet the latest of which it is known who was lost: a job that does not come up
+// again has no stages to name.
+const StageLoss* KnownLoss(const SessionStatus& status) {
+  for (auto loss = status.losses.rbegin(); loss != status.losses.rend() && loss->recovered_us == 0; ++loss) {
+    if (loss->stage.has_value()) return &*loss;
+  }
+  return nullptr;
+}
+
 BodyAnswer AnswerOf(Route route, const std::string& body, const ServedModel& model, const CallContext& context) {
   try {
     if (route == Route::kTokenize) return TokenizeBody(body, model, context);
@@ -74,13 +83,12 @@ HttpResponse Serving::Health() const {
     error = MakeApiError(ApiErrorCode::kDraining, "the server ends");
   } else if (state == State::kRecovering) {
     std::string who = "the cluster";
-    if (!status->losses.empty()) {
-      const StageLoss& loss = status->losses.back();
-      body["stage"] = loss.stage.has_value() ? Json(*loss.stage) : Json(nullptr);
-      body["host"] = loss.host.empty() ? Json(nullptr) : Json(loss.host);
-      if (loss.stage.has_value()) who = absl::StrCat("stage ", *loss.stage);
-      if (!loss.host.empty()) absl::StrAppend(&who, " on ", loss.host);
-    }
+    const StageLoss* loss = KnownLoss(*status);
+    const bool on_host = loss != nullptr && !loss->host.empty();
+    body["stage"] = loss != nullptr ? Json(*loss->stage) : Json(nullptr);
+    body["host"] = on_host ? Json(loss->host) : Json(nullptr);
+    if (loss != nullptr) who = absl::StrCat("stage ", *loss->stage);
+    if (on_host) absl::StrAppend(&who, " on ", loss->host);
     error = MakeApiError(ApiErrorCode::kRecovering, absl::StrCat(who, " was lost; requests wait for the next launch"));
   }
   body["error"] = Json::parse(ErrorBody(error))["error"];
