@@ -159,7 +159,7 @@ TEST(Serving, AStreamsHeadAndFirstEventLeaveWhenItIsAcceptedNotWithTheFirstToken
 }
 
 TEST(Serving, RefusesExactlyWhatTheQueueDoesNotHold) {
-  constexpr int kPlaces = 5, kCalls = 20;
+  constexpr int kPlaces = 5, kCalls = 10 * kPlaces;
   ScriptedServiceOptions options;
   options.serving.calls.queue.requests = kPlaces;
   ScriptedService service(options);
@@ -359,6 +359,32 @@ TEST(Serving, DrainingAnswersWhatWasAcceptedAndTakesNothingNew) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(CodeOf(refused.body), "draining");
   calls.Join();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+}
+
+TEST(Serving, DrainingLosesNothingOfWhatAFullQueueTook) {
+  constexpr int kPlaces = 12;
+  ScriptedServiceOptions options;
+  options.engine.max_running = 2;
+  options.serving.calls.queue.requests = kPlaces;
+  ScriptedService service(options);
+  service.engine().Hold(true);
+  std::atomic<int> answered{0}, refused{0};
+  Beside calls;
+  for (int i = 0; i < 10 * kPlaces; ++i) {
+    calls.Run([&, i] {
+      const Stream stream = service.ReadStream(
+          i % 2 == 0 ? kChat : kCompletions, i % 2 == 0 ? Chat(R"(,"stream":true)") : Completion(R"(,"stream":true)"));
+      if (stream.status == 429) ++refused;
+      if (stream.status == 200 && TextOf(stream) == kScriptedText && stream.data.back() == "[DONE]") ++answered;
+    });
+  }
+  ASSERT_TRUE(ComesTrue([&] { return refused == 9 * kPlaces && service.engine().submitted() == kPlaces; })) << refused;
+  service.serving().Drain();
+  EXPECT_TRUE(ComesTrue([&] { return service.Get("/health")->status == 503; }));
+  service.engine().Hold(false);
+  calls.Join();
+  EXPECT_EQ(answered, kPlaces);
   EXPECT_EQ(service.Ended(), absl::OkStatus());
 }
 
