@@ -142,51 +142,6 @@ TEST(Serve, ASecondSignalEndsAtOnce) {
   client.join();
 }
 
-// Every answer of so many streams at once.
-std::vector<ServedAnswer> AskMany(const Server& server, int streams, int tokens, std::atomic<int>* answered) {
-  std::vector<ServedAnswer> answers(static_cast<size_t>(streams));
-  std::vector<std::thread> clients;
-  for (int i = 0; i < streams; ++i) {
-    clients.emplace_back([&, i] {
-      const bool stream = i % 4 != 3;
-      answers[static_cast<size_t>(i)] =
-          server.Ask(kCompletions, Completion(tokens, i, stream), [answered](const ServedAnswer& answer) {
-            if (!answer.text.empty()) ++*answered;
-            return true;
-          });
-    });
-  }
-  for (std::thread& client : clients) client.join();
-  return answers;
-}
-
-TEST(Serve, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
-  constexpr int kStreams = 64, kTokens = 32;
-  Server server({"--pp", "2", "--max-num-seqs", "32", "--stage-delay-us", "10000"});
-  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
-  std::atomic<int> answered{0};
-  const std::vector<ServedAnswer> calm = AskMany(server, kStreams, kTokens, &answered);
-  for (const int signal : {SIGKILL, SIGSTOP}) {
-    answered = 0;
-    std::thread killer([&] {
-      ASSERT_TRUE(ComesTrue([&] { return answered > kStreams; }));
-      const auto stages = AwaitDescendants(server.process().pid(), "stage_worker", 2, 30);
-      ASSERT_GE(stages.size(), 2u);
-      kill(stages[1].pid, signal);
-    });
-    const std::vector<ServedAnswer> disturbed = AskMany(server, kStreams, kTokens, &answered);
-    killer.join();
-    for (int i = 0; i < kStreams; ++i) {
-      EXPECT_TRUE(disturbed[static_cast<size_t>(i)].done) << i << ": " << disturbed[static_cast<size_t>(i)].error;
-      EXPECT_EQ(disturbed[static_cast<size_t>(i)].text, calm[static_cast<size_t>(i)].text) << i;
-    }
-    EXPECT_TRUE(ComesTrue([&] { return server.Get("/health").status == 200; }));
-  }
-  EXPECT_EQ(server.Metric("stagecoach_job_relaunches_total"), 2);
-  server.process().Kill(SIGTERM);
-  EXPECT_EQ(server.process().Wait(60).exit_code, 0);
-}
-
 TEST(Serve, APortInUseAndOtherWrongOptionsEndWithAMessage) {
   Server server({"--pp", "1"});
   ASSERT_NE(server.port(), 0);

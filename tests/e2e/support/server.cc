@@ -1,5 +1,7 @@
 #include "tests/e2e/support/server.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -47,9 +49,19 @@ void TakeWhole(ServedAnswer* answer) {
 
 }  // namespace
 
+bool ComesTrue(const std::function<bool()>& holds, double timeout_s) {
+  for (int i = 0; i < timeout_s * 50; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
 Server::Server(const std::string& program, const Words& words,
                const std::vector<std::pair<std::string, std::string>>& environment)
-    : process_(std::make_unique<Subprocess>(program, words, environment)) {
+    : Server(std::make_unique<Subprocess>(program, words, environment)) {}
+
+Server::Server(std::unique_ptr<Subprocess> process) : process_(std::move(process)) {
   if (!process_->WaitForOutput("; the model loads", 60)) return;
   const std::vector<std::string> parts = absl::StrSplit(process_->err(), absl::MaxSplits(kListens, 1));
   if (parts.size() == 2 && !absl::SimpleAtoi(parts[1].substr(0, parts[1].find(';')), &port_)) port_ = 0;

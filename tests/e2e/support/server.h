@@ -13,6 +13,9 @@
 
 namespace stagecoach::testing {
 
+// Within that time; looks fifty times a second.
+bool ComesTrue(const std::function<bool()>& holds, double timeout_s = 20);
+
 // Of the choice 0.
 struct ServedAnswer {
   int status = 0;
@@ -30,6 +33,8 @@ class Server {
          const std::vector<std::pair<std::string, std::string>>& environment = {});
   // The demo model on a port of its own.
   explicit Server(const Words& more);
+  // One that was started by other means, in the network of the calling thread or another.
+  explicit Server(std::unique_ptr<Subprocess> process);
 
   Subprocess& process() { return *process_; }
   int port() const { return port_; }  // 0: it does not listen

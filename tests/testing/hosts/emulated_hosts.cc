@@ -1,11 +1,14 @@
 #include "tests/testing/hosts/emulated_hosts.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -159,6 +162,17 @@ std::unique_ptr<Subprocess> EmulatedHosts::Start(int host, const std::string& pr
   CHECK_GT(h.init, 0);
   environment.emplace_back("TMPDIR", "");
   return StartWords(Inside(h.init, Joined({program}, arguments)), environment);
+}
+
+void EmulatedHosts::On(int host, const std::function<void()>& work) const {
+  const pid_t init = hosts_[static_cast<size_t>(host - 1)].init;
+  CHECK_GT(init, 0);
+  std::thread([&] {
+    const int network = open(absl::StrCat("/proc/", init, "/ns/net").c_str(), O_RDONLY | O_CLOEXEC);
+    CHECK(network >= 0 && setns(network, CLONE_NEWNET) == 0);
+    close(network);
+    work();
+  }).join();
 }
 
 // nsenter waits for its child, which is the program.

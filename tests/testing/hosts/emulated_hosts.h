@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -48,6 +49,8 @@ class EmulatedHosts {
   // A program on a host, in "/", with the test's environment without TMPDIR; `environment` as in Subprocess.
   std::unique_ptr<Subprocess> Start(int host, const std::string& program, const std::vector<std::string>& arguments,
                                     std::vector<std::pair<std::string, std::string>> environment = {});
+  // On a thread whose network is that of a host, as is that of the threads which it starts.
+  void On(int host, const std::function<void()>& work) const;
   // The process of a program that Start gave, which is not Subprocess::pid(); 0 when it has ended.
   pid_t PidOf(const Subprocess& started) const;
 

@@ -1,0 +1,293 @@
+// serve, while stages are lost: no stream ends, and no token differs.
+
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/recorded_answer.h"
+#include "tests/e2e/support/server.h"
+#include "tests/testing/process_tree.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int kStages = 2;
+const Words kSlowStages = {"--pp", "2", "--max-num-seqs", "32", "--stage-delay-us", "10000", "--prefill-chunk", "64"};
+
+Words SlowStages(const Words& more) {
+  Words words = kSlowStages;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string Repeated(const std::string& word, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) absl::StrAppend(&text, word, " ");
+  return text;
+}
+
+OrderedJson Health(const Server& server) {
+  return OrderedJson::parse(server.Get("/health").body, nullptr, /*allow_exceptions=*/false);
+}
+
+bool Recovers(const Server& server) {
+  const OrderedJson health = Health(server);
+  return health.is_object() && health["status"] == "recovering";
+}
+
+bool Serves(const Server& server) { return server.Get("/health").status == 200; }
+
+// Signals one stage of a job after the other.
+class Disturber {
+ public:
+  explicit Disturber(Server* server) : server_(server) {}
+
+  // The last stage of the latest job, once that has all of its stages; of a job that was not disturbed yet. Whether
+  // there was one.
+  bool Signal(int signal, double timeout_s = 30) {
+    std::vector<pid_t> stages;
+    const auto all_are_there = [&] {
+      stages = Undisturbed();
+      return stages.size() == kStages;
+    };
+    if (!ComesTrue(all_are_there, timeout_s)) return false;
+    disturbed_.insert(stages.begin(), stages.end());
+    kill(stages.back(), signal);
+    return true;
+  }
+
+ private:
+  std::vector<pid_t> Undisturbed() const {
+    std::vector<pid_t> stages;
+    for (const ProcessInfo& process : DescendantsNamed(server_->process().pid(), "stage_worker")) {
+      const std::string program = process.command.substr(0, process.command.find(' '));  // the launcher names it, too
+      if (absl::EndsWith(program, "stage_worker") && !disturbed_.contains(process.pid)) stages.push_back(process.pid);
+    }
+    return stages;
+  }
+
+  Server* const server_;
+  std::set<pid_t> disturbed_;
+};
+
+// One server for the tests that leave it as it was.
+class ServeLosses : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { server_ = new Server(SlowStages({"--sse-ping-interval", "1s"})); }
+  static void TearDownTestSuite() {
+    server_->process().Kill(SIGTERM);
+    EXPECT_EQ(server_->process().Wait(60).exit_code, 0) << server_->process().err();
+    delete std::exchange(server_, nullptr);
+  }
+
+  void SetUp() override {
+    ASSERT_TRUE(ComesTrue([] { return Serves(*server_); }, 60)) << server_->process().err();
+  }
+  void TearDown() override {
+    EXPECT_TRUE(ComesTrue([] { return Serves(*server_); }));
+    EXPECT_TRUE(ComesTrue([] {
+      const OrderedJson cluster = OrderedJson::parse(server_->Get("/api/cluster").body);
+      return cluster["requests"]["unfinished"] == 0 && server_->Metric("stagecoach_requests_running") == 0;
+    }));
+  }
+
+  static Server& server() { return *server_; }
+  static double Relaunches() { return server_->Metric("stagecoach_job_relaunches_total"); }
+  // Of all hosts.
+  static double Losses() {
+    double sum = 0;
+    for (const absl::string_view line : absl::StrSplit(server_->Get("/metrics").body, '\n')) {
+      double value = 0;
+      if (!absl::StartsWith(line, "stagecoach_stage_losses_total{host=\"")) continue;
+      if (absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) sum += value;
+    }
+    return sum;
+  }
+  // The answer to a question of which nothing is in the prefix cache.
+  static RecordedAnswer Undisturbed(Question question) {
+    question.body["cache_salt"] = "undisturbed";
+    return Record(server_->url(), question);
+  }
+
+ private:
+  static Server* server_;
+};
+
+Server* ServeLosses::server_ = nullptr;
+
+TEST_F(ServeLosses, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
+  constexpr int kStreams = 64, kTokens = 32;
+  std::vector<Question> questions;
+  for (int i = 0; i < kStreams; ++i) questions.push_back(MixedQuestion(i, kTokens));
+  const std::vector<RecordedAnswer> calm = RecordAll(server().url(), questions);
+  const double relaunches = Relaunches(), losses = Losses();
+  Disturber disturber(&server());
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    std::atomic<int> pieces{0};
+    std::thread killer([&] {
+      EXPECT_TRUE(ComesTrue([&] { return pieces > 2 * kStreams; }));
+      EXPECT_TRUE(disturber.Signal(signal));
+      EXPECT_TRUE(ComesTrue([&] { return Recovers(server()); })) << "signal " << signal;
+      const OrderedJson health = Health(server());
+      EXPECT_TRUE(health["stage"].is_number() && health["host"].is_string()) << health;
+      EXPECT_THAT(health["error"]["message"].get<std::string>(), HasSubstr(" was lost")) << health;
+    });
+    const std::vector<RecordedAnswer> disturbed =
+        RecordAll(server().url(), questions, [&](int, const RecordedAnswer& so_far) {
+          if (so_far.tokens() > 0) ++pieces;
+          return true;
+        });
+    killer.join();
+    ExpectTheSame(disturbed, calm);
+    ASSERT_TRUE(ComesTrue([&] { return Serves(server()); }, 60));
+  }
+  EXPECT_EQ(Relaunches(), relaunches + 2);
+  EXPECT_EQ(Losses(), losses + 2);
+}
+
+TEST_F(ServeLosses, AStageDiesWhileAPromptIsComputed) {
+  Question question = AsStream(CompletionQuestion(Repeated("generation", 400), 8, 3));
+  question.body["return_progress"] = true;
+  Disturber disturber(&server());
+  bool killed = false;
+  const RecordedAnswer answer = Record(server().url(), question, [&](const RecordedAnswer& so_far) {
+    if (so_far.processed > 0 && !std::exchange(killed, true)) {
+      EXPECT_EQ(so_far.tokens(), 0);
+      EXPECT_TRUE(disturber.Signal(SIGKILL));
+    }
+    return true;
+  });
+  EXPECT_TRUE(killed);
+  ExpectTheSame({answer}, {Undisturbed(question)});
+}
+
+TEST_F(ServeLosses, AStageDiesAtTheFirstTokenAndTheNextOneWhileItComesUp) {
+  const Question question = AsStream(ChatQuestion("Tell me of the sea.", 24, 5));
+  Disturber disturber(&server());
+  const double relaunches = Relaunches();
+  std::thread killer;
+  const RecordedAnswer answer = Record(server().url(), question, [&](const RecordedAnswer& so_far) {
+    if (so_far.tokens() == 0 || killer.joinable()) return true;
+    EXPECT_TRUE(disturber.Signal(SIGKILL));
+    killer = std::thread([&] {
+      EXPECT_TRUE(disturber.Signal(SIGKILL));
+      EXPECT_TRUE(ComesTrue([&] { return Relaunches() == relaunches + 2; }));
+      const OrderedJson health = Health(server());
+      EXPECT_TRUE(health["status"] != "recovering" || health["stage"] == 1) << health;
+    });
+    return true;
+  });
+  ASSERT_TRUE(killer.joinable()) << answer.ToString();
+  killer.join();
+  EXPECT_EQ(Relaunches(), relaunches + 2);
+  ExpectTheSame({answer}, {Undisturbed(question)});
+}
+
+TEST_F(ServeLosses, WhileItRecoversClientsLeaveAndEndTheirRequestsAndNewOnesWait) {
+  constexpr int kStays = 0, kLeaves = 1, kIsEnded = 2;
+  std::vector<Question> questions;
+  for (int i = 0; i < 3; ++i) questions.push_back(AsStream(CompletionQuestion(absl::StrCat("And it ", i), 60, i)));
+  const std::vector<RecordedAnswer> calm = RecordAll(server().url(), questions);
+  questions[kIsEnded].headers = {{"x-request-id", "ended-while-it-recovers"}};
+  Disturber disturber(&server());
+  std::atomic<bool> recovers{false};
+  std::array<std::atomic<bool>, 3> began = {};
+  RecordedAnswer late;
+  std::thread killer([&] {
+    EXPECT_TRUE(ComesTrue([&] { return began[0] && began[1] && began[2]; }));
+    EXPECT_TRUE(disturber.Signal(SIGKILL));
+    EXPECT_TRUE(ComesTrue([&] { return Recovers(server()); }));
+    recovers = true;
+    HttpCall call;
+    call.method = "DELETE";
+    call.path = "/api/requests/ended-while-it-recovers";
+    const absl::StatusOr<HttpReply> ended = HttpClient(*ParseHttpUrl(server().url()), {}).Call(call);
+    EXPECT_TRUE(ended.ok() && ended->status == 200) << ended.status();
+    late = Record(server().url(), MixedQuestion(15, 8));
+  });
+  const std::vector<RecordedAnswer> answers =
+      RecordAll(server().url(), questions, [&](int i, const RecordedAnswer& so_far) {
+        if (so_far.tokens() > 0) began[i] = true;
+        return i != kLeaves || !recovers;
+      });
+  killer.join();
+  ExpectTheSame({answers[kStays], late}, {calm[kStays], Record(server().url(), MixedQuestion(15, 8))});
+  EXPECT_FALSE(answers[kLeaves].complete);
+  const RecordedAnswer& ended = answers[kIsEnded];
+  EXPECT_TRUE(ended.complete) << ended.error;
+  EXPECT_EQ(ended.choices.at(0).finish_reason, "length");
+  EXPECT_LT(ended.tokens(), calm[kIsEnded].tokens());
+  EXPECT_THAT(calm[kIsEnded].Sampled(), StartsWith(ended.Sampled()));
+}
+
+TEST(Serve, ToldToEndWhileItRecoversItAnswersWhatItTook) {
+  Server server(SlowStages({"--drain-timeout", "120s"}));
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  std::vector<Question> questions;
+  for (int i = 0; i < 16; ++i) questions.push_back(MixedQuestion(i, 16));
+  const std::vector<RecordedAnswer> calm = RecordAll(server.url(), questions);
+  Disturber disturber(&server);
+  std::atomic<int> pieces{0};
+  std::thread killer([&] {
+    EXPECT_TRUE(ComesTrue([&] { return pieces > 16; }));
+    EXPECT_TRUE(disturber.Signal(SIGKILL));
+    EXPECT_TRUE(ComesTrue([&] { return Recovers(server); }));
+    server.process().Kill(SIGTERM);
+    EXPECT_TRUE(ComesTrue([&] { return Health(server)["status"] == "draining"; }));
+    EXPECT_THAT(Record(server.url(), MixedQuestion(0, 4)).error, HasSubstr("\"draining\""));
+  });
+  const std::vector<RecordedAnswer> answers =
+      RecordAll(server.url(), questions, [&](int, const RecordedAnswer& so_far) {
+        if (so_far.tokens() > 0) ++pieces;
+        return true;
+      });
+  killer.join();
+  ExpectTheSame(answers, calm);
+  const ProgramResult result = server.process().Wait(60);
+  EXPECT_EQ(result.exit_code, 0) << result;
+}
+
+TEST(Serve, WhenNoJobStaysUpEveryAnswerEndsWithThatAndSoDoesTheServer) {
+  Server server(SlowStages({"--relaunch-timeout", "0"}));
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  const std::vector<Question> questions = {AsStream(ChatQuestion("Go on.", 500, 1)), ChatQuestion("Go on.", 500, 2),
+                                           AsStream(CompletionQuestion("Go on", 500, 3))};
+  Disturber disturber(&server);
+  std::atomic<bool> began{false};
+  std::thread killer([&] {
+    EXPECT_TRUE(ComesTrue([&] { return began.load(); }));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(disturber.Signal(SIGKILL)) << i;
+  });
+  const std::vector<RecordedAnswer> answers =
+      RecordAll(server.url(), questions, [&](int, const RecordedAnswer& so_far) {
+        began = began || so_far.tokens() > 0;
+        return true;
+      });
+  killer.join();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_FALSE(answers[i].complete);
+    EXPECT_EQ(answers[i].status, i == 1 ? 503 : 200);
+    EXPECT_THAT(answers[i].error, HasSubstr("\"stages_lost\"")) << i;
+  }
+  const ProgramResult result = server.process().Wait(60);
+  EXPECT_EQ(result.exit_code, 5) << result;
+  EXPECT_THAT(result.err, HasSubstr("the job was lost 3 times in a row"));
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
