@@ -1,0 +1,120 @@
+// A server whose hosts are cut off under its streams: none of them ends, and no token differs.
+
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/recorded_answer.h"
+#include "tests/e2e/support/server.h"
+#include "tests/hosts/support/generation.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::ComesTrue;
+using ::testing::HasSubstr;
+using testing::OrderedJson;
+using testing::RecordedAnswer;
+using testing::Server;
+using Words = std::vector<std::string>;
+
+constexpr char kHostFile[] = "/mnt/hostfile";
+constexpr int kStreams = 12, kTokens = 24;
+
+OrderedJson Json(const std::string& body) { return OrderedJson::parse(body, nullptr, /*allow_exceptions=*/false); }
+
+Words StageHosts(const Server& server) {
+  Words hosts;
+  const OrderedJson cluster = Json(server.Get("/api/cluster").body);
+  for (const OrderedJson& stage : cluster["stages"]) hosts.push_back(stage["host"]);
+  return hosts;
+}
+
+class ServeTest : public testing::HostsTest {
+ protected:
+  std::unique_ptr<Server> StartServer(const std::string& hostfile) {
+    testing::WriteFileOrDie(hosts().Outside(kHostFile), hostfile);
+    Words words = {"serve", "-m", testing::DemoModelPath(), "--port", "0", "--hostfile", kHostFile,
+                   "-t",    "1",  "--stage-delay-us",       "10000"};
+    for (const std::string& word : ShortHostTimeout()) words.push_back(word);
+    return std::make_unique<Server>(StartVerb(words));
+  }
+
+  static std::vector<testing::Question> Questions() {
+    std::vector<testing::Question> questions;
+    for (int i = 0; i < kStreams; ++i) questions.push_back(testing::MixedQuestion(i, kTokens));
+    return questions;
+  }
+
+  // Cuts the host of this stage while streams are open; the answers.
+  std::vector<RecordedAnswer> AnswersWhileCut(const Server& server, int host, int stage) {
+    std::atomic<int> pieces{0};
+    std::thread cutter([&] {
+      EXPECT_TRUE(ComesTrue([&] { return pieces > kStreams; }));
+      hosts().Cut(host);
+    });
+    std::thread watcher;
+    hosts().On(1, [&] {
+      watcher = std::thread([&] {
+        OrderedJson health;
+        const auto recovers = [&] {
+          const HttpReply reply = server.Get("/health");
+          health = Json(reply.body);
+          return reply.status == 503 && health["status"] == "recovering";
+        };
+        EXPECT_TRUE(ComesTrue(recovers, 40));
+        EXPECT_EQ(health["stage"], stage) << health;
+        EXPECT_EQ(health["host"], testing::EmulatedHosts::Name(host)) << health;
+        const std::string message = health["error"]["message"];
+        EXPECT_THAT(message, HasSubstr(absl::StrCat("stage ", stage, " on host", host, " was lost")));
+      });
+    });
+    std::vector<RecordedAnswer> answers;
+    hosts().On(1, [&] {
+      answers = RecordAll(server.url(), Questions(), [&](int, const RecordedAnswer& so_far) {
+        if (so_far.tokens() > 0) ++pieces;
+        return true;
+      });
+    });
+    cutter.join();
+    watcher.join();
+    return answers;
+  }
+};
+
+TEST_F(ServeTest, NoStreamEndsAndNoTokenDiffersWhenHostsAreCutOff) {
+  const std::unique_ptr<Server> server = StartServer(kWithASpare);
+  ASSERT_TRUE(server->AwaitReady()) << server->process().err();
+  std::vector<RecordedAnswer> calm;
+  hosts().On(1, [&] {
+    calm = RecordAll(server->url(), Questions());
+    EXPECT_EQ(StageHosts(*server), Words({"host1", "host2", "host3"}));
+  });
+  // The spare host takes the place of the first, and when it is cut off too the other two take all layers.
+  ExpectTheSame(AnswersWhileCut(*server, 3, 2), calm);
+  hosts().On(1, [&] { EXPECT_EQ(StageHosts(*server), Words({"host1", "host2", "host4"})); });
+  ExpectTheSame(AnswersWhileCut(*server, 4, 2), calm);
+  hosts().On(1, [&] {
+    EXPECT_EQ(StageHosts(*server), Words({"host1", "host2"}));
+    EXPECT_EQ(server->Get("/health").status, 200);
+    EXPECT_EQ(server->Metric("stagecoach_stage_losses_total{host=\"host3\"}"), 1);
+    EXPECT_EQ(server->Metric("stagecoach_stage_losses_total{host=\"host4\"}"), 1);
+    EXPECT_EQ(server->Metric("stagecoach_job_relaunches_total"), 2);
+  });
+  for (const int host : {3, 4}) hosts().Heal(host);
+  testing::EmulatedHosts::Signal(hosts().PidOf(server->process()), SIGTERM);
+  const testing::ProgramResult result = server->process().Wait(60);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace stagecoach
