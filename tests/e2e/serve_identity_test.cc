@@ -55,7 +55,7 @@ TEST(ServeIdentity, AnAnswerIsTheSameAloneAmongOthersCachedAndPreempted) {
   const std::vector<Question> questions = Questions();
   std::vector<RecordedAnswer> alone;
   {
-    Server server({"--pp", "2", "--max-num-seqs", "24"});
+    Server server({"--pp", "2", "--max-num-seqs", "24", "--block-size", absl::StrCat(kBlock)});
     ASSERT_TRUE(server.AwaitReady()) << server.process().err();
     alone = OneByOne(server, questions);
     ExpectTheSame(RecordAll(server.url(), questions), alone);
@@ -67,8 +67,8 @@ TEST(ServeIdentity, AnAnswerIsTheSameAloneAmongOthersCachedAndPreempted) {
   }
   for (const bool caches : {false, true}) {
     // Room for three or four of them.
-    Server server({"--pp", "1", "-c", "128", "--max-num-seqs", "24", "--kv-cache-memory", "400K",
-                   caches ? "--enable-prefix-caching" : "--no-enable-prefix-caching"});
+    Server server({"--pp", "1", "--block-size", absl::StrCat(kBlock), "-c", "192", "--max-num-seqs", "24",
+                   "--kv-cache-memory", "1400K", caches ? "--enable-prefix-caching" : "--no-enable-prefix-caching"});
     ASSERT_TRUE(server.AwaitReady()) << server.process().err();
     const std::vector<RecordedAnswer> crowded = RecordAll(server.url(), questions);
     ExpectTheSame(crowded, alone);

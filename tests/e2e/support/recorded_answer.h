@@ -48,14 +48,14 @@ struct Question {
 inline constexpr char kCompletionsPath[] = "/v1/completions";
 inline constexpr char kChatPath[] = "/v1/chat/completions";
 
-// Adds what makes an answer say everything: log-probabilities and usage.
+// The same, streamed, with its usage at the end.
 Question AsStream(Question question);
-// A completion with log-probabilities.
+// A completion that is sampled by a seed, with log-probabilities.
 Question CompletionQuestion(const std::string& prompt, int tokens, int seed);
 // The same of a conversation of one message.
 Question ChatQuestion(const std::string& message, int tokens, int seed);
 // Number `i` of a mixture of both APIs, whole and streamed, with two choices, penalties, stop strings, biases, sampled
-// and greedy. Every four have a conversation among them.
+// and greedy.
 Question MixedQuestion(int i, int tokens);
 
 // Asks, and reads to the end. `go_on`: of a stream, after each piece of it, keep-alives too; false: the client goes.
