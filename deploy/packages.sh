@@ -16,6 +16,8 @@ hosts_packages=(iproute2)                                          # several hos
 install_packages=(groff-base)                                      # manual pages, looked at
 campaign_packages=(python3 mmdebstrap)                             # long measurements
 fresh_packages=(mmdebstrap)                                        # a minimal Debian to try the two commands in
+client_packages=()                                                 # clients from npm; Node.js from elsewhere often has an npm,
+command -v npm >/dev/null || client_packages=(npm)                 # beside which Debian's cannot be installed
 
 # install_missing_packages <package>...: as root or with sudo; otherwise the one line that is to be run first, and exit code 1.
 install_missing_packages() {

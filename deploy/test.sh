@@ -18,7 +18,7 @@ configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
 
 test_everything() {
   part install
-  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}"
+  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}" "${client_packages[@]}"
   part "configure"
   configure_release
   run cmake --preset asan
@@ -65,6 +65,7 @@ test_some() {
       "label install") extra+=("${install_packages[@]}") ;;
       "label campaign") extra+=("${campaign_packages[@]}") ;;
       "label fresh") extra+=("${fresh_packages[@]}") ;;
+      "label clients") extra+=("${client_packages[@]}") ;;
       target*) targets+=("$name") ;;
     esac
   done <"$needs"

@@ -67,6 +67,8 @@ ask /v1/chat/completions "${key[@]}" -N -d "${body%\}}, \"stream\": true}" >/tmp
 streamed=$(sed -n 's/^data: //p' /tmp/stream | grep -v '^\[DONE\]' | jq -rj '.choices[0].delta.content')
 [ "$streamed" = "$whole" ] || fail "the stream said '$streamed', the whole answer '$whole'"
 
+[ "$(ask /v1/chat/completions "${key[@]}" -d '{' -o /tmp/refused -w '%{http_code}')" = 400 ] || fail "half a body is taken"
+
 # A client that goes: its place is free again, through the proxy too.
 endless='{"messages": [{"role": "user", "content": "In the beginning"}], "max_tokens": 900, "ignore_eos": true, "stream": true}'
 ask /v1/chat/completions "${key[@]}" -N --max-time 0.3 -d "$endless" >/dev/null 2>&1 || true
@@ -86,6 +88,16 @@ grep -oE '^# TYPE stagecoach_[a-z0-9_]+ (histogram|counter|gauge)' /tmp/metrics 
 done | sort -u >/tmp/there
 missing=$(grep -vE '^stagecoach_(rates|alerts)$' /tmp/asked | comm -23 - /tmp/there)
 [ -z "$missing" ] || fail "the rules or the dashboard ask for what /metrics has not: $missing"
+sed -n 's/^ *- record: //p' rules.yml | sort -u >/tmp/recorded
+missing=$(grep -oE '\bstagecoach:[a-z0-9_:]+' /tmp/expressions | sort -u | comm -23 - /tmp/recorded)
+[ -z "$missing" ] || fail "the dashboard asks for what rules.yml does not record: $missing"
+# Labels: those that Prometheus adds, and le, aside.
+{ cat /tmp/expressions rules.yml; } | grep -oE '\b(by|on|without) \([a-z_, ]+\)|\{\{ ?\$labels\.[a-z_]+|[{,] ?[a-z_]+(=|=~|!=|!~)"' |
+  sed -E 's/^(by|on|without)//; s/\$labels\.//' | grep -oE '[a-z_]+' | sort -u | grep -vxE 'instance|job|le' >/tmp/asked_labels
+grep -oE '[{,][a-z_]+="' /tmp/metrics | grep -oE '[a-z_]+' | sort -u >/tmp/labels
+missing=$(comm -23 /tmp/asked_labels /tmp/labels)
+[ -z "$missing" ] || fail "the rules or the dashboard ask for labels that /metrics has not: $missing"
+[ -s /tmp/asked_labels ] || fail "no label was found to look for"
 
 # ---- the end ---------------------------------------------------------------------------------------------------------------------------
 kill -TERM "$server"
