@@ -34,6 +34,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Since when it does nothing; 0 when it has only the client's closing left to wait for; absent when it is in use.
   std::optional<int64_t> idle_since_us() const;
   size_t pending_bytes() const { return output_.pending(); }
+  int64_t accounted_bytes() const { return accounted_bytes_; }  // that wait for this client, kept back ones too
   bool slow() const { return slow_; }
   void Count(HttpCounters* counters) const;
 
@@ -44,6 +45,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void EndStream();
   void AbortSoon();
   void set_keep_alive(std::string bytes) { keep_alive_bytes_ = std::move(bytes); }
+  void set_kept_bytes(int64_t bytes);
 
  private:
   enum class Stage { kHead, kBody, kAnswer, kLinger };
@@ -97,6 +99,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool streaming_ = false;
   std::string keep_alive_bytes_;
   SocketOutput output_;
+  int64_t kept_bytes_ = 0;       // by the handler, of the exchange that is open
   int64_t accounted_bytes_ = 0;  // of this connection in the state's sum
   bool slow_ = false;
   int64_t linger_until_us_ = 0;  // 0: not everything is written

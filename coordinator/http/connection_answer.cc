@@ -58,12 +58,18 @@ void Connection::EndStream() {
 void Connection::EndAnswer() {
   if (streaming_) --state_->streams;
   streaming_ = false;
+  kept_bytes_ = 0;
   exchange_ = nullptr;
   if (keep_alive_ && state_->accepting) {
     BeginRequest();
   } else {
     stage_ = Stage::kLinger;
   }
+  ScheduleFlush();
+}
+
+void Connection::set_kept_bytes(int64_t bytes) {
+  kept_bytes_ = bytes;
   ScheduleFlush();
 }
 
@@ -115,10 +121,11 @@ void Connection::Flush() {
 void Connection::Account() {
   const HttpLimits& limits = state_->options.limits;
   const auto pending = static_cast<int64_t>(output_.pending());
-  const int64_t before = std::exchange(accounted_bytes_, pending);
-  state_->pending_bytes += pending - before;
+  const int64_t waiting = pending + kept_bytes_;
+  const int64_t before = std::exchange(accounted_bytes_, waiting);
+  state_->pending_bytes += waiting - before;
   // One long event to a client that takes it is none of its faults.
-  if (streaming_ && before > limits.client_bytes && pending > before) {
+  if (streaming_ && before > limits.client_bytes && waiting > before) {
     ++state_->counters.slow_clients;
     return Cut();
   }

@@ -71,4 +71,8 @@ void ConnectionExchange::set_keep_alive(std::string bytes) {
 size_t ConnectionExchange::pending_bytes() const { return open() ? connection_->pending_bytes() : 0; }
 bool ConnectionExchange::slow() const { return open() && connection_->slow(); }
 
+void ConnectionExchange::set_kept_bytes(int64_t bytes) {
+  if (open()) connection_->set_kept_bytes(bytes);
+}
+
 }  // namespace stagecoach

@@ -30,6 +30,7 @@ class ConnectionExchange : public HttpExchange {
   bool open() const override { return connection_ != nullptr; }
   size_t pending_bytes() const override;
   bool slow() const override;
+  void set_kept_bytes(int64_t bytes) override;
   void set_on_closed(std::function<void()> on_closed) override { callbacks_.on_closed = std::move(on_closed); }
   void set_on_drained(std::function<void()> on_drained) override { callbacks_.on_drained = std::move(on_drained); }
 

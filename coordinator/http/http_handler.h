@@ -46,6 +46,9 @@ class HttpExchange {
   // it is cut.
   virtual size_t pending_bytes() const = 0;
   virtual bool slow() const = 0;
+  // About how many bytes are kept back for a slow client, to be written later: they count beside pending_bytes for
+  // what may wait for it, and for all clients.
+  virtual void set_kept_bytes(int64_t bytes) = 0;
 
   // Called once, when the client has gone or was cut before the answer was complete; not for what the handler did
   // itself, and never from inside of a call above. Also when the server stops.

@@ -61,7 +61,7 @@ struct HttpCounters {
   // Of the connections that are open. Reading: a request; answering: waits for the handler or is written.
   int64_t idle = 0, reading = 0, answering = 0, closing = 0;
   int64_t streams = 0;        // open ones
-  int64_t pending_bytes = 0;  // written and not yet taken, all clients
+  int64_t pending_bytes = 0;  // written and not yet taken, or kept back for the slow, all clients
   int64_t body_bytes = 0;     // of requests that are being read
   int64_t gone_clients = 0;   // closed by the client before the answer was complete
   // Closed by the server, by why.

@@ -28,7 +28,7 @@ ServerState::ServerState(HttpServerOptions server_options, HttpHandler* server_h
 void ServerState::CutLargestWaiters() {
   std::vector<std::shared_ptr<Connection>> waiters(connections.begin(), connections.end());
   std::sort(waiters.begin(), waiters.end(),
-            [](const auto& a, const auto& b) { return a->pending_bytes() > b->pending_bytes(); });
+            [](const auto& a, const auto& b) { return a->accounted_bytes() > b->accounted_bytes(); });
   for (const auto& waiter : waiters) {
     if (pending_bytes <= options.limits.all_drained_bytes) break;
     ++counters.slow_clients;

@@ -34,7 +34,7 @@ struct ServerState {
   std::vector<char> scratch;  // one read of any socket
   HttpCounters counters;      // without what is counted from the connections
   int64_t bodies_bytes = 0;   // of requests that are not complete
-  int64_t pending_bytes = 0;  // of all clients
+  int64_t pending_bytes = 0;  // of all clients, with what is kept back for them
   int64_t streams = 0;
   int64_t ids = 0;
   bool bodies_on = true;  // see HttpServer::ReadBodies

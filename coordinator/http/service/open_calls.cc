@@ -42,6 +42,15 @@ SessionEvent EndEvent(pb::RequestFinished::Reason reason) {
   return event;
 }
 
+// About what it is written as: the text of a token, a line for each of its most probable ones.
+int64_t BytesOf(const SessionEvent& event) {
+  constexpr size_t kTokenBytes = 8, kLogprobBytes = 80;
+  size_t bytes = 0;
+  for (const SampledToken& token : event.tokens) bytes += kTokenBytes + token.top.size() * kLogprobBytes;
+  for (const TargetLogprobs& scores : event.scores) bytes += scores.logprobs.size() * kLogprobBytes;
+  return static_cast<int64_t>(bytes);
+}
+
 // Puts what came later behind what is held.
 void Append(SessionEvent more, SessionEvent* held) {
   for (SampledToken& token : more.tokens) held->tokens.push_back(std::move(token));
@@ -288,12 +297,13 @@ void OpenCalls::HandleEvent(SessionEvent event) {
   if (ends) taken.running = false;
   if (ends || !event.tokens.empty()) LeaveQueue(call, &taken);
   if (!event.tokens.empty() && call->first_token_us == 0) call->first_token_us = MonotonicUs();
+  if (!taken.held.has_value() && !(call->streaming && call->exchange->slow())) return Feed(call, choice, event);
+  call->held_bytes += BytesOf(event);
+  call->exchange->set_kept_bytes(call->held_bytes);
   if (taken.held.has_value()) {
     Append(std::move(event), &*taken.held);
-  } else if (call->streaming && call->exchange->slow()) {
-    taken.held = std::move(event);
   } else {
-    Feed(call, choice, event);
+    taken.held = std::move(event);
   }
 }
 
@@ -315,6 +325,8 @@ void OpenCalls::Drained(uint64_t number) {
     if (!call->choices[i].held.has_value()) continue;
     const SessionEvent event = *std::move(call->choices[i].held);
     call->choices[i].held.reset();
+    call->held_bytes -= BytesOf(event);
+    call->exchange->set_kept_bytes(call->held_bytes);
     Feed(call, static_cast<int>(i), event);
   }
 }

@@ -99,6 +99,7 @@ class OpenCalls {
     int64_t queue_deadline_us = 0, deadline_us = 0;  // of MonotonicUs()
     std::unique_ptr<ApiCall> api;                    // null while it is prepared
     std::vector<Choice> choices;                     // empty "
+    int64_t held_bytes = 0;                          // of all choices, about
     bool streaming = false;                          // the head is out
     std::string prompt, answer;                      // with a prompt log
   };
