@@ -29,8 +29,8 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const GgufMetadata& metadata);
 
   // Tokens of `text` (any bytes; invalid UTF-8 is taken byte by byte). add_special: with the BOS (and EOS) token where
-  // the vocabulary asks for one. parse_special: control tokens written in the text become tokens; otherwise they are
-  // plain text.
+  // the vocabulary asks for one, and one BOS token where the text begins with some, as EncodeMarked. parse_special:
+  // control tokens written in the text become tokens; otherwise they are plain text.
   std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const;
 
   // Tokens of a rendered conversation, to which the request cannot give another shape than the template did: a control
@@ -39,10 +39,10 @@ class Tokenizer {
   // difference, and the text between two special tokens is cut to pieces as a whole: a request without a control
   // token's text gets the tokens of Encode(text.text(), add_bos, /*parse_special=*/true).
   //
-  // add_bos: with the BOS token where the vocabulary asks for one and the text does not begin with it, so that a prompt
-  // has exactly one. Templates of models that were trained with a BOS token mostly write it, as they are made for
-  // engines that add none to a conversation; the vocabulary's flag is meant for plain text. The EOS token is not added:
-  // the answer is to follow.
+  // add_bos: with the BOS token where the vocabulary asks for one and the text does not begin with it, white space
+  // aside, and of several that the text begins with the first alone: so a prompt begins with exactly one. Templates of
+  // models that were trained with a BOS token mostly write it, as they are made for engines that add none to a
+  // conversation; the vocabulary's flag is meant for plain text. The EOS token is not added: the answer is to follow.
   std::vector<TokenId> EncodeMarked(const MarkedText& text, bool add_bos) const;
 
   // The same for whoever can use `most` tokens and no more: absent where there are more, which is found out with work

@@ -3,7 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+
 namespace stagecoach {
+namespace {
+
+bool IsWhiteSpace(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isspace(c); });
+}
+
+}  // namespace
 
 VocabularyTokenizer::VocabularyTokenizer(Vocabulary vocabulary)
     : vocabulary_(std::move(vocabulary)), special_tokens_(vocabulary_) {}
@@ -16,7 +25,7 @@ std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeUpTo(size_t most,
                                                                     bool add_special, bool parse_special) const {
   if (TooMany(most, 0, text.size())) return std::nullopt;
   std::optional<std::vector<TokenId>> tokens =
-      EncodeAround(most, text, special_tokens_.Find(text, parse_special), add_special && vocabulary_.add_bos);
+      EncodeAround(most, text, special_tokens_.Find(text, parse_special), /*one_bos=*/add_special);
   if (tokens.has_value() && add_special && vocabulary_.add_eos) tokens->push_back(vocabulary_.eos);
   if (tokens.has_value() && tokens->size() > most) return std::nullopt;
   return tokens;
@@ -25,22 +34,26 @@ std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeUpTo(size_t most,
 std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeMarkedUpTo(size_t most, const MarkedText& text,
                                                                           bool add_bos) const {
   if (TooMany(most, 0, text.size())) return std::nullopt;
-  return EncodeAround(most, text.text(), special_tokens_.Find(text), add_bos && vocabulary_.add_bos);
+  return EncodeAround(most, text.text(), special_tokens_.Find(text), /*one_bos=*/add_bos);
 }
 
 std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeAround(size_t most, absl::string_view text,
                                                                       const std::vector<SpecialTokens::Match>& matches,
-                                                                      bool add_bos) const {
+                                                                      bool one_bos) const {
+  // A template can have a blank line before the token, and another part of it can write the token once more.
+  const bool own_bos = !matches.empty() && matches.front().token == vocabulary_.bos &&
+                       IsWhiteSpace(text.substr(0, matches.front().position));
   std::vector<TokenId> tokens;
-  if (add_bos) tokens.push_back(vocabulary_.bos);
+  if (one_bos && vocabulary_.add_bos && !own_bos) tokens.push_back(vocabulary_.bos);
   size_t position = 0;
   const auto fill = [&](size_t end) {
     return end == position || EncodeFragment(most, text.substr(position, end - position), &tokens);
   };
+  bool begins = one_bos && own_bos;  // nothing but that token and white space so far
   for (const SpecialTokens::Match& match : matches) {
-    if (match.position == 0 && !tokens.empty() && match.token == vocabulary_.bos) tokens.clear();
+    begins = begins && match.token == vocabulary_.bos && IsWhiteSpace(text.substr(position, match.position - position));
     if (!fill(match.position) || TooMany(most, tokens.size(), text.size() - match.position)) return std::nullopt;
-    tokens.push_back(match.token);
+    if (!begins || &match == &matches.front()) tokens.push_back(match.token);
     position = match.position + match.bytes;
   }
   if (!fill(text.size()) || tokens.size() > most) return std::nullopt;

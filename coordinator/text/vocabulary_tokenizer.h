@@ -49,11 +49,11 @@ class VocabularyTokenizer : public Tokenizer {
   Vocabulary vocabulary_;  // constant after construction
 
  private:
-  // The special tokens that were found in the text, and what fills the text between them, after a BOS token if one is
-  // to be added and the text does not start with one. Absent: as EncodeUpTo.
+  // The special tokens that were found in the text, and what fills the text between them. one_bos: as EncodeMarked's
+  // add_bos. Absent: as EncodeUpTo.
   std::optional<std::vector<TokenId>> EncodeAround(size_t most, absl::string_view text,
                                                    const std::vector<SpecialTokens::Match>& matches,
-                                                   bool add_bos) const;
+                                                   bool one_bos) const;
 
   const SpecialTokens special_tokens_;
   size_t most_bytes_of_token_ = SIZE_MAX;

@@ -112,6 +112,27 @@ TEST(MarkedEncoding, HasOneBosTokenWhetherTemplateOrVocabularyAsksForIt) {
               ElementsAre(bos, '<', '|', 'b', 'o', 's', '|', '>'));
 }
 
+TEST(MarkedEncoding, HasOneBosTokenAlsoBehindWhiteSpaceAndWhereTheTemplateWritesTwo) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId bos = toy.Add("<|bos|>", 3);
+  GgufWriter file = toy.File("gpt2", "qwen2");
+  file.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
+  const auto silent = OpenOrDie(file);
+  file.Set("tokenizer.ggml.add_bos_token", true);
+  const auto asking = OpenOrDie(file);
+  for (const Tokenizer* tokenizer : {silent.get(), asking.get()}) {
+    EXPECT_THAT(tokenizer->EncodeMarked(MarkedText("\n<|bos|>a", kWritten), true), ElementsAre('\n', bos, 'a'));
+    EXPECT_THAT(tokenizer->EncodeMarked(MarkedText("<|bos|><|bos|>a", kWritten), true), ElementsAre(bos, 'a'));
+    EXPECT_THAT(tokenizer->EncodeMarked(MarkedText("\n<|bos|>\n<|bos|>a", kWritten), true),
+                ElementsAre('\n', bos, '\n', 'a'));
+    EXPECT_THAT(tokenizer->EncodeMarked(Marked({{"<|bos|>", kWritten}, {"<|bos|>", kBrought}}), true),
+                ElementsAre(bos, '<', '|', 'b', 'o', 's', '|', '>'));
+  }
+  EXPECT_THAT(asking->EncodeMarked(Marked({{"\n", kWritten}, {"<|bos|>", kBrought}}), true),
+              ElementsAre(bos, '\n', '<', '|', 'b', 'o', 's', '|', '>'));
+  EXPECT_THAT(asking->EncodeMarked(MarkedText("<|bos|><|bos|>", kWritten), false), ElementsAre(bos, bos));
+}
+
 TEST(MarkedEncoding, NamesTheTokensThatTemplatesWrite) {
   ToyVocabulary toy = testing::ToyBytePairs();
   GgufWriter file = toy.File("gpt2", "qwen2");
