@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the main job: text from the demo model through a pipeline of two stages.
 # Arguments go to `coordinator generate` and replace this script's own model, prompt, length and number of stages. Where the first one
-# is `chat`, it is a conversation with that model, and the others go to `coordinator chat`.
+# is `chat` or `serve`, it is a conversation with that model, or a server of it, and the others go to `coordinator chat` or `serve`.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
 source "$root/deploy/last_words.sh"
 source "$root/deploy/packages.sh"
@@ -17,23 +17,27 @@ cmake --build "$root/build" --target coordinator stage_worker 2>&1 |
   { grep -vE 'no work to do|Re-checking globbed' >&2 || true; } || stop $? "the build failed with exit code $?"
 
 verb=generate
-if [ "${1:-}" = chat ]; then
-  verb=chat
-  shift
-fi
+case ${1:-} in
+  chat | serve)
+    verb=$1
+    shift
+    ;;
+esac
 has_model= has_prompt= has_length= has_stages= has_template=
 for argument in "$@"; do
   case $argument in
     -m | -m?* | --model | --model=*) has_model=1 ;;
     -p | -p?* | --prompt | --prompt=* | -f | -f?* | --file | --file=*) has_prompt=1 ;;
     -n | -n?* | --predict | --predict=*) has_length=1 ;;
-    --layer-split | --layer-split=* | --plan | --plan=* | --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=* | --host | --host=*) has_stages=1 ;;
+    --layer-split | --layer-split=* | --plan | --plan=* | --pp | --pp=* | --pipeline-parallel-size | --pipeline-parallel-size=* | --hostfile | --hostfile=* | --hosts | --hosts=*) has_stages=1 ;;
+    --host | --host=*) [ "$verb" = serve ] || has_stages=1 ;; # of a server: the address to listen on
+    --url | --url=*) has_model=1 has_stages=1 ;;              # somebody else's model and cluster
     --system | --system=* | --chat-template | --chat-template=* | --chat-template-file | --chat-template-file=*) has_template=1 ;;
   esac
 done
 # Text that is piped in is a prompt too.
 if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then read -t 0 && has_prompt=1; fi
-if [ "$verb" = chat ]; then has_prompt=1 has_length=1; fi
+if [ "$verb" != generate ]; then has_prompt=1 has_length=1; fi
 defaults=()
 [ -n "$has_model" ] || defaults+=(-m "$root/deploy/models/demo-q8_0.gguf")
 # A sentence to be continued, not a question, unless it is to go through a template.

@@ -54,6 +54,12 @@ void BareMachine::Replace(const std::string& tool, const std::string& body) {
   chmod(Tool(tool).c_str(), 0755);
 }
 
+void BareMachine::InstallProgram(const std::string& path, const std::string& body) {
+  fs::create_directories(fs::path(directory_.File(path)).parent_path());
+  WriteFileOrDie(directory_.File(path), absl::StrCat("#!/bin/sh\n", body, "\n"));
+  chmod(directory_.File(path).c_str(), 0755);
+}
+
 void BareMachine::Remove(const std::string& tool) { fs::remove(Tool(tool)); }
 
 ProgramResult BareMachine::Run(const std::string& script, const std::vector<std::string>& arguments) {

@@ -21,6 +21,9 @@ class BareMachine {
   // Replaces a tool by a shell script of this body, or adds it.
   void Replace(const std::string& tool, const std::string& body);
   void Remove(const std::string& tool);
+  // Puts one of the project's programs, such a script too, where a build would: "build/coordinator/coordinator".
+  void InstallProgram(const std::string& path, const std::string& body);
+  const std::string& path() const { return directory_.path(); }  // of the checkout
 
   // Runs deploy/<script>.
   ProgramResult Run(const std::string& script, const std::vector<std::string>& arguments = {});

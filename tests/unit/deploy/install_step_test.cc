@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/deploy/bare_machine.h"
@@ -49,6 +50,29 @@ TEST(Quickstart, ConfiguresWithoutTheTestsAndNamesTheCommandThatFailed) {
   EXPECT_EQ(result.exit_code, 7) << result;
   EXPECT_THAT(result.err, HasSubstr("quickstart.sh: \"cmake -S "));
   EXPECT_THAT(result.err, EndsWith("-DSTAGECOACH_BUILD_TESTS=OFF\" failed with exit code 7\n"));
+}
+
+// The words that the program is given, behind the script's own folder.
+std::string Started(const std::vector<std::string>& arguments) {
+  BareMachine machine(User::kRoot);
+  machine.Replace("cmake", "exit 0");
+  machine.InstallProgram("build/coordinator/coordinator", "echo \"$*\"");
+  const ProgramResult result = machine.Run("quickstart.sh", arguments);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  return absl::StrReplaceAll(result.out, {{machine.path() + "/deploy/", ""}});
+}
+
+TEST(Quickstart, GivesEachVerbWhatItLacks) {
+  const std::string demo = "-m models/demo-q8_0.gguf";
+  EXPECT_EQ(Started({"-p", "a"}), absl::StrCat("generate ", demo, " -n 64 --pp 2 -p a\n"));
+  EXPECT_EQ(Started({"-p", "a", "--host", "n1"}), absl::StrCat("generate ", demo, " -n 64 -p a --host n1\n"));
+  EXPECT_EQ(Started({"chat"}), absl::StrCat("chat ", demo, " --pp 2\n"));
+  EXPECT_EQ(Started({"chat", "-m", "x"}), "chat --pp 2 -m x\n");
+  EXPECT_EQ(Started({"chat", "--url", "http://h"}), "chat --url http://h\n");
+  EXPECT_EQ(Started({"serve"}), absl::StrCat("serve ", demo, " --pp 2\n"));
+  EXPECT_EQ(Started({"serve", "--host", "::", "--port=81"}),
+            absl::StrCat("serve ", demo, " --pp 2 --host :: --port=81\n"));
+  EXPECT_EQ(Started({"serve", "--hosts", "n1,n2"}), absl::StrCat("serve ", demo, " --hosts n1,n2\n"));
 }
 
 TEST(TestScript, InstallsWhatTheWholeSuiteNeeds) {
