@@ -22,10 +22,12 @@ void Append(OutputDelta delta, std::vector<OutputDelta>* deltas) {
 
 AnswerText::AnswerText(const Tokenizer* tokenizer, AnswerTextOptions options)
     : tokenizer_(tokenizer), options_(std::move(options)) {
+  std::vector<std::string> stops = options_.stops;
+  stops.insert(stops.end(), options_.ends.begin(), options_.ends.end());
   if (options_.parser == nullptr) {
-    plain_.emplace(tokenizer, options_.stops, options_.render_control);
+    plain_.emplace(tokenizer, std::move(stops), options_.render_control);
   } else {
-    parsed_.emplace(tokenizer, options_.stops, std::move(options_.parser));
+    parsed_.emplace(tokenizer, std::move(stops), std::move(options_.parser));
   }
 }
 
@@ -53,8 +55,16 @@ void AnswerText::Feed(const SessionEvent& event, std::vector<OutputDelta>* delta
   } else {
     for (OutputDelta& delta : parsed_->Take(event)) Append(std::move(delta), deltas);
   }
-  if (!stopped_by_text() || !options_.include_stop) return;
-  Append({OutputKind::kContent, plain_.has_value() ? plain_->stop_string() : parsed_->stop_string(), ""}, deltas);
+  if (StopIsText()) Append({OutputKind::kContent, stop_string(), ""}, deltas);
+}
+
+const std::string& AnswerText::stop_string() const {
+  return plain_.has_value() ? plain_->stop_string() : parsed_->stop_string();
+}
+
+bool AnswerText::StopIsText() const {
+  return stopped_by_text() && options_.include_stop &&
+         std::find(options_.ends.begin(), options_.ends.end(), stop_string()) == options_.ends.end();
 }
 
 AnswerPiece AnswerText::Take(const SessionEvent& event) {
@@ -83,8 +93,7 @@ AnswerPiece AnswerText::Take(const SessionEvent& event) {
 size_t AnswerText::ReleasedTokens() const {
   size_t all = tokens().size();
   if (finished()) {
-    const bool end_is_text = stopped_by_text() && options_.include_stop;
-    const bool without_last = end_reason() == "stop" && !stop_token_.has_value() && !end_is_text && !options_.list_end;
+    const bool without_last = end_reason() == "stop" && !stop_token_.has_value() && !StopIsText() && !options_.list_end;
     return without_last && all > listed_ ? all - 1 : all;
   }
   // One that ends the answer waits until the session says that it did.

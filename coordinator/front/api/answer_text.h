@@ -36,6 +36,7 @@ struct AnswerTextOptions {
   std::vector<std::string> stops;
   std::vector<TokenId> stop_tokens;  // beside those that end every answer; their text is left out like those'
   bool include_stop = false;         // the stop string is part of the text
+  std::vector<std::string> ends;     // more of those, which never are
   bool list_tokens = false;  // log-probabilities are wanted: of every sampled token but the one that ended the answer
   bool list_end = false;     // ... and of that one too
   int64_t first_offset = 0;  // of the text
@@ -63,6 +64,8 @@ class AnswerText {
   const std::string& end_reason() const;
   const std::vector<SampledToken>& tokens() const;
   void Feed(const SessionEvent& event, std::vector<OutputDelta>* deltas);
+  const std::string& stop_string() const;
+  bool StopIsText() const;  // the answer has ended by a stop string that is part of it
   size_t ReleasedTokens() const;
   void ListTokens(std::vector<ListedToken>* out);
   void List(const SampledToken& token, int64_t offset, std::vector<ListedToken>* out) const;

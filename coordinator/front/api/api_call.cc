@@ -28,6 +28,7 @@ AnswerTextOptions TextOptions(const CallPlan& plan, const CallPrompt& prompt) {
   options.stops = plan.fields.stops;
   options.stop_tokens = plan.fields.stop_tokens;
   options.include_stop = plan.fields.include_stop;
+  options.ends = plan.answer_ends;
   options.list_tokens = plan.fields.sampling.logprobs >= 0;
   options.list_end = plan.route == ApiRoute::kCompletions;
   if (plan.echo) options.first_offset = CodePoints(prompt.text);

@@ -63,7 +63,8 @@ struct CallPlan {
   bool echo = false;
   // Absent: the text is the answer as it is.
   std::optional<OutputFormat> output_format;
-  std::string prompt_end;  // a piece of the prompt's text, for the parser
+  std::string prompt_end;                // a piece of the prompt's text, for the parser
+  std::vector<std::string> answer_ends;  // texts before which every answer ends, whatever the call says
   std::vector<std::string> ignored;
 };
 

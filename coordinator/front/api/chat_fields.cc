@@ -8,12 +8,11 @@
 #include "coordinator/front/api/call_plan.h"
 #include "coordinator/front/api/chat_messages.h"
 #include "coordinator/text/chat/chat_format.h"
+#include "coordinator/text/output/output_parser.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
-
-constexpr size_t kPromptEndBytes = 512;  // longer than any marker that opens reasoning, and what stands about it
 
 // How hard to think: whether at all, and what a template reads.
 absl::Status ReadEffort(FieldReader* fields, std::optional<bool>* thinking, Json* variables) {
@@ -44,12 +43,6 @@ absl::Status ReadTemplateVariables(FieldReader* fields, Json* variables) {
   if (!given->is_object()) return WrongType(kField, "an object", *given);
   if (absl::Status status = CheckTemplateVariables(*given); !status.ok()) return WrongField(kField, status.message());
   variables->update(*given);
-  // One switch, which templates know by either name.
-  constexpr std::pair<const char*, const char*> kSwitch[] = {{"enable_thinking", "thinking"},
-                                                             {"thinking", "enable_thinking"}};
-  for (const auto& [one, other] : kSwitch) {
-    if (given->contains(one) && !given->contains(other)) (*variables)[other] = given->at(one);
-  }
   return absl::OkStatus();
 }
 
@@ -143,8 +136,8 @@ absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const
   ASSIGN_OR_RETURN(prompt.max_new_tokens, room.ForAnswer(static_cast<int64_t>(prompt.tokens.size())));
   plan->prompts.push_back(std::move(prompt));
   if (model.reasoning.parse) plan->output_format = model.output_format;
-  const std::string& text = conversation.text;
-  plan->prompt_end = text.substr(text.size() - std::min(text.size(), kPromptEndBytes));
+  plan->prompt_end = OutputStart::After(conversation.text).prompt_end;
+  plan->answer_ends = model.chat->answer_ends();
   plan->ignored.insert(plan->ignored.end(), conversation.ignored.begin(), conversation.ignored.end());
   return absl::OkStatus();
 }

@@ -19,6 +19,10 @@ ChatFormat::ChatFormat(const ChatTemplateChoice& choice, const GgufMetadata& met
     : tokenizer_(tokenizer),
       without_tools_(Make(ChooseChatTemplate(choice, metadata, /*with_tools=*/false), *tokenizer)) {
   absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate(choice, metadata, /*with_tools=*/true);
+  if (source.ok() && !source->message_end.empty() &&
+      tokenizer->Encode(source->message_end, /*add_special=*/false, /*parse_special=*/true).size() != 1) {
+    answer_ends_ = {source->message_end};
+  }
   const bool same = source.ok() && without_tools_.made.ok() && source->name == without_tools_.made->name();
   with_tools_ = same ? without_tools_ : Make(std::move(source), *tokenizer);
 }

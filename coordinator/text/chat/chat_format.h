@@ -45,6 +45,11 @@ class ChatFormat {
   // What the template can do. With tools, where that is the same template, they are the same abilities.
   const ChatAbilities& abilities(bool with_tools) const { return Of(with_tools).abilities; }
 
+  // Texts before which an answer ends: what a built-in template writes behind each message, where the vocabulary has no
+  // token for it and so a model that goes on by itself writes it in letters. Otherwise the token that ends a message
+  // ends the answer, and there are none.
+  const std::vector<std::string>& answer_ends() const { return answer_ends_; }
+
   // The template itself, in Jinja's language: what the model writes can be told from it. Empty where there is none.
   const std::string& source(bool with_tools) const { return Of(with_tools).source; }
 
@@ -59,6 +64,7 @@ class ChatFormat {
   const Template& Of(bool with_tools) const { return with_tools ? with_tools_ : without_tools_; }
 
   const Tokenizer* tokenizer_;
+  std::vector<std::string> answer_ends_;
   Template without_tools_;
   Template with_tools_;
 };

@@ -50,8 +50,12 @@ constexpr char kChatMl[] = R"({%- if tools -%}
 struct BuiltIn {
   const char* name;
   const char* text;
+  const char* message_end;
 };
-constexpr BuiltIn kBuiltIns[] = {{"chatml", kChatMl}};
+constexpr BuiltIn kBuiltIns[] = {{"chatml", kChatMl, "<|im_end|>"}};
+
+// The switch of thinking: one, which templates know by either name.
+constexpr const char* kThinking[] = {"enable_thinking", "thinking"};
 
 // What Render sets, whatever the request says.
 constexpr absl::string_view kOwnVariables[] = {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"};
@@ -147,12 +151,14 @@ std::string AbsentText(const TemplateJson& messages) {
 
 TemplateJson VariablesOf(const Conversation& conversation, const std::string& bos, const std::string& eos) {
   TemplateJson variables = TemplateJson::object();
-  // One switch, which templates know by either name.
-  if (conversation.thinking.has_value()) {
-    variables["enable_thinking"] = *conversation.thinking;
-    variables["thinking"] = *conversation.thinking;
+  const TemplateJson* given = conversation.variables;
+  for (const char* name : kThinking) {
+    if (conversation.thinking.has_value()) variables[name] = *conversation.thinking;
+    for (const char* either : kThinking) {
+      if (given != nullptr && given->contains(either)) variables[name] = given->at(either);
+    }
   }
-  if (conversation.variables != nullptr) variables.update(*conversation.variables);
+  if (given != nullptr) variables.update(*given);
   variables["messages"] = *conversation.messages;
   // Undefined where there are none, not null: there are templates that cannot do with null, and those that cannot do
   // without the variable are not known.
@@ -182,7 +188,8 @@ absl::StatusOr<ChatTemplateSource> ChooseChatTemplate(const ChatTemplateChoice& 
   if (!choice.built_in.empty()) {
     for (const BuiltIn& entry : kBuiltIns) {
       if (choice.built_in == entry.name) {
-        return ChatTemplateSource{absl::StrCat("the built-in chat template ", entry.name), entry.text};
+        return ChatTemplateSource{absl::StrCat("the built-in chat template ", entry.name), entry.text,
+                                  entry.message_end};
       }
     }
     return absl::InvalidArgumentError(

@@ -26,6 +26,7 @@ class JinjaTemplate;
 struct ChatTemplateSource {
   std::string name;
   std::string text;
+  std::string message_end = {};  // of a built-in one: what it writes behind each message
 };
 
 // What is to be used in place of the model file's template; by default nothing.
@@ -68,7 +69,8 @@ struct Conversation {
   bool continue_final_message = false;
   // Of models that can think before they answer: whether to; absent: what the template does by itself.
   std::optional<bool> thinking;
-  // Further variables that the template knows, as CheckTemplateVariables asks for; they overwrite what `thinking` sets.
+  // Further variables that the template knows, as CheckTemplateVariables asks for; they overwrite what `thinking` sets,
+  // under both of the names that templates have for it where one is given.
   const nlohmann::ordered_json* variables = nullptr;
 };
 

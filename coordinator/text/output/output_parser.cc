@@ -23,7 +23,14 @@ bool AllowsText(const Json& schema) {
   return *type == "string" || (type->is_array() && std::find(type->begin(), type->end(), "string") != type->end());
 }
 
+// Longer than any marker that opens reasoning, and what stands about it.
+constexpr size_t kPromptEndBytes = 1024;
+
 }  // namespace
+
+OutputStart OutputStart::After(absl::string_view prompt) {
+  return {.prompt_end = std::string(prompt.substr(prompt.size() - std::min(prompt.size(), kPromptEndBytes)))};
+}
 
 OutputTools::OutputTools(const Json& tools) {
   if (!tools.is_array()) return;

@@ -59,6 +59,9 @@ struct OutputStart {
   std::string prompt_end;
   // The answer continues reasoning of which the prompt has a part already: begins inside whatever the prompt ends with.
   bool inside_reasoning = false;
+
+  // Of an answer to a prompt with this text.
+  static OutputStart After(absl::string_view prompt);
 };
 
 // Fed with the text of an answer, control tokens as their text and without the token that ended it. How the text is cut

@@ -1,6 +1,9 @@
+#include "common/gguf/gguf_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/front/api/toy_service.h"
+#include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -129,6 +132,29 @@ TEST(ChatAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
       EXPECT_EQ(joined.tokens, choice["logprobs"]["content"]) << script.name;
     }
   }
+}
+
+// A model that was not made for the template writes the end of a message in letters.
+TEST(ChatAnswer, EndsBeforeWhatTheTemplateEndsMessagesWith) {
+  ToyService service;
+  const auto foreign = OpenOrDie(ToyBytePairs().File("gpt2", "qwen2"));
+  const GgufWriter file = ToyBytePairs().File("gpt2", "qwen2");
+  const TempDir directory;
+  ASSERT_TRUE(file.Write(directory.File("m.gguf")).ok());
+  const auto opened = *GgufFile::Open(directory.File("m.gguf"));
+  const ChatFormat format({.built_in = "chatml"}, opened->metadata(), foreign.get());
+  service.model.chat = &format;
+  service.model.tokenizer = foreign.get();
+  for (const char* fields : {"", R"("include_stop_str_in_output":true)", R"("stop":["x"],"stream":true)"}) {
+    const PreparedCall prepared = service.Chat(fields);
+    ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+    const std::string answer = Answer(prepared.call.get(), Bytes("Yes<|im_end|>\nNo"), Reason::REASON_LENGTH);
+    EXPECT_THAT(answer, ::testing::HasSubstr("\"finish_reason\":\"stop\"")) << fields;
+    EXPECT_THAT(answer, ::testing::Not(::testing::HasSubstr("im_end"))) << fields;
+    EXPECT_THAT(answer, ::testing::Not(::testing::HasSubstr("No"))) << fields;
+  }
+  const PreparedCall prompt = service.Complete(R"("max_tokens":50)");
+  EXPECT_THAT(Answer(prompt.call.get(), Bytes("<|im_end|>x"), Reason::REASON_LENGTH), ::testing::HasSubstr("|>x"));
 }
 
 TEST(ChatAnswer, NeverShowsAStopStringAndCancelsWhatIsOfNoMoreUse) {

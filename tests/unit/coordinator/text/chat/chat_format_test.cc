@@ -98,6 +98,18 @@ TEST(ChatFormat, EncodesWhatTheTemplateWroteAsTokensAndWhatTheUserSaidAsText) {
       << "user-defined tokens are everybody's";
 }
 
+TEST(ChatFormat, EndsAnswersBeforeABuiltInTemplatesMarkThatTheVocabularyHasNoTokenFor) {
+  const TalkingModel model("{{ messages[0].content }}");  // with <|im_end|>
+  EXPECT_THAT(model.Format({.built_in = "chatml"}).answer_ends(), ElementsAre());
+  const auto foreign = testing::OpenOrDie(testing::ToyBytePairs().File("gpt2", "qwen2"));
+  const ChatFormat format({.built_in = "chatml"}, model.file->metadata(), foreign.get());
+  EXPECT_THAT(format.answer_ends(), ElementsAre("<|im_end|>"));
+  EXPECT_THAT(ChatFormat({}, model.file->metadata(), foreign.get()).answer_ends(), ElementsAre());
+  ChatTemplateChoice given = {.built_in = "chatml"};
+  given.given = ChatTemplateSource{"mine", "{{ messages[0].content }}"};
+  EXPECT_THAT(ChatFormat(given, model.file->metadata(), foreign.get()).answer_ends(), ElementsAre());
+}
+
 // ---- the assistant's last message continued
 // --------------------------------------------------------------------------
 

@@ -277,7 +277,10 @@ TEST(ChatTemplate, KnowsTheSwitchOfThinkingByBothNames) {
   EXPECT_EQ(Rendered(source), " ");
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .thinking = false}), "False False");
   const ChatJson variables = {{"thinking", "long"}};
-  EXPECT_EQ(Rendered(source, {.messages = &Hello(), .thinking = true, .variables = &variables}), "True long");
+  EXPECT_EQ(Rendered(source, {.messages = &Hello(), .thinking = true, .variables = &variables}), "long long");
+  const ChatJson other = {{"enable_thinking", false}}, both = {{"thinking", 1}, {"enable_thinking", 2}};
+  EXPECT_EQ(Rendered(source, {.messages = &Hello(), .variables = &other}), "False False");
+  EXPECT_EQ(Rendered(source, {.messages = &Hello(), .variables = &both}), "2 1");
 }
 
 TEST(ChatTemplate, WritesTheDateOfTheGivenMoment) {
