@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/front/exit_codes.h"
@@ -16,11 +18,32 @@ namespace {
 constexpr size_t kMostKeyFileBytes = size_t{1} << 20;
 constexpr char kVariable[] = "STAGECOACH_API_KEY";
 
+// The key of a line, which may say whose it is before it.
+absl::string_view KeyOf(absl::string_view line) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(line, ':');
+  return parts.size() > 1 ? parts[1] : line;
+}
+
+absl::StatusOr<std::string> KeyInFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMostKeyFileBytes));
+  std::vector<absl::string_view> lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const absl::string_view stripped = absl::StripAsciiWhitespace(line);
+    if (!stripped.empty() && stripped[0] != '#') lines.push_back(stripped);
+  }
+  if (lines.size() > 1) {
+    return InputFileError(absl::StrCat("'", path, "': expected one key, found ", lines.size(),
+                                       " lines; put the line of who asks into a file of its own"));
+  }
+  return std::string(lines.empty() ? "" : KeyOf(lines.front()));
+}
+
 }  // namespace
 
 void AddClientKeyOption(CLI::App* app, std::string* path) {
   AddText(app, "--api-key-file", path, "FILE",
-          absl::StrCat("with the key that the server asks for (otherwise ", kVariable, ", if it is set)"));
+          absl::StrCat("with the key that the server asks for, alone or as name:key (otherwise ", kVariable,
+                       ", if it is set)"));
 }
 
 absl::StatusOr<HttpHeaders> ReadClientKey(const std::string& path) {
@@ -29,8 +52,7 @@ absl::StatusOr<HttpHeaders> ReadClientKey(const std::string& path) {
     if (const char* value = std::getenv(kVariable)) key = value;
     if (key.empty()) return HttpHeaders();
   } else {
-    ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMostKeyFileBytes));
-    key = std::string(absl::StripAsciiWhitespace(text));
+    ASSIGN_OR_RETURN(key, KeyInFile(path));
     where = absl::StrCat("'", path, "'");
   }
   const bool usable = std::all_of(key.begin(), key.end(), [](char c) { return absl::ascii_isgraph(c); });

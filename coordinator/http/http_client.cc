@@ -128,9 +128,7 @@ void HttpClient::Close() {
 }
 
 absl::Status HttpClient::Failed(absl::StatusCode code, absl::string_view what) const {
-  return {code,
-          absl::StrCat("http://", absl::StrContains(url_.host, ":") ? absl::StrCat("[", url_.host, "]") : url_.host,
-                       ":", url_.port, ": ", what)};
+  return {code, absl::StrCat(UrlText({url_.host, url_.port, ""}), ": ", what)};
 }
 
 // Until one of the events can be had from the connection.

@@ -27,6 +27,11 @@ struct HttpUrl {
 
 // http://host[:port][/path]. kInvalidArgument: what is wrong; for https that a proxy is needed.
 absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view url);
+// The same of a server of OpenAI's API. A last /v1 is left out: the base URL of other clients ends with it, and the
+// paths of calls begin with it here.
+absl::StatusOr<HttpUrl> ParseApiUrl(absl::string_view url);
+// http://host:port/path, an IPv6 address in brackets.
+std::string UrlText(const HttpUrl& url);
 
 struct HttpClientOptions {
   absl::Duration connect_timeout = absl::Seconds(5);

@@ -46,4 +46,19 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view url) {
   return parsed;
 }
 
+absl::StatusOr<HttpUrl> ParseApiUrl(absl::string_view url) {
+  absl::StatusOr<HttpUrl> parsed = ParseHttpUrl(url);
+  if (!parsed.ok()) return parsed;
+  absl::string_view path = parsed->path;
+  if (!absl::ConsumeSuffix(&path, "/v1")) return parsed;
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  return HttpUrl{parsed->host, parsed->port, std::string(path)};
+}
+
+std::string UrlText(const HttpUrl& url) {
+  const bool brackets = absl::StrContains(url.host, ":");
+  return absl::StrCat("http://", brackets ? "[" : "", url.host, brackets ? "]" : "", ":", url.port, url.path);
+}
+
 }  // namespace stagecoach

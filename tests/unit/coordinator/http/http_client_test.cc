@@ -34,6 +34,24 @@ TEST(HttpUrl, IsReadOrRefusedWithItsReason) {
   }
 }
 
+TEST(HttpUrl, OfAnApiMayEndWithItsVersionAsOtherClientsWriteIt) {
+  const auto path = [](const char* url) { return ParseApiUrl(url)->path; };
+  EXPECT_EQ(path("http://h:81/v1"), "");
+  EXPECT_EQ(path("http://h:81/v1/"), "");
+  EXPECT_EQ(path("http://h/models/v1"), "/models");
+  EXPECT_EQ(path("http://h/v1/v1"), "/v1");
+  EXPECT_EQ(path("http://h/apiv1"), "/apiv1");
+  EXPECT_EQ(path("http://h"), "");
+  EXPECT_EQ(ParseApiUrl("http://h:81/v1")->port, 81);
+  EXPECT_EQ(ParseApiUrl("ftp://h").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(HttpUrl, IsWrittenAsItWasRead) {
+  for (const char* url : {"http://[::1]:81/prefix", "http://h:80", "http://127.0.0.1:8080"}) {
+    EXPECT_EQ(UrlText(*ParseHttpUrl(url)), url);
+  }
+}
+
 TEST(SseReader, FindsTheSameEventsWhereverThePiecesAreCut) {
   const std::string text =
       ": comment\n\nevent: message_start\r\ndata: {\"a\":1}\r\n\r\ndata:one\ndata: two\rid: 7\r\r"
