@@ -49,12 +49,16 @@ int64_t TokenAt(const ServeLoad& load, uint64_t stream, uint64_t number) {
   return DrawAt(load.seed, kTokenDraws + stream, number, edge, load.vocab - 1 - edge);
 }
 
+// Of random prompts.
+bool HasTokenIds(const ServeLoad& load) { return load.endpoint == ServeEndpoint::kCompletions && !load.dataset.words; }
+
 Json RandomPrompt(const ServeLoad& load, uint64_t number) {
   const int64_t own = LengthAt(load, kInputLengths, number, load.dataset.input_tokens);
   Json tokens = Json::array();
   std::string words;
+  const bool token_ids = HasTokenIds(load);
   const auto add = [&](uint64_t stream, uint64_t at) {
-    if (load.endpoint == ServeEndpoint::kCompletions) {
+    if (token_ids) {
       tokens.push_back(TokenAt(load, stream, at));
     } else {  // two letters and a blank: about a token
       const uint64_t draw = static_cast<uint64_t>(DrawAt(load.seed, kTokenDraws + stream, at, 0, 26 * 26 - 1));
@@ -63,7 +67,7 @@ Json RandomPrompt(const ServeLoad& load, uint64_t number) {
   };
   for (int64_t i = 0; i < load.dataset.prefix_tokens; ++i) add(kPrefixTokens, static_cast<uint64_t>(i));
   for (int64_t i = 0; i < own; ++i) add(kPrefixTokens + 1 + number, static_cast<uint64_t>(i));
-  return load.endpoint == ServeEndpoint::kCompletions ? tokens : Json(words);
+  return token_ids ? tokens : Json(words);
 }
 
 struct DatasetLine {
@@ -284,8 +288,8 @@ absl::StatusOr<std::vector<ServeRequest>> MakeServeRequests(const ServeLoad& loa
   std::vector<DatasetLine> lines;
   if (!load.dataset.file.empty()) {
     ASSIGN_OR_RETURN(lines, ReadServeDataset(load));
-  } else if (load.endpoint == ServeEndpoint::kCompletions && load.vocab < 10) {
-    return absl::InvalidArgumentError(
+  } else if (HasTokenIds(load) && load.vocab < 10) {
+    return absl::FailedPreconditionError(
         "the server does not say how many tokens its vocabulary has (meta.n_vocab of /v1/models), which random token "
         "ids need");
   }
@@ -324,11 +328,17 @@ void ServeAnswerReader::TakeEvent(absl::string_view data, int64_t at_us) {
   if (details != usage->end() && details->is_object()) outcome_->cached_tokens = IntegerIn(*details, "cached_tokens");
 }
 
+ServeClients ClientsFor(const ServeLoad& load) {
+  const int64_t wanted = load.max_concurrency > 0 ? std::min(load.requests, load.max_concurrency) : load.requests;
+  return {std::min(wanted, kMostServeClients), std::isinf(load.rate_per_s) && wanted > kMostServeClients};
+}
+
 ServeRun RunServeLoad(const HttpUrl& url, const HttpClientOptions& client, const ServeLoad& load,
                       const std::vector<ServeRequest>& requests, const std::function<bool(int64_t ended)>& progress) {
-  int64_t clients = std::min<int64_t>(static_cast<int64_t>(requests.size()), kMostServeClients);
-  if (load.max_concurrency > 0) clients = std::min(clients, load.max_concurrency);
-  return Clients(url, client, load, requests).Run(clients, progress);
+  const ServeClients wanted = ClientsFor(load);
+  ServeRun run = Clients(url, client, load, requests).Run(wanted.clients, progress);
+  if (wanted.fewer && !run.fewer_clients.has_value()) run.fewer_clients = wanted.clients;
+  return run;
 }
 
 absl::StatusOr<ServedModelInfo> AskServedModel(const HttpUrl& url, const HttpClientOptions& client) {

@@ -29,6 +29,7 @@ struct ServeDataset {
   int64_t output_tokens = 128;  // asked for; of a file's lines that do not say
   double range_ratio = 0;       // lengths are uniform from (1 - this) to (1 + this) times those
   int64_t prefix_tokens = 0;    // that all random prompts begin with
+  bool words = false;           // random prompts of `completions` are words too, as those of `chat`
 };
 
 struct ServeLoad {
@@ -51,7 +52,8 @@ struct ServeRequest {
 };
 
 // A random prompt of `completions` is token ids; of `chat`, as many short words, which is not quite as many tokens.
-// kNotFound, kInvalidArgument (with the file's name and the line): the dataset. A line of a file is an object with
+// kNotFound, kInvalidArgument (with the file's name and the line): the dataset. kFailedPrecondition: `vocab` is needed,
+// and nobody said it. A line of a file is an object with
 // `prompt`, a text or a list of token ids, or `messages`, and perhaps `output_len`; files with fewer lines than
 // requests are read again from their start.
 absl::StatusOr<std::vector<ServeRequest>> MakeServeRequests(const ServeLoad& load);
@@ -88,9 +90,18 @@ struct ServeRun {
   std::vector<ServeOutcome> outcomes;  // in the order of the requests
   int64_t start_us = 0;                // the first request was due
   int64_t end_us = 0;                  // the last answer had ended
-  // The system gave only so many threads, so that no more requests were under way at once.
+  // No more requests than these could be under way at once, although more were asked for: the system gave no more
+  // threads, or there are kMostServeClients.
   std::optional<int64_t> fewer_clients;
 };
+
+// How many clients send the requests. Fewer than were asked for: more are due at once than kMostServeClients; those
+// that come at a rate can still be sent in time, and are late where they cannot.
+struct ServeClients {
+  int64_t clients = 0;
+  bool fewer = false;
+};
+ServeClients ClientsFor(const ServeLoad& load);
 
 // Sends them all and waits for the answers. `progress` is called now and then, by this thread, with the number that
 // have ended; false: no more are sent, those under way are ended, and the rest count as failed.

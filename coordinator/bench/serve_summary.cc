@@ -195,7 +195,8 @@ ServeSummary SummarizeServeRun(const ServeRun& run, const ServeLoad& load, const
   }
   if (without_text > 0) summary.invalid.push_back(absl::StrCat(without_text, " answers have no text"));
   if (run.fewer_clients.has_value()) {
-    summary.invalid.push_back(absl::StrCat("this machine had threads for ", *run.fewer_clients, " requests at once"));
+    summary.invalid.push_back(absl::StrCat("no more than ", *run.fewer_clients,
+                                           " requests could be under way at once, as each has a thread here"));
   }
   CheckLateness(run, load, &summary);
   return summary;

@@ -1,7 +1,11 @@
 #include "coordinator/cli/bench_serve.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -30,6 +34,7 @@ namespace {
 constexpr IntegerRange kRequestsRange = {1, kMostServeRequests};
 constexpr IntegerRange kWarmupRange = {0, 1000};
 constexpr IntegerRange kLengthRange = {1, kMostRequestTokens};
+constexpr IntegerRange kVocabRange = {10, int64_t{1} << 31};
 constexpr IntegerRange kPrefixRange = {0, kMostRequestTokens};
 constexpr size_t kMostShownErrors = 5;
 
@@ -59,6 +64,9 @@ void BenchServe::AddTo(CLI::App* bench) {
              absl::StrCat(load_.dataset.input_tokens));
   AddInteger(serve_, "--output-len", &load_.dataset.output_tokens, kLengthRange, "tokens of an answer",
              absl::StrCat(load_.dataset.output_tokens));
+  AddInteger(serve_, "--vocab-size", &vocab_, kVocabRange,
+             "of the server's model, for random prompts of completions, which are token ids",
+             "what the server says of it");
   AddNumber(serve_, "--range-ratio", &load_.dataset.range_ratio, {0, 1},
             "lengths differ by up to this share from those", "0");
   AddInteger(serve_, "--prefix-len", &load_.dataset.prefix_tokens, kPrefixRange,
@@ -66,11 +74,13 @@ void BenchServe::AddTo(CLI::App* bench) {
   AddSeed(serve_, "--seed", &seed_, "of lengths, prompts and gaps", "0");
   AddFlag(serve_, "--ignore-eos", &ignore_eos_, "answers are as long as was asked for (on for random prompts)");
   AddFlag(serve_, "--no-ignore-eos", &no_ignore_eos_, "answers end where the model ends them");
-  AddTexts(serve_, "--goodput", &goodput_, "ttft|tpot|e2el:MS",
-           "also count the requests that stay within all of these, in milliseconds");
+  CLI::Option* goodput = AddTexts(serve_, "--goodput", &goodput_, "ttft:MS tpot:MS e2el:MS",
+                                  "also count the requests that stay within all of these, in milliseconds");
+  goodput->expected(1, -1)->allow_extra_args();
   AddText(serve_, "--metric-percentiles", &percentiles_, "P,...", "which percentiles are shown (99)");
   AddText(serve_, "--save-result", &save_path_, "FILE", "also write the figures to it, as JSON");
-  AddFlag(serve_, "--allow-failures", &allow_failures_, "requests that fail do not make the exit code 5");
+  AddFlag(serve_, "--allow-failures", &allow_failures_,
+          "end with 0 although requests failed, which is 5 otherwise, as everywhere a request that is not computed");
 }
 
 bool BenchServe::given() const { return serve_ != nullptr && serve_->parsed(); }
@@ -119,13 +129,16 @@ absl::StatusOr<Goodput> BenchServe::WantedGoodput() const {
   return goodput;
 }
 
-// Other prompts than those that are measured, so that nothing of them is in the server's cache.
+// Other prompts than those that are measured, so that nothing of them is in the server's cache: beside a file random
+// words, as its lines may be few.
 absl::Status BenchServe::WarmUp(const HttpUrl& url, const HttpClientOptions& client, ServeLoad load) const {
   if (warmup_ == 0) return absl::OkStatus();
   load.requests = warmup_;
   load.seed = ~load.seed;
   load.rate_per_s = std::numeric_limits<double>::infinity();
   load.dataset.prefix_tokens = 0;
+  load.dataset.words = !load.dataset.file.empty();
+  load.dataset.file.clear();
   ASSIGN_OR_RETURN(const std::vector<ServeRequest> requests, MakeServeRequests(load));
   const ServeRun run =
       RunServeLoad(url, client, load, requests, [](int64_t) { return SignalWatch::Get().stops() == 0; });
@@ -138,31 +151,53 @@ absl::Status BenchServe::WarmUp(const HttpUrl& url, const HttpClientOptions& cli
   return absl::OkStatus();
 }
 
+absl::Status BenchServe::SaveStatus(bool written) const {
+  if (written) return absl::OkStatus();
+  return InputFileError(absl::StrCat("--save-result: '", save_path_, "' cannot be written: ", std::strerror(errno)));
+}
+
+// Before a run that takes its time. What is there already stays until there is something in its place.
+absl::Status BenchServe::CheckSavePath() const {
+  if (save_path_.empty()) return absl::OkStatus();
+  const bool there = access(save_path_.c_str(), F_OK) == 0;
+  const bool opened = std::ofstream(save_path_, std::ios::app).good();
+  const absl::Status status = SaveStatus(opened);
+  if (opened && !there) unlink(save_path_.c_str());
+  return status;
+}
+
 absl::Status BenchServe::Save(const Json& json) const {
   if (save_path_.empty()) return absl::OkStatus();
   std::ofstream file(save_path_);
   file << PrettyJson(json);
   file.close();
-  if (!file) return InputFileError(absl::StrCat("--save-result: '", save_path_, "' cannot be written"));
-  return absl::OkStatus();
+  return SaveStatus(file.good());
 }
 
 absl::Status BenchServe::Run(bool show_progress) {
   ASSIGN_OR_RETURN(ServeLoad load, Load());
   ASSIGN_OR_RETURN(const std::vector<double> percentiles, Percentiles());
   ASSIGN_OR_RETURN(const Goodput goodput, WantedGoodput());
-  const absl::StatusOr<HttpUrl> url = ParseHttpUrl(url_);
+  const absl::StatusOr<HttpUrl> url = ParseApiUrl(url_);
   if (!url.ok()) return UsageError(absl::StrCat("--url: ", url.status().message()));
+  RETURN_IF_ERROR(CheckSavePath());
   HttpClientOptions client;
   ASSIGN_OR_RETURN(client.headers, ReadClientKey(key_file_));
 
   SignalWatch& signals = SignalWatch::Get();
-  if (load.model.empty() || (load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions)) {
+  const bool token_ids = load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions;
+  load.vocab = vocab_.value_or(0);
+  if (load.model.empty() || (token_ids && load.vocab == 0)) {
     ASSIGN_OR_RETURN(const ServedModelInfo served, AskServedModel(*url, client));
     if (load.model.empty()) load.model = served.id;
-    load.vocab = served.vocab;
+    if (load.vocab == 0) load.vocab = served.vocab;
   }
   absl::StatusOr<std::vector<ServeRequest>> requests = MakeServeRequests(load);
+  if (absl::IsFailedPrecondition(requests.status())) {
+    return UsageError(absl::StrCat(requests.status().message(),
+                                   "; give it with --vocab-size, or ask by --endpoint chat, or for the prompts of a "
+                                   "--dataset FILE"));
+  }
   if (!requests.ok()) return WithExitCode(requests.status(), ExitCode::kInputFile);
   RETURN_IF_ERROR(WarmUp(*url, client, load));
   ProgressLine progress(show_progress);

@@ -33,6 +33,8 @@ class BenchServe {
   absl::StatusOr<std::vector<double>> Percentiles() const;
   absl::StatusOr<Goodput> WantedGoodput() const;
   absl::Status WarmUp(const HttpUrl& url, const HttpClientOptions& client, ServeLoad load) const;
+  absl::Status CheckSavePath() const;
+  absl::Status SaveStatus(bool written) const;
   absl::Status Save(const Json& json) const;
 
   CLI::App* serve_ = nullptr;
@@ -49,6 +51,7 @@ class BenchServe {
   bool ignore_eos_ = false, no_ignore_eos_ = false;
   bool allow_failures_ = false;
   std::optional<uint64_t> seed_;
+  std::optional<int64_t> vocab_;
   ServeLoad load_;
 };
 

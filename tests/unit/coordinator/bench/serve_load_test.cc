@@ -88,6 +88,27 @@ TEST(ServeLoad, RandomTokensNeedAVocabulary) {
   EXPECT_THAT(std::string(MakeServeRequests(load).status().message()), HasSubstr("meta.n_vocab"));
 }
 
+TEST(ServeLoad, RandomPromptsMayBeWordsForCompletionsToo) {
+  ServeLoad load = RandomLoad();
+  load.vocab = 0;
+  load.dataset.words = true;
+  EXPECT_EQ(BodiesOf(load)[0]["prompt"].get<std::string>().size(), 3u * 20);
+}
+
+TEST(ServeLoad, MoreAtOnceThanThereAreClientsIsSaid) {
+  ServeLoad load = RandomLoad();
+  EXPECT_EQ(ClientsFor(load).clients, 50);
+  load.requests = kMostServeClients + 1;
+  EXPECT_EQ(ClientsFor(load).clients, kMostServeClients);
+  EXPECT_TRUE(ClientsFor(load).fewer);
+  load.rate_per_s = 10;
+  EXPECT_FALSE(ClientsFor(load).fewer) << "those that are late are found by it";
+  load.rate_per_s = std::numeric_limits<double>::infinity();
+  load.max_concurrency = 8;
+  EXPECT_EQ(ClientsFor(load).clients, 8);
+  EXPECT_FALSE(ClientsFor(load).fewer);
+}
+
 TEST(ServeLoad, GapsHaveTheMeanOfTheRateAndTheSpreadOfTheBurstiness) {
   for (const double burstiness : {0.5, 1.0, 8.0}) {
     ServeLoad load = RandomLoad();
