@@ -42,9 +42,10 @@ void Choose(const std::optional<T>& given, const GgufMetadata& metadata, const c
   if (value.has_value()) *out = static_cast<Out>(*value);
 }
 
-void AddNumbers(CLI::App* app, SamplingOptions* o, const char* group, const char* default_seed) {
+void AddNumbers(CLI::App* app, SamplingOptions* o, const SamplingHelp& help) {
+  const std::string& group = help.group;
   AddNumber(app, "--temp", &o->temperature, kTemperatureRange, "temperature; 0 always takes the most probable token",
-            "0")
+            help.temperature)
       ->group(group);
   AddInteger(app, "--top-k", &o->top_k, kTopKRange, "only the K most probable tokens; 0: all", "0")->group(group);
   AddNumber(app, "--top-p", &o->top_p, kTopPRange, "only the most probable tokens of this total probability", "1")
@@ -62,18 +63,20 @@ void AddNumbers(CLI::App* app, SamplingOptions* o, const char* group, const char
   AddNumber(app, "--frequency-penalty", &o->frequency_penalty, kPenaltyRange, "against tokens of the output, each time",
             "0")
       ->group(group);
-  AddSeed(app, "--seed", &o->seed, "of the random numbers, the same for every prompt", default_seed)->group(group);
+  AddSeed(app, "--seed", &o->seed, "of the random numbers; when given, the same for every prompt", help.seed)
+      ->group(group);
 }
 
 }  // namespace
 
-void AddSamplingOptions(CLI::App* app, SamplingOptions* o) {
-  const char* group = "Sampling (defaults: the model file's, else these)";
-  AddNumbers(app, o, group, "drawn and printed");
-  app->add_flag("--ignore-eos", o->ignore_eos, "never choose a token that ends the generation")->group(group);
+void AddSamplingOptions(CLI::App* app, SamplingOptions* o, const SamplingHelp& help) {
+  AddNumbers(app, o, help);
+  app->add_flag("--ignore-eos", o->ignore_eos, "never choose a token that ends the generation")->group(help.group);
 }
 
-void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* o) { AddNumbers(app, o, "Sampling", "0"); }
+void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* o) {
+  AddNumbers(app, o, {.group = "Sampling", .seed = "0"});
+}
 
 SamplingParams GivenSampling(const SamplingOptions& options) {
   SamplingParams sampling;

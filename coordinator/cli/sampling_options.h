@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "common/gguf/gguf_file.h"
 #include "common/step/step.h"
@@ -24,7 +25,14 @@ struct SamplingOptions {
   bool ignore_eos = false;
 };
 
-void AddSamplingOptions(CLI::App* app, SamplingOptions* options);
+// What the help says of them: where their values come from when nobody gives them.
+struct SamplingHelp {
+  std::string group = "Sampling (defaults: the model file's, else these)";
+  std::string temperature = "0";
+  std::string seed = "drawn and printed";
+};
+
+void AddSamplingOptions(CLI::App* app, SamplingOptions* options, const SamplingHelp& help = {});
 
 // Without --ignore-eos, for a verb that looks neither at the file's values nor at the ends of texts: see GivenSampling.
 void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* options);

@@ -44,7 +44,10 @@ class ServeVerb : public Verb {
   void AddOptions(CLI::App* app) override {
     AddServeOptions(app, &serve_options_);
     AddVerbosityOptions(app, &verbosity_, /*with_progress=*/false);
-    AddSamplingOptions(app, &sampling_options_);
+    AddSamplingOptions(app, &sampling_options_,
+                       {.group = "Sampling, of requests that do not say (defaults: the model file's, else these)",
+                        .temperature = "1",
+                        .seed = "drawn for each request"});
     AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
   }
 
@@ -77,7 +80,8 @@ class ServeVerb : public Verb {
 
   absl::StatusOr<std::unique_ptr<Service>> Listen() const {
     ServedModel served = Served();
-    ASSIGN_OR_RETURN(ServingOptions serving, MakeServingOptions(serve_options_, cluster_options_.max_num_seqs, &served));
+    ASSIGN_OR_RETURN(ServingOptions serving,
+                     MakeServingOptions(serve_options_, cluster_options_.max_num_seqs, &served));
     serving.calls.seed = sampling_options_.seed;
     serving.facts.slo_itl_s = cluster_options_.slo_itl_s;
     ASSIGN_OR_RETURN(HttpServerOptions http, MakeHttpOptions(serve_options_));
@@ -85,7 +89,12 @@ class ServeVerb : public Verb {
     absl::StatusOr<std::unique_ptr<Service>> service =
         Service::Listen(std::move(http), std::move(serving), std::move(served));
     if (!service.ok()) return WithExitCode(service.status(), ExitCode::kUsage);
-    LogInfo(absl::StrCat("listening on ", (*service)->server().address(), "; the model loads"));
+    const std::string listens = absl::StrCat("listening on ", (*service)->server().address(), "; the model loads");
+    if (serve_options_.port == 0) {
+      LogError(listens);  // with -q too: nobody could know the port otherwise
+    } else {
+      LogInfo(listens);
+    }
     if (!(*service)->server().loopback() && !keys) {
       LogInfo("warning: whoever reaches this address can use the model; --api-key-file asks for keys");
     }

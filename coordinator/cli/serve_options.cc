@@ -25,6 +25,7 @@ constexpr char kLimitsGroup[] = "Limits of the service";
 constexpr char kKeyVariable[] = "STAGECOACH_API_KEY";
 constexpr NumberRange kTimeoutS = {0, 604800};
 constexpr int kMostChoices = 16;  // of one request
+constexpr uint64_t kMostBodyBytes = uint64_t{1} << 31;
 
 std::vector<std::string> Words(const std::string& list) {
   std::vector<std::string> words;
@@ -101,13 +102,11 @@ void AddLimitsGroup(CLI::App* app, ServeOptions* o) {
   AddDuration(app, "--slo-ttft", &o->slo_ttft_s, kTimeoutS,
               "wanted time to the first token: counted in the metrics, changes nothing")
       ->group(kLimitsGroup);
-  AddBytes(app, "--max-body", &o->max_body_bytes, "most bytes of a request, such as 512K or 8M", "8M")
+  AddBytes(app, "--max-body", &o->max_body_bytes, "most bytes of a request, such as 512K or 8M; at most 2G", "8M")
       ->group(kLimitsGroup);
 }
 
-absl::Duration OrNever(double seconds) {
-  return seconds == 0 ? absl::InfiniteDuration() : absl::Seconds(seconds);
-}
+absl::Duration OrNever(double seconds) { return seconds == 0 ? absl::InfiniteDuration() : absl::Seconds(seconds); }
 
 absl::Status WithOption(const char* option, const absl::Status& status, ExitCode code) {
   return WithExitCode(absl::Status(status.code(), absl::StrCat(option, ": ", status.message())), code);
@@ -128,13 +127,17 @@ void AddServeOptions(CLI::App* app, ServeOptions* options) {
 }
 
 absl::StatusOr<HttpServerOptions> MakeHttpOptions(const ServeOptions& options) {
+  if (options.max_body_bytes > kMostBodyBytes) {
+    return UsageError(absl::StrCat("--max-body: ", options.max_body_bytes, " is out of range, expected at most ",
+                                   kMostBodyBytes, " (2G)"));
+  }
   HttpServerOptions http;
   http.host = options.host;
   http.port = static_cast<int>(options.port);
   http.allowed_hosts = Words(options.allowed_hosts);
   http.cors_origins = Words(options.cors_origins);
   http.sse_ping_interval = OrNever(options.ping_interval_s);
-  http.limits.body_bytes = static_cast<int64_t>(std::min<uint64_t>(options.max_body_bytes, uint64_t{1} << 31));
+  http.limits.body_bytes = static_cast<int64_t>(options.max_body_bytes);
   http.limits.all_bodies_bytes = std::max(http.limits.all_bodies_bytes, 4 * http.limits.body_bytes);
   ApiKeys keys;
   if (!options.key_file.empty()) {
@@ -161,6 +164,12 @@ absl::StatusOr<ServingOptions> MakeServingOptions(const ServeOptions& options, i
     model->names = Words(options.names);
     model->any_name = false;
     if (model->names.empty()) return UsageError("--served-model-name: expected names, found none");
+    for (size_t i = 1; i < model->names.size(); ++i) {
+      if (std::find(model->names.begin(), model->names.begin() + i, model->names[i]) != model->names.begin() + i) {
+        return UsageError(
+            absl::StrCat("--served-model-name: expected names that differ, found '", model->names[i], "' twice"));
+      }
+    }
   }
   model->reasoning.parse = options.reasoning_format == "auto";
   model->reasoning.as_reasoning_content = options.reasoning_field != "reasoning";

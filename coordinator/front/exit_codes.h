@@ -27,7 +27,7 @@ inline constexpr ExitCodeMeaning kExitCodes[] = {
     {ExitCode::kInputFile, "model, input or output file"},
     {ExitCode::kLaunch, "the job did not come up"},
     {ExitCode::kLostStages, "lost stages, or a request that cannot be computed"},
-    {ExitCode::kInterrupted, "interrupted or drained"},
+    {ExitCode::kInterrupted, "interrupted or drained (a drained server: 0)"},
 };
 
 // The same status, which ends the program with `code` when it reaches the top. An exit code given earlier stays.

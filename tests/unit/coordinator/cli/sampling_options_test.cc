@@ -2,7 +2,13 @@
 
 #include <cmath>
 
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/gguf/gguf_writer.h"
+#include "coordinator/cli/verb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
@@ -10,7 +16,9 @@
 namespace stagecoach {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Pair;
 
 // A file with the given sampling values, opened.
@@ -108,6 +116,20 @@ TEST(SamplingOptions, LeaveOutValuesOfTheFileThatAreOutOfRange) {
   EXPECT_EQ(sampling.top_p, 1);
   EXPECT_EQ(sampling.temperature, 0);
   EXPECT_EQ(sampling.top_k, 0);
+}
+
+TEST(SamplingOptions, SayWhatTheirVerbTakesWhenNobodyGivesThem) {
+  const std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
+  const auto help_of = [&](const std::string& name) {
+    CLI::App app;
+    for (const std::unique_ptr<Verb>& verb : verbs) {
+      if (verb->name() == name) verb->AddOptions(&app);
+    }
+    return absl::StrJoin(absl::StrSplit(app.help(), absl::ByAnyChar(" \n"), absl::SkipEmpty()), " ");
+  };
+  EXPECT_THAT(help_of("generate"), AllOf(HasSubstr("--temp X=0 "), HasSubstr("--seed N=drawn and printed ")));
+  EXPECT_THAT(help_of("serve"), AllOf(HasSubstr("--temp X=1 "), HasSubstr("--seed N=drawn for each request ")));
+  EXPECT_THAT(help_of("chat"), AllOf(HasSubstr("with --url the server's"), HasSubstr("N=drawn for each answer ")));
 }
 
 TEST(SamplingOptions, MakeEndOfGenerationImpossible) {
