@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,16 +41,8 @@
 namespace stagecoach {
 namespace {
 
-constexpr char kChatml[] = "chatml";
-
 void WriteStderr(absl::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-}
-
-bool TerminalDims() {
-  const char* term = std::getenv("TERM");
-  const char* no_color = std::getenv("NO_COLOR");  // no-color.org
-  return term != nullptr && std::string(term) != "dumb" && (no_color == nullptr || *no_color == '\0');
 }
 
 class ChatVerb : public Verb {
@@ -68,7 +59,6 @@ class ChatVerb : public Verb {
  private:
   absl::Status ReadSystemText();
   absl::Status Prepare();
-  std::vector<std::string> Stops() const;
   absl::Status TalkToServer();
   absl::Status TalkTo(ChatBackend* backend);
 
@@ -106,7 +96,9 @@ void ChatVerb::AddOptions(CLI::App* app) {
   AddFlag(app, "--no-history", &no_history_,
           "keep no typed lines ($XDG_STATE_HOME/stagecoach, else ~/.local/state/stagecoach)");
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
-  AddSamplingOptions(app, &settings_.sampling);
+  AddSamplingOptions(app, &settings_.sampling,
+                     {.group = "Sampling (defaults: the model file's, else these; with --url the server's)",
+                      .seed = "drawn for each answer"});
   cluster_options_.max_num_seqs = 1;
   AddClusterOptions(app, &cluster_options_, "most tokens of a conversation");
   app->get_option("--model")->required(false);  // a server has its own
@@ -136,15 +128,6 @@ absl::Status ChatVerb::Prepare() {
   return usable.ok() ? usable : UnusableTemplate(usable);
 }
 
-// A model that was not made for the built-in template writes the end of a message in letters.
-std::vector<std::string> ChatVerb::Stops() const {
-  std::vector<std::string> stops = stops_;
-  const std::string end = "<|im_end|>";
-  const bool token = model_.tokenizer->Encode(end, /*add_special=*/false, /*parse_special=*/true).size() == 1;
-  if (template_options_.built_in == kChatml && template_options_.file.empty() && !token) stops.push_back(end);
-  return stops;
-}
-
 absl::Status ChatVerb::Run(const RunContext& context) {
   verbosity_.Apply();
   if (!url_.empty()) return TalkToServer();
@@ -156,7 +139,7 @@ absl::Status ChatVerb::Run(const RunContext& context) {
     return WriteStdout(*line + "\n");
   }
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
-  ChatCluster backend(cluster_.get(), &model_, *format_, settings_, Stops());
+  ChatCluster backend(cluster_.get(), &model_, *format_, settings_, stops_);
   const absl::Status talked = TalkTo(&backend);
   const RunSummary summary = cluster_->Finish();
   if (verbosity_.verbose) PrintStatistics(summary);
@@ -173,8 +156,11 @@ absl::Status ChatVerb::TalkToServer() {
           absl::StrCat("--url: the server has its own model and cluster; leave out ", option->get_name()));
     }
   }
+  if (const absl::Status takes = CheckApiSettings(settings_); !takes.ok()) {
+    return UsageError(absl::StrCat(takes.message(), " by a server (--url)"));
+  }
   RETURN_IF_ERROR(ReadSystemText());
-  absl::StatusOr<HttpUrl> url = ParseHttpUrl(url_);
+  absl::StatusOr<HttpUrl> url = ParseApiUrl(url_);
   if (!url.ok()) return UsageError(absl::StrCat("--url: ", url.status().message()));
   HttpClientOptions client;
   ASSIGN_OR_RETURN(client.headers, ReadClientKey(key_file_));

@@ -26,12 +26,15 @@ int64_t RoomAfter(int64_t prompt_tokens, const pb::JobReady& ready) {
   return std::min<int64_t>(ready.context() - prompt_tokens, PoolTokens(ready) - prompt_tokens + 1);
 }
 
-constexpr size_t kPromptEndBytes = 1024;  // in which a parser of answers finds what the template began
-
 ChatAnswer Refusal(std::string why) {
   ChatAnswer answer;
   answer.refusal = std::move(why);
   return answer;
+}
+
+std::vector<std::string> WithAnswerEnds(std::vector<std::string> stops, const ChatFormat& format) {
+  stops.insert(stops.end(), format.answer_ends().begin(), format.answer_ends().end());
+  return stops;
 }
 
 // Adds what has become certain to the answer, and shows it. Without tools there are no calls.
@@ -52,7 +55,7 @@ ChatCluster::ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatForma
       model_(model),
       format_(std::move(format)),
       output_format_(FindOutputFormat(format_.source(/*with_tools=*/false))),
-      stops_(std::move(stops)),
+      stops_(WithAnswerEnds(std::move(stops), format_)),
       given_(settings),
       settings_(settings) {
   Resolve();
@@ -120,10 +123,8 @@ absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeT
   RETURN_IF_ERROR(id.status());
   ChatAnswer answer;
   answer.prompt_tokens = prompt_tokens;
-  const absl::string_view all = text->text();
-  const OutputStart start = {.prompt_end = std::string(all.substr(all.size() - std::min(all.size(), kPromptEndBytes)))};
   ParsedCompletion completion(model_->tokenizer.get(), stops_,
-                              OutputParser::Make(output_format_, start, /*tools=*/nullptr));
+                              OutputParser::Make(output_format_, OutputStart::After(text->text()), /*tools=*/nullptr));
   RETURN_IF_ERROR(Stream(*id, begun_us, take, &completion, &answer));
   return answer;
 }
@@ -162,7 +163,7 @@ absl::Status ChatCluster::Stream(RequestId id, int64_t begun_us, const TakeText&
 }
 
 absl::Status ChatCluster::Set(absl::string_view name, absl::string_view value) {
-  RETURN_IF_ERROR(SetChatSetting(name, value, given_, &settings_));
+  RETURN_IF_ERROR(SetChatSetting(name, value, SettingRanges::kEngine, given_, &settings_));
   Resolve();
   return absl::OkStatus();
 }

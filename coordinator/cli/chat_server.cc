@@ -74,6 +74,13 @@ class AnswerEvents {
     return TakeChoice(choices->front(), at_us);
   }
 
+  // The answer has ended, or was stopped: servers tell how many tokens it has behind its last piece, or not at all.
+  void Finish() {
+    if (has_usage_ || pieces_ == 0) return;
+    answer_->tokens = pieces_;
+    answer_->counted = false;
+  }
+
   bool done() const { return done_; }
   int64_t first_us() const { return first_us_; }
   int64_t last_us() const { return last_us_; }
@@ -87,6 +94,7 @@ class AnswerEvents {
     if (reasoning.empty()) reasoning = TextIn(*delta, "reasoning");
     const std::string content = TextIn(*delta, "content");
     if (reasoning.empty() && content.empty()) return absl::OkStatus();
+    ++pieces_;
     last_us_ = at_us;
     if (first_us_ == 0) first_us_ = at_us;
     answer_->reasoning += reasoning;
@@ -98,6 +106,7 @@ class AnswerEvents {
   void TakeUsage(const Json& json) {
     const auto usage = json.find("usage");
     if (usage == json.end() || !usage->is_object()) return;
+    has_usage_ = true;
     answer_->prompt_tokens = CountIn(*usage, "prompt_tokens");
     answer_->tokens = CountIn(*usage, "completion_tokens");
     const auto details = usage->find("prompt_tokens_details");
@@ -108,7 +117,8 @@ class AnswerEvents {
 
   const TakeText& take_;
   ChatAnswer* const answer_;
-  bool done_ = false;
+  bool done_ = false, has_usage_ = false;
+  int64_t pieces_ = 0;  // events that brought text
   int64_t first_us_ = 0, last_us_ = 0;
 };
 
@@ -217,6 +227,7 @@ absl::StatusOr<ChatAnswer> ChatServer::Answer(const ChatTurn& turn, const TakeTe
   };
   const int64_t begun_us = MonotonicUs();
   const absl::StatusOr<HttpReply> reply = client_.Call(call);
+  events.Finish();
   if (absl::IsDataLoss(status)) {
     answer.refusal = std::string(status.message());
     answer.failed = true;
@@ -240,7 +251,7 @@ absl::StatusOr<ChatAnswer> ChatServer::Answer(const ChatTurn& turn, const TakeTe
 }
 
 absl::Status ChatServer::Set(absl::string_view name, absl::string_view value) {
-  return SetChatSetting(name, value, given_, &settings_);
+  return SetChatSetting(name, value, SettingRanges::kApi, given_, &settings_);
 }
 
 std::string ChatServer::Settings() const {
@@ -255,8 +266,6 @@ std::string ChatServer::Settings() const {
 
 bool ChatServer::AlwaysAnswersAlike() const { return settings_.sampling.temperature == 0.0f; }
 
-std::string ChatServer::Describe() const {
-  return absl::StrCat("server        http://", url_.host, ":", url_.port, url_.path, "\n");
-}
+std::string ChatServer::Describe() const { return absl::StrCat("server        ", UrlText(url_), "\n"); }
 
 }  // namespace stagecoach

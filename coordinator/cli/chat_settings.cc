@@ -8,6 +8,7 @@
 #include "common/base/value_range.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/front/api/generation_fields.h"
 
 namespace stagecoach {
 namespace {
@@ -38,6 +39,15 @@ constexpr IntegerSetting kIntegerSettings[] = {
     {"repeat-last-n", &SamplingOptions::repeat_last_n, &SamplingParams::repeat_last_n, kRepeatLastNRange},
 };
 
+NumberRange RangeOf(const NumberSetting& setting, SettingRanges ranges) {
+  if (ranges == SettingRanges::kEngine) return setting.range;
+  const FieldRanges& api = RangesOf(CallRules());
+  if (setting.given == &SamplingOptions::temperature) return api.temperature;
+  const bool penalty =
+      setting.given == &SamplingOptions::presence_penalty || setting.given == &SamplingOptions::frequency_penalty;
+  return penalty ? api.penalty : setting.range;
+}
+
 constexpr char kSeed[] = "seed";
 constexpr char kPredict[] = "predict";
 constexpr char kDefault[] = "default";
@@ -62,13 +72,13 @@ absl::Status Named(absl::string_view name, const absl::Status& status) {
 
 }  // namespace
 
-absl::Status SetChatSetting(absl::string_view given_name, absl::string_view value, const ChatSettings& given,
-                            ChatSettings* settings) {
+absl::Status SetChatSetting(absl::string_view given_name, absl::string_view value, SettingRanges ranges,
+                            const ChatSettings& given, ChatSettings* settings) {
   const std::string name = absl::StrReplaceAll(given_name, {{"_", "-"}});  // as APIs and other programs write it
   const bool reset = value == kDefault;
   for (const NumberSetting& entry : kNumberSettings) {
     if (name != entry.name) continue;
-    const absl::StatusOr<float> number = ParseNumber(reset ? "0" : value, entry.range);
+    const absl::StatusOr<float> number = ParseNumber(reset ? "0" : value, RangeOf(entry, ranges));
     if (!reset && !number.ok()) return Named(name, number.status());
     settings->sampling.*entry.given = reset ? given.sampling.*entry.given : *number;
     return absl::OkStatus();
@@ -93,6 +103,16 @@ absl::Status SetChatSetting(absl::string_view given_name, absl::string_view valu
         absl::StrCat("seed: '", value, "' is not a seed, expected 0 to 18446744073709551615"));
   }
   settings->sampling.seed = reset ? given.sampling.seed : seed;
+  return absl::OkStatus();
+}
+
+absl::Status CheckApiSettings(const ChatSettings& settings) {
+  for (const NumberSetting& entry : kNumberSettings) {
+    const std::optional<float>& value = settings.sampling.*entry.given;
+    if (!value.has_value()) continue;
+    const absl::Status status = CheckNumber(*value, RangeOf(entry, SettingRanges::kApi));
+    if (!status.ok()) return Named(absl::StrCat("--", entry.name), status);
+  }
   return absl::OkStatus();
 }
 

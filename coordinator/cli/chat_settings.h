@@ -21,10 +21,18 @@ struct ChatSettings {
   std::optional<int64_t> max_new_tokens;
 };
 
+enum class SettingRanges {
+  kEngine,  // what the engine can do
+  kApi,     // what a server's API takes, which is less
+};
+
 // Sets what the option --NAME does, to a value that it takes; "default" sets what `given` has. kInvalidArgument or
 // kOutOfRange: there is no such name, or the value is none for it; nothing is changed then.
-absl::Status SetChatSetting(absl::string_view name, absl::string_view value, const ChatSettings& given,
-                            ChatSettings* settings);
+absl::Status SetChatSetting(absl::string_view name, absl::string_view value, SettingRanges ranges,
+                            const ChatSettings& given, ChatSettings* settings);
+
+// Whether an API takes what the user gave. kOutOfRange names the option.
+absl::Status CheckApiSettings(const ChatSettings& settings);
 
 // The numbers among them that have a value, but for the seed, by the names above.
 struct GivenSetting {

@@ -41,6 +41,7 @@ struct ChatAnswer {
   int64_t prompt_tokens = 0;
   std::optional<int64_t> cached_tokens;  // of them; absent: nobody says
   int64_t tokens = 0;                    // of the answer
+  bool counted = true;                   // false: nobody says how many; `tokens` are the pieces that its text came in
   double first_token_s = 0;              // after the turn was begun
   double decode_s = 0;                   // from the first token to the last
 };

@@ -25,6 +25,11 @@ std::string Counted(int64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
+// Of an answer that nobody counted the tokens of, their number is about that of its pieces.
+std::string CountedTokens(int64_t count, bool counted) {
+  return absl::StrCat(counted ? "" : "~", Counted(count, "token"));
+}
+
 std::string TokensPerSecond(int64_t gaps, double seconds) {
   return gaps > 0 && seconds > 0 ? absl::StrFormat("%.1f tokens/s", static_cast<double>(gaps) / seconds) : "";
 }
@@ -187,10 +192,12 @@ absl::Status ChatRepl::Stats() {
   std::string text =
       absl::StrCat("model         ", backend_->Name(), "\n", backend_->Describe(), "conversation  ",
                    Counted(static_cast<int64_t>(dialogue_.size()), "message"), "\n", "answers       ", answers_, ", ",
-                   Counted(answer_tokens_, "token"), speed.empty() ? "" : ", ", speed, "\n");
+                   CountedTokens(answer_tokens_, all_counted_), speed.empty() ? "" : ", ", speed, "\n");
   if (answers_ == 0) return screen_->Say(text);
-  absl::StrAppend(&text, "last prompt   ", Counted(last_.prompt_tokens, "token"));
-  if (backend_->context_tokens() > 0) absl::StrAppend(&text, " of a context of ", backend_->context_tokens());
+  absl::StrAppend(&text, "last prompt   ", last_.counted ? Counted(last_.prompt_tokens, "token") : "not counted");
+  if (last_.counted && backend_->context_tokens() > 0) {
+    absl::StrAppend(&text, " of a context of ", backend_->context_tokens());
+  }
   if (last_.cached_tokens.has_value()) absl::StrAppend(&text, ", ", *last_.cached_tokens, " of them cached");
   absl::StrAppend(&text, "\nlast answer   ", AnswerNote(last_));
   return screen_->Say(text);
@@ -216,6 +223,7 @@ absl::Status ChatRepl::AfterAnswer(const ChatAnswer& answer, const Dialogue& bef
   if (answer.tokens > 0) {
     ++answers_;
     answer_tokens_ += answer.tokens;
+    all_counted_ = all_counted_ && answer.counted;
     gaps_ += std::max<int64_t>(answer.tokens - 1, 0);
     decode_s_ += answer.decode_s;
     last_ = answer;
@@ -234,7 +242,7 @@ absl::Status ChatRepl::AfterAnswer(const ChatAnswer& answer, const Dialogue& bef
 }
 
 std::string ChatRepl::AnswerNote(const ChatAnswer& answer) const {
-  std::string note = Counted(answer.tokens, "token");
+  std::string note = CountedTokens(answer.tokens, answer.counted);
   const std::string speed = TokensPerSecond(answer.tokens - 1, answer.decode_s);
   if (!speed.empty()) absl::StrAppend(&note, ", ", speed);
   if (answer.tokens > 0) absl::StrAppendFormat(&note, ", the first after %.3f s", answer.first_token_s);

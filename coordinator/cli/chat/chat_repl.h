@@ -69,7 +69,8 @@ class ChatRepl {
   // For /stats.
   int64_t answers_ = 0;
   int64_t answer_tokens_ = 0;
-  int64_t gaps_ = 0;  // between tokens of an answer
+  bool all_counted_ = true;  // ... and not guessed
+  int64_t gaps_ = 0;         // between tokens of an answer
   double decode_s_ = 0;
   ChatAnswer last_;
 };

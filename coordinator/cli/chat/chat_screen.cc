@@ -1,5 +1,6 @@
 #include "coordinator/cli/chat/chat_screen.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,12 @@ constexpr absl::string_view kDim = "\x1b[2m";
 constexpr absl::string_view kPlain = "\x1b[0m";
 
 }  // namespace
+
+bool TerminalDims() {
+  const char* term = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");  // no-color.org
+  return term != nullptr && absl::string_view(term) != "dumb" && (no_color == nullptr || *no_color == '\0');
+}
 
 ChatScreen::ChatScreen(ChatScreenOptions options, Output output, Messages messages)
     : options_(options), output_(std::move(output)), messages_(std::move(messages)) {}
@@ -44,14 +51,14 @@ absl::Status ChatScreen::Show(AnswerPart part, absl::string_view text) {
   return output_(clean);
 }
 
-absl::Status ChatScreen::EndAnswer() {
-  const bool shown = std::exchange(shown_, false);
+absl::Status ChatScreen::EndAnswer(bool of_nothing_too) {
+  const bool shown = std::exchange(shown_, false) || of_nothing_too;
   if (!options_.terminal) return shown ? output_(filter_.Flush() + "\n") : absl::OkStatus();
   std::string text = filter_.Flush();
   at_line_start_ = at_line_start_ && text.empty();
   if (options_.dims && part_ == AnswerPart::kReasoning) absl::StrAppend(&text, kPlain);
   part_ = AnswerPart::kContent;
-  if (shown && !at_line_start_) text += '\n';
+  if (shown && (!at_line_start_ || of_nothing_too)) text += '\n';
   at_line_start_ = true;
   return text.empty() ? absl::OkStatus() : output_(text);
 }

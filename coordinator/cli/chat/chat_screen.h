@@ -22,6 +22,9 @@ struct ChatScreenOptions {
   bool quiet = false;            // no notes
 };
 
+// Whether the terminal understands what dims text, and the user wants it: TERM, NO_COLOR.
+bool TerminalDims();
+
 // Not thread-safe.
 class ChatScreen {
  public:
@@ -31,9 +34,10 @@ class ChatScreen {
   // `messages` is given text with its newlines.
   ChatScreen(ChatScreenOptions options, Output output, Messages messages);
 
-  // An answer: its text as it comes, and its end, which ends the line. One of which nothing came leaves nothing.
+  // An answer: its text as it comes, and its end, which ends the line. One of which nothing came leaves nothing, or
+  // with of_nothing_too an empty line.
   absl::Status Show(AnswerPart part, absl::string_view text);
-  absl::Status EndAnswer();
+  absl::Status EndAnswer(bool of_nothing_too = false);
 
   absl::Status Say(
       absl::string_view lines);  // what was asked for; may have several lines, and ends in a newline or not

@@ -14,11 +14,11 @@ using ::testing::HasSubstr;
 TEST(ChatSettings, SetsWhatTheOptionsSet) {
   const ChatSettings given;
   ChatSettings settings;
-  EXPECT_TRUE(SetChatSetting("temp", "0.7", given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("top_k", "40", given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("repeat-last-n", "-1", given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("seed", "18446744073709551615", given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("predict", "12", given, &settings).ok());
+  EXPECT_TRUE(SetChatSetting("temp", "0.7", SettingRanges::kEngine, given, &settings).ok());
+  EXPECT_TRUE(SetChatSetting("top_k", "40", SettingRanges::kEngine, given, &settings).ok());
+  EXPECT_TRUE(SetChatSetting("repeat-last-n", "-1", SettingRanges::kEngine, given, &settings).ok());
+  EXPECT_TRUE(SetChatSetting("seed", "18446744073709551615", SettingRanges::kEngine, given, &settings).ok());
+  EXPECT_TRUE(SetChatSetting("predict", "12", SettingRanges::kEngine, given, &settings).ok());
   EXPECT_EQ(settings.sampling.temperature, 0.7f);
   EXPECT_EQ(settings.sampling.top_k, 40);
   EXPECT_EQ(settings.sampling.repeat_last_n, -1);
@@ -35,8 +35,8 @@ TEST(ChatSettings, TakesBackWhatWasSetToWhatTheUserGaveAtFirst) {
   given.sampling.temperature = 0.5f;
   ChatSettings settings = given;
   for (const char* name : {"temp", "top-p", "top-k", "seed", "predict"}) {
-    EXPECT_TRUE(SetChatSetting(name, "1", given, &settings).ok());
-    EXPECT_TRUE(SetChatSetting(name, "default", given, &settings).ok());
+    EXPECT_TRUE(SetChatSetting(name, "1", SettingRanges::kEngine, given, &settings).ok());
+    EXPECT_TRUE(SetChatSetting(name, "default", SettingRanges::kEngine, given, &settings).ok());
   }
   EXPECT_EQ(settings.sampling.temperature, 0.5f);
   EXPECT_EQ(settings.sampling.top_p, std::nullopt);
@@ -55,12 +55,26 @@ TEST(ChatSettings, RefusesWhatTheOptionsRefuse) {
                                     {"seed", "-1"},
                                     {"predict", "0"},
                                     {"min-p", ""}}) {
-    const absl::Status status = SetChatSetting(name, value, given, &settings);
+    const absl::Status status = SetChatSetting(name, value, SettingRanges::kEngine, given, &settings);
     EXPECT_THAT(status.message(), HasSubstr(absl::StrCat(name, ": "))) << value;
   }
-  EXPECT_THAT(SetChatSetting("heat", "1", given, &settings).message(),
+  EXPECT_THAT(SetChatSetting("heat", "1", SettingRanges::kEngine, given, &settings).message(),
               AllOf(HasSubstr("'heat'"), HasSubstr("temp, top-p"), HasSubstr("seed, predict")));
   EXPECT_EQ(settings.sampling.temperature, std::nullopt);
+}
+
+TEST(ChatSettings, AreNarrowerForAnApi) {
+  const ChatSettings given;
+  ChatSettings settings;
+  for (const char* name : {"temp", "presence-penalty", "frequency-penalty"}) {
+    EXPECT_THAT(SetChatSetting(name, "5", SettingRanges::kApi, given, &settings).message(),
+                AllOf(HasSubstr(absl::StrCat(name, ": 5 is out of range, expected ")), HasSubstr("to 2")));
+    EXPECT_TRUE(SetChatSetting(name, "2", SettingRanges::kApi, given, &settings).ok());
+    EXPECT_TRUE(SetChatSetting(name, "5", SettingRanges::kEngine, given, &settings).ok());
+    EXPECT_THAT(CheckApiSettings(settings).message(), HasSubstr(absl::StrCat("--", name, ": 5 is out of range")));
+    EXPECT_TRUE(SetChatSetting(name, "default", SettingRanges::kApi, given, &settings).ok());
+  }
+  EXPECT_TRUE(CheckApiSettings(settings).ok());
 }
 
 }  // namespace

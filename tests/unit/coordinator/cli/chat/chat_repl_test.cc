@@ -235,6 +235,19 @@ TEST_F(Repl, TakesAMessageBackThatWasStoppedBeforeAnythingCame) {
   EXPECT_THAT(backend_.asked[1], R"([{"role":"user","content":"b"}])");
 }
 
+TEST_F(Repl, SaysWhereNobodyCountedTheTokens) {
+  ChatAnswer answer;
+  answer.content = "some text";
+  answer.tokens = 3;
+  answer.counted = false;
+  backend_.next = {answer};
+  EXPECT_TRUE(Run({"a", "b", "/stats"}).ok());
+  EXPECT_THAT(out_, AllOf(HasSubstr("some text\n~3 tokens"), HasSubstr("answers       2, ~5 tokens")));
+  backend_.next = {answer};
+  EXPECT_TRUE(Run({"a", "/stats"}).ok());
+  EXPECT_THAT(out_, HasSubstr("last prompt   not counted\nlast answer   ~3 tokens"));
+}
+
 TEST_F(Repl, LeavesAtTwoCtrlCInARow) {
   backend_.interrupts = 2;
   EXPECT_TRUE(absl::IsCancelled(Run({"a", "b"})));
