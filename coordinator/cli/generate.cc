@@ -1,7 +1,11 @@
 // generate: text from one prompt or several.
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,10 +16,12 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
+#include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/cli/parted_answer.h"
 #include "coordinator/cli/prompt_input.h"
 #include "coordinator/cli/sampling_options.h"
 #include "coordinator/cli/standard_output.h"
@@ -23,13 +29,14 @@
 #include "coordinator/cli/verb.h"
 #include "coordinator/cli/verbosity.h"
 #include "coordinator/front/cluster_run.h"
-#include "coordinator/front/completion.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/json.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/text/chat/chat_format.h"
+#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -48,23 +55,23 @@ class GenerateVerb : public Verb {
 
  private:
   struct Answer {
-    Answer(const Tokenizer* tokenizer, std::vector<std::string> stops, std::vector<TokenId> prompt)
-        : completion(tokenizer, std::move(stops)), prompt(std::move(prompt)) {}
-    Completion completion;
+    PartedAnswer completion;
     std::vector<TokenId> prompt;
   };
 
   absl::Status CheckOptions() const;
   absl::Status Prepare();
   absl::StatusOr<std::optional<ChatFormat>> Format() const;
-  absl::StatusOr<std::vector<TokenId>> ChatTokens(const ChatFormat& format, const std::string& prompt) const;
+  absl::StatusOr<Answer> Raw(const std::string& prompt) const;
+  absl::StatusOr<Answer> Talk(const ChatFormat& format, const std::string& prompt) const;
   absl::Status SubmitMore();
   absl::Status RunAll();
   absl::Status Take(const SessionEvent& event);
   absl::Status Rejected(size_t answer, absl::string_view why) const;
   void CancelAll();
-  absl::Status PrintText(const Answer& answer, const std::string& fresh);
+  absl::Status Print(const Answer& answer, const std::vector<OutputDelta>& fresh);
   absl::Status PrintFinishedAnswers();
+  void NoteThoughts() const;
   absl::Status Report(absl::Status status);
   Json AnswerJson(const Answer& answer) const;
   absl::Status PrintJson(const RunSummary& summary);
@@ -90,6 +97,7 @@ class GenerateVerb : public Verb {
   absl::flat_hash_map<RequestId, size_t> running_;  // to the place in answers_
   size_t next_ = 0;                                 // the first answer that is not submitted
   size_t printed_ = 0;                              // whole answers on stdout, of several
+  std::optional<ChatScreen> screen_;
   std::unique_ptr<ClusterRun> cluster_;
 };
 
@@ -106,7 +114,9 @@ void GenerateVerb::AddOptions(CLI::App* app) {
   AddTexts(app, "--stop", &stops_, "TEXT", "end the answer before this text; may be given several times");
   AddInteger(app, "--logprobs", &logprobs_, kLogprobsRange,
              "with --output json: log-probabilities, and the N best tokens", "");
-  AddChoice(app, "--output", &output_, {"text", "json"}, "json: one object at the end");
+  AddChoice(app, "--output", &output_, {"text", "json"},
+            "json: one object at the end, which also has what a model thinks before it answers; as text that is shown "
+            "dim at a terminal, and nowhere else");
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   AddSamplingOptions(app, &sampling_options_);
   AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
@@ -137,17 +147,14 @@ absl::Status GenerateVerb::Prepare() {
   ASSIGN_OR_RETURN(const std::optional<ChatFormat> format, Format());
   ASSIGN_OR_RETURN(const std::vector<std::string> prompts, CollectPrompts(input_, /*strip_newline=*/true));
   for (size_t i = 0; i < prompts.size(); ++i) {
-    std::vector<TokenId> tokens;
-    if (!format.has_value()) {
-      tokens = model_.tokenizer->Encode(prompts[i], /*add_special=*/true, parse_special_);
-    } else if (!prompts[i].empty()) {
-      ASSIGN_OR_RETURN(tokens, ChatTokens(*format, prompts[i]));
-    }
-    if (tokens.empty()) {
+    absl::StatusOr<Answer> answer =
+        format.has_value() && !prompts[i].empty() ? Talk(*format, prompts[i]) : Raw(prompts[i]);
+    if (!answer.ok()) return answer.status();
+    if (answer->prompt.empty() || (format.has_value() && prompts[i].empty())) {
       return UsageError(prompts.size() == 1 ? std::string("the prompt is empty")
                                             : absl::StrCat("prompt ", i + 1, " of ", prompts.size(), " is empty"));
     }
-    answers_.emplace_back(model_.tokenizer.get(), stops_, std::move(tokens));
+    answers_.push_back(*std::move(answer));
   }
   return absl::OkStatus();
 }
@@ -167,14 +174,24 @@ absl::StatusOr<std::optional<ChatFormat>> GenerateVerb::Format() const {
   return std::nullopt;
 }
 
-absl::StatusOr<std::vector<TokenId>> GenerateVerb::ChatTokens(const ChatFormat& format,
-                                                              const std::string& prompt) const {
+absl::StatusOr<GenerateVerb::Answer> GenerateVerb::Raw(const std::string& prompt) const {
+  const Tokenizer* tokenizer = model_.tokenizer.get();
+  return Answer{PartedAnswer(tokenizer, stops_, nullptr), tokenizer->Encode(prompt, true, parse_special_)};
+}
+
+absl::StatusOr<GenerateVerb::Answer> GenerateVerb::Talk(const ChatFormat& format, const std::string& prompt) const {
   Json messages = Json::array();
   if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  absl::StatusOr<std::vector<TokenId>> tokens = format.Encode({.messages = &messages}, absl::Now());
-  if (!tokens.ok()) return UsageError(tokens.status().message());
-  return tokens;
+  const absl::StatusOr<MarkedText> text = format.Render({.messages = &messages}, absl::Now());
+  if (!text.ok()) return UsageError(text.status().message());
+  std::vector<std::string> stops = stops_;
+  stops.insert(stops.end(), format.answer_ends().begin(), format.answer_ends().end());
+  const Tokenizer* tokenizer = model_.tokenizer.get();
+  std::unique_ptr<OutputParser> parser = OutputParser::Make(FindOutputFormat(format.source(/*with_tools=*/false)),
+                                                            OutputStart::After(text->text()), /*tools=*/nullptr);
+  return Answer{PartedAnswer(tokenizer, std::move(stops), std::move(parser)),
+                tokenizer->EncodeMarked(*text, /*add_bos=*/true)};
 }
 
 absl::Status GenerateVerb::Run(const RunContext& context) {
@@ -187,6 +204,11 @@ absl::Status GenerateVerb::Run(const RunContext& context) {
     return WriteStdout(*line + "\n");
   }
   if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
+  ChatScreenOptions shows;
+  shows.output_terminal = isatty(STDOUT_FILENO);
+  shows.terminal = shows.output_terminal;
+  shows.dims = shows.terminal && TerminalDims();
+  screen_.emplace(shows, WriteStdout, [](absl::string_view) {});
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   return Report(RunAll());
 }
@@ -209,7 +231,7 @@ absl::Status GenerateVerb::SubmitMore() {
       refused.finished.emplace();
       refused.finished->set_reason(pb::RequestFinished::REASON_REJECTED);
       refused.finished->set_error(std::string(id.status().message()));
-      RETURN_IF_ERROR(PrintText(answers_[next_], answers_[next_].completion.Take(refused)));
+      RETURN_IF_ERROR(Print(answers_[next_], answers_[next_].completion.Take(refused)));
       continue;
     }
     RETURN_IF_ERROR(id.status());
@@ -231,7 +253,7 @@ absl::Status GenerateVerb::RunAll() {
     }
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
-    const Completion& completion = answers_[i].completion;
+    const PartedAnswer& completion = answers_[i].completion;
     if (completion.failed()) {
       return absl::UnavailableError(
           absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " failed: ", completion.rejection()));
@@ -258,39 +280,57 @@ absl::Status GenerateVerb::Take(const SessionEvent& event) {
   const auto found = running_.find(event.request);
   if (found == running_.end()) return absl::OkStatus();  // of an answer that a stop string has ended
   Answer& answer = answers_[found->second];
-  const std::string fresh = answer.completion.Take(event);
+  const std::vector<OutputDelta> fresh = answer.completion.Take(event);
   if (answer.completion.stopped_by_text()) cluster_->Cancel(event.request);
   if (answer.completion.finished()) running_.erase(found);
-  return PrintText(answer, fresh);
+  return Print(answer, fresh);
 }
 
 // One answer streams; of several each is printed whole, in order.
-absl::Status GenerateVerb::PrintText(const Answer& answer, const std::string& fresh) {
+absl::Status GenerateVerb::Print(const Answer& answer, const std::vector<OutputDelta>& fresh) {
   if (output_ == "json") return absl::OkStatus();
   if (answers_.size() > 1) return PrintFinishedAnswers();
-  RETURN_IF_ERROR(WriteStdout(fresh));
-  const bool answered = answer.completion.finished() && !answer.completion.tokens().empty();
-  return answered ? WriteStdout("\n") : absl::OkStatus();
+  for (const OutputDelta& delta : fresh) {
+    const bool thought = delta.kind == OutputKind::kReasoning;
+    RETURN_IF_ERROR(screen_->Show(thought ? AnswerPart::kReasoning : AnswerPart::kContent, delta.text));
+  }
+  if (!answer.completion.finished() || answer.completion.tokens().empty()) return absl::OkStatus();
+  return screen_->EndAnswer(/*of_nothing_too=*/true);
 }
 
 absl::Status GenerateVerb::PrintFinishedAnswers() {
   for (; printed_ < answers_.size() && answers_[printed_].completion.finished(); ++printed_) {
-    RETURN_IF_ERROR(WriteStdout(answers_[printed_].completion.text() + "\n"));
+    const PartedAnswer& answer = answers_[printed_].completion;
+    RETURN_IF_ERROR(screen_->Show(AnswerPart::kReasoning, answer.reasoning()));
+    RETURN_IF_ERROR(screen_->Show(AnswerPart::kContent, answer.text()));
+    RETURN_IF_ERROR(screen_->EndAnswer(/*of_nothing_too=*/true));
   }
   return absl::OkStatus();
+}
+
+// An empty answer is what a pipe gets where the tokens did not last until the model had thought.
+void GenerateVerb::NoteThoughts() const {
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const PartedAnswer& answer = answers_[i].completion;
+    if (!answer.text().empty() || answer.reasoning().empty()) continue;
+    const std::string which = answers_.size() == 1 ? "the answer" : absl::StrCat("answer ", i + 1);
+    LogInfo(absl::StrCat(which, " is empty, as all of its ", answer.tokens().size(),
+                         " tokens are what the model thinks before it answers; -n asks for more"));
+  }
 }
 
 // Ends the job and prints what is left to print, also after a failure: what was produced so far is never lost.
 absl::Status GenerateVerb::Report(absl::Status status) {
   for (Answer& answer : answers_) {
     if (answer.completion.finished()) continue;
-    const std::string rest = answer.completion.Abandon();
-    if (absl::Status printed = PrintText(answer, rest); status.ok()) status = printed;
+    const std::vector<OutputDelta> rest = answer.completion.Abandon();
+    if (absl::Status printed = Print(answer, rest); status.ok()) status = printed;
   }
   const RunSummary summary = cluster_->Finish();
   if (output_ == "json" && summary.ready.has_value()) {
     if (absl::Status printed = PrintJson(summary); status.ok()) status = printed;
   }
+  NoteThoughts();
   PrintStatistics(summary);
   return status;
 }
@@ -303,6 +343,7 @@ Json GenerateVerb::AnswerJson(const Answer& answer) const {
                {"text", answer.completion.text()},
                {"finish_reason", answer.completion.finish_reason()},
                {"seed", sampling_.seed}};
+  if (!answer.completion.reasoning().empty()) json["reasoning"] = answer.completion.reasoning();
   if (!answer.completion.rejection().empty()) json["error"] = WithFlags(answer.completion.rejection());
   if (logprobs_.has_value()) json["logprobs"] = LogprobsJson(answer.completion.tokens());
   return json;

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/e2e/support/terminal.h"
 #include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
@@ -85,6 +86,26 @@ TEST(Conversation, IsWrittenByAnotherTemplateWhereOneIsGiven) {
   EXPECT_EQ(Answered(Joined({"-p", kQuestion}, given))["tokens"], Answered({"--raw", "-p", kQuestion})["tokens"]);
   EXPECT_EQ(Answered(Joined({"-p", kQuestion, "--system", "Be brief. "}, given))["tokens"],
             Answered({"--raw", "-p", absl::StrCat("Be brief. ", kQuestion)})["tokens"]);
+}
+
+// The demo model does not think, but where a template opens a block of thoughts all that follows is one.
+TEST(Conversation, ShowsWhatAModelThinksAtATerminalAlone) {
+  const TempDir directory;
+  WriteFileOrDie(directory.File("t.jinja"), "{% for m in messages %}{{ m.content }}{% endfor %}\n<think>\n");
+  const Words thinking = {"--chat-template-file", directory.File("t.jinja"), "-p", kQuestion};
+  const OrderedJson answer = Answered(thinking);
+  EXPECT_EQ(answer["text"], "");
+  const std::string thought = answer["reasoning"].get<std::string>();
+  EXPECT_NE(thought, "");
+  const Words words = Joined({"generate", "-m", DemoModelPath(), "-t", "1", "-n", "24"}, thinking);
+  const ProgramResult piped = Coordinator(words);
+  EXPECT_EQ(piped.exit_code, 0) << piped;
+  EXPECT_EQ(piped.out, "\n");
+  EXPECT_THAT(piped.err, HasSubstr("the answer is empty, as all of its 24 tokens are what the model thinks"));
+  Terminal terminal(CoordinatorProgram(), words, {{"TERM", "xterm"}, {"NO_COLOR", ""}});
+  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
+  EXPECT_THAT(terminal.shown(), HasSubstr(absl::StrCat("\x1b[2m", thought.substr(0, thought.find('\n')))));
+  EXPECT_FALSE(Answered({"-p", kQuestion}).contains("reasoning"));
 }
 
 // A model with this template; nothing: without one.
