@@ -101,6 +101,11 @@ TEST(Serve, ListensBeforeTheModelIsLoaded) {
   EXPECT_EQ(server.process().Wait(60).exit_code, 0);
 }
 
+TEST(Serve, SaysWhichPortItFoundAlsoWhenItIsQuiet) {
+  Server server({"--pp", "1", "-q"});
+  EXPECT_NE(server.port(), 0) << server.process().err();
+}
+
 TEST(Serve, CurlReadsAStreamAsItComes) {
   if (RunProgram("curl", {"--version"}).exit_code != 0) GTEST_SKIP() << "curl is not on this machine";
   Server server({"--pp", "1"});
@@ -160,6 +165,8 @@ TEST(Serve, APortInUseAndOtherWrongOptionsEndWithAMessage) {
       {{"--api-key-file", "/nowhere/keys"}, 3, "--api-key-file: "},
       {{"--api-key-file", empty}, 3, "--api-key-file: "},
       {{"--served-model-name", ","}, 2, "--served-model-name: expected names"},
+      {{"--served-model-name", "a,b,a"}, 2, "--served-model-name: expected names that differ, found 'a' twice"},
+      {{"--max-body", "5G"}, 2, "--max-body: 5368709120 is out of range, expected at most 2147483648 (2G)"},
       {{"--chat-template-file", "/nowhere/t"}, 3, "/nowhere/t"},
       {{"--access-log", "/nowhere/log"}, 3, "--access-log: cannot write '/nowhere/log'"},
       {{"--queue-timeout", "soon"}, 2, "'soon' is not a duration"},

@@ -65,6 +65,7 @@ TEST(ChatWithAServer, WrongAddressesAndOptionsEndWithASentence) {
   expect({"--url", "127.0.0.1:80"}, 2, "--url: ");
   expect({"--url", "http://127.0.0.1:1", "-m", DemoModelPath()}, 2, "leave out --model");
   expect({"--url", "http://127.0.0.1:1", "--pp", "2"}, 2, "leave out --pp");
+  expect({"--url", "http://127.0.0.1:1", "--temp", "5"}, 2, "--temp: 5 is out of range, expected 0 to 2 by a server");
   expect({"--url", "http://127.0.0.1:1", "--api-key-file", "/dev/null"}, 3, "expected one key");
   expect({}, 2, "--model is required, or --url");
   expect({"-m", DemoModelPath(), "--api-key-file", "/dev/null"}, 2, "give --url too");
@@ -79,9 +80,32 @@ TEST(ChatWithAServer, AKeyIsShown) {
   const ProgramResult without = ChatWith(server, "Hello\n");
   EXPECT_EQ(without.exit_code, 2) << without;
   EXPECT_THAT(without.err, HasSubstr("401"));
-  const ProgramResult with = ChatWith(server, "Hello\n", {"--api-key-file", directory.File("key"), "-n", "4"});
-  EXPECT_EQ(with.exit_code, 0) << with;
-  EXPECT_NE(with.out, "");
+  for (const char* file : {"key", "keys"}) {  // the server's own has one line too
+    const ProgramResult with = ChatWith(server, "Hello\n", {"--api-key-file", directory.File(file), "-n", "4"});
+    EXPECT_EQ(with.exit_code, 0) << with;
+    EXPECT_NE(with.out, "");
+  }
+}
+
+TEST(ChatWithAServer, AnAnswerThatIsStoppedHasAboutAsManyTokensAsPieces) {
+  Server server({"--pp", "1", "--stage-delay-us", "20000"});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  Subprocess chat(CoordinatorProgram(), {"chat", "--url", absl::StrCat(server.url(), "/v1")});
+  chat.Write("Hello\n");
+  ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
+  chat.Kill(SIGINT);
+  const ProgramResult result = chat.Wait();
+  EXPECT_EQ(result.exit_code, 130) << result;
+  EXPECT_THAT(result.err, ::testing::ContainsRegex("~[1-9][0-9]* tokens.*; stopped"));
+}
+
+TEST(ChatWithAServer, ASettingThatNoApiTakesIsRefusedAtOnce) {
+  Server server({"--pp", "1"});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  const ProgramResult result = ChatWith(server, "/set temp 5\nHello\n/stats\n", {"--temp", "0", "-n", "4"});
+  EXPECT_EQ(result.exit_code, 2) << result;
+  EXPECT_THAT(result.err, HasSubstr("/set: temp: 5 is out of range, expected 0 to 2\n"));
+  EXPECT_NE(result.out, "") << "the message is answered";
 }
 
 TEST(BenchServe, PrintsItsVerdictTheFiguresAndAFileOfThem) {
@@ -89,8 +113,9 @@ TEST(BenchServe, PrintsItsVerdictTheFiguresAndAFileOfThem) {
   Server server({"--pp", "1"});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   const ProgramResult result =
-      BenchServe(server.url(), {"--num-prompts", "6", "--max-concurrency", "3", "--input-len", "20", "--output-len",
-                                "8", "--goodput", "e2el:60000", "--save-result", directory.File("result.json")});
+      BenchServe(server.url(),
+                 {"--num-prompts", "6", "--max-concurrency", "3", "--input-len", "20", "--output-len", "8", "--goodput",
+                  "ttft:60000", "tpot:60000", "e2el:60000", "--save-result", directory.File("result.json")});
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, StartsWith("VALID\n============ Serving Benchmark Result ============\n"));
   EXPECT_THAT(result.out, HasSubstr("Successful requests:                     6"));
@@ -100,7 +125,10 @@ TEST(BenchServe, PrintsItsVerdictTheFiguresAndAFileOfThem) {
   EXPECT_EQ(saved["valid"], true);
   EXPECT_EQ(saved["completed"], 6);
   EXPECT_EQ(saved["model_id"], "demo-q8_0");
-  EXPECT_EQ(BenchServe(server.url(), {"--endpoint", "chat", "--num-prompts", "2", "--output-len", "4"}).exit_code, 0);
+  EXPECT_EQ(
+      BenchServe(absl::StrCat(server.url(), "/v1/"), {"--endpoint", "chat", "--num-prompts", "2", "--output-len", "4"})
+          .exit_code,
+      0);
 }
 
 TEST(BenchServe, RequestsThatFailAreCountedAndMakeItInvalid) {
@@ -124,6 +152,7 @@ TEST(BenchServe, WrongInputsEndWithASentence) {
     EXPECT_THAT(result.out, Not(HasSubstr("Serving Benchmark")));
   };
   expect({}, 5, "127.0.0.1:1");
+  expect({"--save-result", "/nowhere/result.json"}, 3, "--save-result: '/nowhere/result.json' cannot be written: ");
   expect({"--request-rate", "0"}, 2, "--request-rate: expected inf or a number above 0");
   expect({"--goodput", "itl:5"}, 2, "--goodput: expected ttft:MS");
   expect({"--metric-percentiles", "50,x"}, 2, "--metric-percentiles: expected numbers");
