@@ -125,6 +125,7 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const 
   if (launcher_ == nullptr) return absl::OkStatus();
   if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(MonotonicUs());
   policy_.Loaded(load_progress().bytes_loaded(), MonotonicUs());
+  policy_.Idle(job_ready() && journal().empty(), MonotonicUs());
   bool may_have_ended = launcher_->end_descriptor() < 0;
   for (const pollfd& wait : waits) {
     if (wait.revents == 0) continue;

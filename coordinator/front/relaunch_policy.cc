@@ -7,7 +7,8 @@ namespace {
 
 constexpr absl::Duration kFirstWait = absl::Milliseconds(100);
 constexpr absl::Duration kLongestWait = absl::Seconds(30);
-constexpr int kMostDoublings = 10;  // beyond the longest wait
+constexpr absl::Duration kStaysUp = absl::Seconds(30);  // when nothing is asked of it
+constexpr int kMostDoublings = 10;                      // beyond the longest wait
 
 }  // namespace
 
@@ -23,7 +24,18 @@ void RelaunchPolicy::Loaded(uint64_t bytes, int64_t now_us) {
   progress_us_ = now_us;
 }
 
+void RelaunchPolicy::Idle(bool idles, int64_t now_us) {
+  if (!idles) {
+    idle_since_us_.reset();
+  } else if (!idle_since_us_.has_value()) {
+    idle_since_us_ = now_us;
+  } else if (absl::Microseconds(now_us - *idle_since_us_) >= kStaysUp) {
+    Produced(now_us);
+  }
+}
+
 std::optional<absl::Duration> RelaunchPolicy::Lost(int max_losses, absl::Duration timeout, int64_t now_us) {
+  idle_since_us_.reset();
   if (++losses_ == 1) first_loss_us_ = now_us;
   const absl::Duration stuck = absl::Microseconds(now_us - std::max(progress_us_, first_loss_us_));
   if (losses_ >= max_losses && stuck >= timeout) return std::nullopt;

@@ -20,6 +20,9 @@ class RelaunchPolicy {
   // The job has loaded so many bytes. Progress is only what goes beyond any job since the last token: a job that loads
   // and dies, again and again, makes none.
   void Loaded(uint64_t bytes, int64_t now_us);
+  // Whether a job is up and nobody waits for a token of it, as it is looked at now and then. Half a minute of that in
+  // one piece is progress: else a service that nobody asks anything would be given up at its third loss, days apart.
+  void Idle(bool idles, int64_t now_us);
 
   // The job is lost. How long to wait before the next launch: nothing after the first loss, then 0.1 s, doubling up to
   // 30 s. Absent: give up, which is after `max_losses` losses in a row without a token and when, too, `timeout` has
@@ -34,6 +37,7 @@ class RelaunchPolicy {
   int losses_ = 0;
   uint64_t most_loaded_ = 0;  // since the last token
   int64_t progress_us_;
+  std::optional<int64_t> idle_since_us_;
   int64_t first_loss_us_ = 0;  // of those in a row
 };
 

@@ -40,6 +40,27 @@ TEST(RelaunchPolicy, ThreeQuickLossesDoNotEndARunAndNeitherDoesOneAfterALongTime
   EXPECT_FALSE(slow.Lost(3, absl::Minutes(10), 4200 * kSecond).has_value());
 }
 
+// A service at night.
+TEST(RelaunchPolicy, AJobThatStaysUpWithNothingToDoMakesTheNextLossTheFirstAgain) {
+  RelaunchPolicy policy(0);
+  int64_t now_us = 0;
+  for (int day = 1; day <= 10; ++day) {
+    for (; now_us < day * 86400 * kSecond; now_us += 600 * kSecond) policy.Idle(true, now_us);
+    EXPECT_EQ(policy.Lost(3, absl::Minutes(10), now_us), absl::ZeroDuration()) << day;
+  }
+}
+
+TEST(RelaunchPolicy, AJobThatIsLostSoonWithNothingToDoIsGivenUpInTheEnd) {
+  RelaunchPolicy policy(0);
+  int64_t now_us = 0;
+  while (now_us < 3600 * kSecond && policy.Lost(3, absl::Minutes(10), now_us).has_value()) {
+    for (int i = 0; i < 20; ++i) policy.Idle(true, now_us += kSecond);
+    policy.Idle(false, now_us += kSecond);
+    for (int i = 0; i < 20; ++i) policy.Idle(true, now_us += kSecond);
+  }
+  EXPECT_LT(now_us, 700 * kSecond);
+}
+
 TEST(RelaunchPolicy, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
   RelaunchPolicy policy(0);
   policy.Loaded(100, 8 * kSecond);
