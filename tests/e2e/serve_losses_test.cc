@@ -176,6 +176,17 @@ TEST_F(ServeLosses, AStageDiesWhileAPromptIsComputed) {
   ExpectTheSame({answer}, {Undisturbed(question)});
 }
 
+TEST_F(ServeLosses, AStageDiesWhileNothingIsAsked) {
+  const Question question = ChatQuestion("What is it?", 8, 6);
+  const RecordedAnswer before = Record(server().url(), question);
+  Disturber disturber(&server());
+  ASSERT_TRUE(disturber.Signal(SIGKILL));
+  EXPECT_TRUE(ComesTrue([] { return Recovers(server()); }));
+  const RecordedAnswer after = Record(server().url(), question);
+  ExpectTheSame({after}, {before});
+  EXPECT_EQ(after.cached_tokens, 0) << "the new job's cache is empty";
+}
+
 TEST_F(ServeLosses, AStageDiesAtTheFirstTokenAndTheNextOneWhileItComesUp) {
   const Question question = AsStream(ChatQuestion("Tell me of the sea.", 24, 5));
   Disturber disturber(&server());

@@ -190,6 +190,7 @@ void ExpectTheSame(const std::vector<RecordedAnswer>& answers, const std::vector
   ASSERT_EQ(answers.size(), expected.size());
   for (size_t i = 0; i < answers.size(); ++i) {
     EXPECT_TRUE(answers[i].complete) << "answer " << i << ": " << answers[i].error;
+    EXPECT_GT(answers[i].tokens(), 0) << "answer " << i;
     EXPECT_EQ(answers[i].ToString(), expected[i].ToString()) << "answer " << i;
   }
 }
