@@ -25,14 +25,14 @@ bool IsFieldList(absl::string_view text) {
 
 }  // namespace
 
-bool AccessRules::AllowsHost(absl::string_view authority) const {
-  if (!check_hosts_ || authority.empty()) return true;
-  const absl::string_view name = WithoutPort(authority);
+bool AccessRules::AllowsHost(const std::optional<std::string>& authority) const {
+  if (!check_hosts_ || !authority.has_value()) return true;
+  const absl::string_view name = WithoutPort(*authority);
   for (const absl::string_view local : {"localhost", "127.0.0.1", "[::1]"}) {
     if (absl::EqualsIgnoreCase(name, local)) return true;
   }
   return std::any_of(allowed_hosts_.begin(), allowed_hosts_.end(), [&](const std::string& host) {
-    return absl::EqualsIgnoreCase(host, name) || absl::EqualsIgnoreCase(host, authority);
+    return absl::EqualsIgnoreCase(host, name) || absl::EqualsIgnoreCase(host, *authority);
   });
 }
 

@@ -21,8 +21,8 @@ class AccessRules {
         allowed_hosts_(std::move(allowed_hosts)),
         origins_(std::move(origins)) {}
 
-  // `authority`: a name or address, with or without a port; empty from a client of HTTP/1.0, which no browser is.
-  bool AllowsHost(absl::string_view authority) const;
+  // `authority`: a name or address, with or without a port; absent from a client of HTTP/1.0, which no browser is.
+  bool AllowsHost(const std::optional<std::string>& authority) const;
 
   // What every answer to this request has: nothing but for a listed Origin.
   HttpHeaders CorsHeaders(const HttpRequest& request) const;

@@ -176,7 +176,7 @@ bool Connection::TakeRequest(RequestHead head) {
   if (!state_->rules.AllowsHost(head.authority)) {
     SkipBody(head);
     return Refuse({403, "host_not_allowed",
-                   absl::StrCat("this server is not to be reached as '", head.authority,
+                   absl::StrCat("this server is not to be reached as '", *head.authority,
                                 "'; it has to be one of the allowed hosts, or localhost")});
   }
   NoteKey();

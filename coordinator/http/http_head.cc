@@ -201,7 +201,7 @@ std::optional<HttpError> ParseRequestHead(absl::string_view bytes, RequestHead* 
   const auto hosts = std::count_if(head->headers.begin(), head->headers.end(),
                                    [](const auto& header) { return header.first == "host"; });
   if (hosts > 1 || (hosts == 0 && head->http_1_1)) return Malformed("it has to have one field Host");
-  head->authority = std::string(FindHeader(head->headers, "host"));
+  if (hosts > 0) head->authority = std::string(FindHeader(head->headers, "host"));
   return SetTarget(parser.target, head);
 }
 

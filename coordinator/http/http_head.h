@@ -40,9 +40,10 @@ class HeadEnd {
 
 struct RequestHead {
   std::string method;
-  std::string authority;  // whom the client meant to reach: Host, or of a target with a scheme; empty: HTTP/1.0 without
-  std::string path;       // decoded, without the query
-  HttpHeaders headers;    // names in lower case
+  // Whom the client meant to reach: Host, or of a target with a scheme; absent: HTTP/1.0 without.
+  std::optional<std::string> authority;
+  std::string path;     // decoded, without the query
+  HttpHeaders headers;  // names in lower case
   bool http_1_1 = true;
   bool keep_alive = true;
   bool expects_continue = false;
