@@ -1,6 +1,7 @@
 #include "coordinator/http/http_server.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <list>
@@ -15,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "coordinator/http/boost.h"
 #include "coordinator/http/connection.h"
+#include "coordinator/http/descriptor_room.h"
 #include "coordinator/http/listen_sockets.h"
 #include "coordinator/http/server_state.h"
 
@@ -60,6 +62,7 @@ class AsioServer : public HttpServer {
   void Tick();
   void Accept(tcp::acceptor* acceptor);
   void Take(tcp::socket socket);
+  bool CloseLongestIdle();
   bool MakeRoom();
   std::vector<std::shared_ptr<Connection>> Connections() const {
     return {state_.connections.begin(), state_.connections.end()};
@@ -170,8 +173,11 @@ void AsioServer::Accept(tcp::acceptor* acceptor) {
   if (!acceptor->is_open()) return;
   acceptor->async_accept([this, acceptor](const ErrorCode& error, tcp::socket socket) {
     if (!acceptor->is_open()) return;
-    if (error && error != boost::asio::error::connection_aborted) {
-      resting_acceptors_.push_back(acceptor);  // no descriptors: the next try would fail as well
+    const bool lacks_descriptors = error.value() == EMFILE || error.value() == ENFILE;
+    const bool again =
+        !error || error == boost::asio::error::connection_aborted || (lacks_descriptors && CloseLongestIdle());
+    if (!again) {
+      resting_acceptors_.push_back(acceptor);  // the next try would fail as well
       return;
     }
     Accept(acceptor);
@@ -196,8 +202,8 @@ void AsioServer::Take(tcp::socket socket) {
   }
 }
 
-// Closes the connection that idled longest; whether there is room now.
-bool AsioServer::MakeRoom() {
+// Whether there was one.
+bool AsioServer::CloseLongestIdle() {
   std::shared_ptr<Connection> longest;
   for (const auto& connection : state_.connections) {
     const auto since = connection->idle_since_us();
@@ -206,7 +212,12 @@ bool AsioServer::MakeRoom() {
   if (longest == nullptr) return false;
   ++state_.counters.idle_closed;
   longest->Close();
-  return state_.connections.size() < static_cast<size_t>(state_.options.limits.connections);
+  return true;
+}
+
+// Whether there is room now.
+bool AsioServer::MakeRoom() {
+  return CloseLongestIdle() && state_.connections.size() < static_cast<size_t>(state_.options.limits.connections);
 }
 
 void AsioServer::ReadBodies(bool on) {
@@ -277,6 +288,13 @@ HttpCounters AsioServer::counters() const {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(HttpServerOptions options, HttpHandler* handler) {
   try {
+    const int wanted = options.limits.connections;
+    options.limits.connections = DescriptorRoom(wanted);
+    if (options.limits.connections < wanted) {
+      LogInfo(absl::StrCat("warning: the system lets this process open few files: at most ", options.limits.connections,
+                           " connections are served at once instead of ", wanted, "; for all of them, `ulimit -n ",
+                           wanted + kOtherDescriptors, "` before the start (systemd: LimitNOFILE=)"));
+    }
     ASSIGN_OR_RETURN(std::vector<tcp::endpoint> endpoints, ResolveHost(options.host, options.port));
     const bool loopback = std::all_of(endpoints.begin(), endpoints.end(),
                                       [](const tcp::endpoint& endpoint) { return endpoint.address().is_loopback(); });

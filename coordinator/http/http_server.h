@@ -22,7 +22,8 @@
 namespace stagecoach {
 
 struct HttpLimits {
-  // Beyond: the connection that idled longest is closed, with none idle the new one gets 503.
+  // Beyond: the connection that idled longest is closed, with none idle the new one gets 503. Fewer where this process
+  // may not open as many files.
   int connections = 1024;
   int64_t header_bytes = 16 << 10, request_line_bytes = 8 << 10;  // 431
   int header_fields = 100;                                        // 431
@@ -75,7 +76,8 @@ struct HttpCounters {
 class HttpServer {
  public:
   // Binds and listens; connections wait until Start. kInvalidArgument: no such address, or not one of this machine;
-  // kAlreadyExists: the port is in use; kPermissionDenied. `handler` outlives the server.
+  // kAlreadyExists: the port is in use; kPermissionDenied. `handler` outlives the server. Raises this process's limit
+  // of open files as far as limits.connections need it, or says that it cannot.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(HttpServerOptions options, HttpHandler* handler);
 
   virtual ~HttpServer() = default;  // as Stop(absl::ZeroDuration())
