@@ -12,6 +12,19 @@ void AddSizes(const Sizes& earlier, Sizes* sizes) {
   for (int i = 0; i < earlier.size(); ++i) sizes->Set(i, sizes->Get(i) + earlier.Get(i));
 }
 
+// Of the first `stages`: what they computed, and how long the ideal pipeline took for it, all of them together.
+struct IdealTime {
+  double compute_s = 0, span_s = 0;
+};
+IdealTime IdealOf(const pb::JobStatistics& statistics, int stages) {
+  IdealTime ideal;
+  for (int i = 0; i < std::min(stages, statistics.stages_size()); ++i) {
+    ideal.compute_s += statistics.stages(i).compute_s();
+  }
+  if (statistics.bubble_floor() < 1) ideal.span_s = ideal.compute_s / (1 - statistics.bubble_floor());
+  return ideal;
+}
+
 }  // namespace
 
 void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
@@ -30,7 +43,12 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
   sum->set_busy_s(busy_s);
   if (busy_s > 0) {
     sum->set_bubble((earlier.bubble() * earlier.busy_s() + later.bubble() * later.busy_s()) / busy_s);
-    sum->set_bubble_floor((earlier.bubble_floor() * earlier.busy_s() + later.bubble_floor() * later.busy_s()) / busy_s);
+  }
+  const int stages = later.stages().empty() ? earlier.stages_size() : later.stages_size();
+  const IdealTime before = IdealOf(earlier, stages), after = IdealOf(later, stages);
+  if (before.span_s > 0) {
+    const double compute_s = before.compute_s + after.compute_s, span_s = before.span_s + after.span_s;
+    sum->set_bubble_floor(std::clamp(1 - compute_s / span_s, 0.0, 1.0));
   }
   if (later.stages().empty()) *sum->mutable_stages() = earlier.stages();
   for (int i = 0; i < std::min(earlier.stages_size(), later.stages_size()); ++i) {

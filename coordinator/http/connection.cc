@@ -278,6 +278,7 @@ bool Connection::Refuse(const HttpError& error) {
   HttpResponse response{error.status};
   response.body = state_->options.write_error(request_, error);
   if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  state_->handler->OnRefusal(request_, error);
   Answer(request_, response);
   return true;
 }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "coordinator/http/http_error.h"
 #include "coordinator/http/http_request.h"
 
 namespace stagecoach {
@@ -75,6 +76,8 @@ class HttpHandler {
   // Each request as its answer begins, those that the server or OnHead refused included: for counters and the access
   // log. What could not be understood has an empty method and path.
   virtual void OnAnswer(const HttpRequest& /*request*/, int /*status*/) {}
+  // One that the server refuses itself, before OnAnswer: the handler saw at most its head.
+  virtual void OnRefusal(const HttpRequest& /*request*/, const HttpError& /*error*/) {}
   virtual void OnTick() {}  // each second
 };
 

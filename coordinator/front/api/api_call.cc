@@ -196,7 +196,7 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
 
 size_t ApiCall::choices() const { return state_->choices.size(); }
 bool ApiCall::streams() const { return state_->plan.fields.stream; }
-int64_t ApiCall::prompt_tokens() const { return state_->usage.prompt_tokens * state_->plan.fields.n; }
+int ApiCall::choices_a_prompt() const { return state_->plan.fields.n; }
 const std::vector<std::string>& ApiCall::ignored() const { return state_->plan.ignored; }
 std::optional<absl::Duration> ApiCall::timeout() const { return state_->plan.fields.timeout; }
 

@@ -50,8 +50,8 @@ class ApiCall {
 
   size_t choices() const;
   bool streams() const;
-  int64_t prompt_tokens() const;  // of all requests together: what waits in the queue
-  Usage usage() const;            // so far
+  int choices_a_prompt() const;  // the choices of the first prompt come first, then those of the second
+  Usage usage() const;           // so far
   // Names of what was in the body and is not known or has no effect here, in the order found: for the header
   // x-stagecoach-ignored (IgnoredHeader) and the log. They are the client's words.
   const std::vector<std::string>& ignored() const;

@@ -14,6 +14,7 @@ void BubbleWindow::Take(const pb::JobStatistics& statistics, int64_t now_us) {
   point.stages = statistics.stages_size();
   point.busy_s = statistics.busy_s() * point.stages;
   for (const pb::StageSummary& stage : statistics.stages()) point.compute_s += stage.compute_s();
+  if (statistics.bubble_floor() < 1) point.ideal_s = point.compute_s / (1 - statistics.bubble_floor());
   // A job with other stages counts in another measure; so does a session that begins.
   if (!points_.empty() && (point.stages != points_.back().stages || point.busy_s < points_.back().busy_s ||
                            point.compute_s < points_.back().compute_s)) {
@@ -37,13 +38,16 @@ const BubbleWindow::Point* BubbleWindow::Before(int64_t at_us) const {
   return younger == points_.begin() ? &points_.front() : &*(younger - 1);
 }
 
-double BubbleWindow::Over(int64_t span_us) const {
+double BubbleWindow::IdleShare(int64_t span_us, double Point::*time) const {
   const Point* before = points_.empty() ? nullptr : Before(points_.back().at_us - span_us);
   if (before == nullptr) return 0;
-  const double busy_s = points_.back().busy_s - before->busy_s;
-  if (busy_s <= 0) return 0;
-  return std::clamp(1 - (points_.back().compute_s - before->compute_s) / busy_s, 0.0, 1.0);
+  const double time_s = points_.back().*time - before->*time;
+  if (time_s <= 0) return 0;
+  return std::clamp(1 - (points_.back().compute_s - before->compute_s) / time_s, 0.0, 1.0);
 }
+
+double BubbleWindow::Over(int64_t span_us) const { return IdleShare(span_us, &Point::busy_s); }
+double BubbleWindow::FloorOver(int64_t span_us) const { return IdleShare(span_us, &Point::ideal_s); }
 
 // An engine that had no other work was at these prompts as long as it was at anything.
 BubbleWindow::PromptWork BubbleWindow::WorkBetween(const Point& before, const Point& after) {

@@ -18,6 +18,8 @@ class BubbleWindow {
 
   // 1 - computed / (stages x busy) of about the last `span_us` before the latest Take; 0 without work in it.
   double Over(int64_t span_us) const;
+  // The least that the work in it allowed: the same with the time that an ideal pipeline has work for `busy`.
+  double FloorOver(int64_t span_us) const;
   // Rows of prompts a second of the time in which there were any to compute, from about `span_us` before `now_us` on.
   // Where there were none then, as it was the last time; 0 before the first.
   double PromptRate(int64_t span_us, int64_t now_us) const;
@@ -28,6 +30,7 @@ class BubbleWindow {
     int stages = 0;
     double busy_s = 0;     // x stages
     double compute_s = 0;  // of all stages
+    double ideal_s = 0;    // busy_s of the ideal pipeline, of which the statistics give the share that it idles
     double prompt_rows = 0;
   };
   // What was computed between two neighbours in which there were prompts.
@@ -37,6 +40,7 @@ class BubbleWindow {
   };
   static PromptWork WorkBetween(const Point& before, const Point& after);
   const Point* Before(int64_t at_us) const;
+  double IdleShare(int64_t span_us, double Point::*time) const;
 
   std::deque<Point> points_;
   double last_rate_ = 0;  // of the latest prompts

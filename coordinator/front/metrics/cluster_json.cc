@@ -123,8 +123,7 @@ Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts) {
       {"requests", {{"waiting", waiting}, {"running", engine.requests_running()}, {"unfinished", status.unfinished}}},
       {"micro_batches_in_flight", engine.micro_batches_in_flight()},
       {"preemptions", status.statistics.preemptions()},
-      {"bubble",
-       {{"now", facts.bubble_now}, {"minute", facts.bubble_minute}, {"floor", status.statistics.bubble_floor()}}},
+      {"bubble", {{"now", facts.bubble_now}, {"minute", facts.bubble_minute}, {"floor", facts.bubble_floor}}},
       {"kv", KvJson(status)},
       {"stages", std::move(stages)},
       {"hops", std::move(hops)}};

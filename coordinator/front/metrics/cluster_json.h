@@ -15,7 +15,7 @@
 //   micro_batches_in_flight
 //   preemptions      in all jobs
 //   bubble           {now, minute, floor}: idle share of the stages' time while there was work, of the last second,
-//                    minute; the least that the work of the session allowed
+//                    minute; the least that the work of that minute allowed
 //   kv               {block_tokens, groups: [{used, cached, free}]}: blocks of every stage's pool, by block group;
 //   used:
 //                    by running requests; cached: of ended ones, given away when blocks are needed
@@ -42,6 +42,7 @@ struct ClusterFacts {
   std::string model;         // as the service shows it
   double bubble_now = 0;     // ServiceMetrics::BubbleOf
   double bubble_minute = 0;  // "
+  double bubble_floor = 0;   // ServiceMetrics::BubbleFloorOf
 };
 
 Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts);

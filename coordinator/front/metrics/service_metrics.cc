@@ -59,9 +59,10 @@ ServiceMetrics::ServiceMetrics(ServiceFacts facts)
 
 void ServiceMetrics::Answered(absl::string_view route, int status) { ++answered_[{std::string(route), status}]; }
 
-void ServiceMetrics::SetConnections(int64_t active, int64_t idle) {
+void ServiceMetrics::SetConnections(int64_t active, int64_t idle, int64_t closing) {
   active_ = active;
   idle_ = idle;
+  closing_ = closing;
 }
 
 void ServiceMetrics::SetStreams(int64_t open) { streams_ = open; }
@@ -80,6 +81,7 @@ void ServiceMetrics::Took(const SessionEvent& event, int64_t now_us, MeteredRequ
     if (request->first_token_us == 0) {
       request->first_token_us = at_us;
       FirstToken(*request);
+      CountPrompt(*request, event.cached_tokens.value_or(0));
       --gaps;
     } else {
       itl_.Observe(SecondsOf(at_us - request->last_token_us));
@@ -101,6 +103,17 @@ void ServiceMetrics::FirstToken(const MeteredRequest& request) {
   unstarted_tokens_ -= request.prompt_tokens;
 }
 
+// When its first token says that it was computed: whoever asks for much is seen while he does.
+void ServiceMetrics::CountPrompt(const MeteredRequest& request, int64_t cached_tokens) {
+  if (request.prompt_tokens == 0) return;
+  const auto prompt_tokens = static_cast<double>(request.prompt_tokens);
+  tokens_.prompt += prompt_tokens;
+  TokensOf(request.tenant).prompt += prompt_tokens;
+  cache_queries_ += prompt_tokens;
+  cache_hits_ += std::clamp(static_cast<double>(cached_tokens), 0.0, prompt_tokens);
+  prompt_sizes_.Observe(prompt_tokens);
+}
+
 void ServiceMetrics::Ended(const SessionEvent& event, int64_t now_us, const MeteredRequest& request) {
   const Finished& finished = *event.finished;
   ++finished_[{request.api, ReasonName(finished)}];
@@ -110,12 +123,7 @@ void ServiceMetrics::Ended(const SessionEvent& event, int64_t now_us, const Mete
   // Whether any of its prompt was computed.
   const pb::RequestCost& cost = finished.cost();
   if (request.tokens == 0 && cost.prefill_us() <= 0) return;
-  const auto prompt_tokens = static_cast<double>(request.prompt_tokens);
-  tokens_.prompt += prompt_tokens;
-  TokensOf(request.tenant).prompt += prompt_tokens;
-  cache_queries_ += prompt_tokens;
-  cache_hits_ += std::clamp(static_cast<double>(cost.cached_tokens()), 0.0, prompt_tokens);
-  prompt_sizes_.Observe(prompt_tokens);
+  if (request.tokens == 0) CountPrompt(request, cost.cached_tokens());
   generation_sizes_.Observe(static_cast<double>(request.tokens));
   prefill_.Observe(SecondsOf(cost.prefill_us()));
   if (request.tokens == 0) return;

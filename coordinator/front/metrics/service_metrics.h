@@ -38,8 +38,8 @@ ProcessUse ReadProcessUse();  // zeros where the system does not say
 struct MeteredRequest {
   std::string api;     // "chat", "completions", "responses", "messages"
   std::string tenant;  // the key's name
-  int64_t prompt_tokens = 0;
-  int64_t accepted_us = 0;  // when the call had its place in the queue
+  int64_t prompt_tokens = 0;  // 0: an earlier choice has the same prompt, which is counted once
+  int64_t accepted_us = 0;    // when the call had its place in the queue
 
   int64_t first_token_us = 0, last_token_us = 0;
   int64_t tokens = 0;
@@ -51,7 +51,8 @@ class ServiceMetrics {
 
   // HTTP. `route`: one of the service's own, "other" for what is none; never what a client wrote.
   void Answered(absl::string_view route, int status);  // of a stream: when its head is written
-  void SetConnections(int64_t active, int64_t idle);   // with a request under way, without
+  // With a request under way, without one, and with nothing but the client's own closing left to wait for.
+  void SetConnections(int64_t active, int64_t idle, int64_t closing);
   void SetStreams(int64_t open);                       // of server-sent events
   void SlowClient();                                   // one was cut off for not reading
   void Ignored(absl::string_view kind);                // a part of a request that means nothing here ("parameter", ...)
@@ -67,6 +68,8 @@ class ServiceMetrics {
 
   // Share of the stages' time without work while there was some, of about the last `span_us`, a minute at most.
   double BubbleOf(int64_t span_us) const { return bubble_.Over(span_us); }
+  // The least of it that the same work allowed.
+  double BubbleFloorOf(int64_t span_us) const { return bubble_.FloorOver(span_us); }
   // Tokens of prompts per second of work on prompts, of about the last 30 s, else of the last ones: how long a queue
   // takes. 0 before the first.
   double PromptRate(int64_t now_us) const;
@@ -78,7 +81,7 @@ class ServiceMetrics {
     double prompt = 0, generated = 0;
   };
   void FirstToken(const MeteredRequest& request);
-  void NoMoreUnstarted(const MeteredRequest& request);
+  void CountPrompt(const MeteredRequest& request, int64_t cached_tokens);
   void Ended(const SessionEvent& event, int64_t now_us, const MeteredRequest& request);
   Tokens& TokensOf(const std::string& tenant);
   void TakeLosses(const SessionStatus& status);
@@ -101,7 +104,7 @@ class ServiceMetrics {
 
   // HTTP.
   std::map<std::pair<std::string, int>, double> answered_;  // by route and status
-  int64_t active_ = 0, idle_ = 0, streams_ = 0;
+  int64_t active_ = 0, idle_ = 0, closing_ = 0, streams_ = 0;
   double slow_clients_ = 0;
   LabelledCounts ignored_, refused_;
 

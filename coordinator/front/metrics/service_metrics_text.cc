@@ -16,6 +16,8 @@ namespace {
 
 using Type = MetricText::Type;
 
+constexpr int64_t kMinuteUs = 60000000;
+
 // Micro-batches by their rows, in powers of two.
 MetricHistogram RowsHistogram(const google::protobuf::RepeatedField<uint64_t>& sizes, uint64_t rows) {
   std::vector<double> bounds;
@@ -108,9 +110,11 @@ void ServiceMetrics::WriteHttp(MetricText* text) const {
   for (const auto& [key, count] : answered_) {
     text->Sample(count, {{"route", key.first}, {"status", absl::StrCat(key.second)}});
   }
-  text->Family("stagecoach_http_connections", Type::kGauge, "Open connections, with and without a request under way.");
+  text->Family("stagecoach_http_connections", Type::kGauge,
+               "Open connections: with a request under way, without, and those that wait for the client to close.");
   text->Sample(static_cast<double>(active_), {{"state", "active"}});
   text->Sample(static_cast<double>(idle_), {{"state", "idle"}});
+  text->Sample(static_cast<double>(closing_), {{"state", "closing"}});
   text->Gauge("stagecoach_sse_streams", "Open streams of server-sent events.", static_cast<double>(streams_));
   text->Counter("stagecoach_slow_clients_total", "Connections that were closed because nobody read.", slow_clients_);
   text->Family("stagecoach_ignored_items_total", Type::kCounter,
@@ -151,7 +155,8 @@ void ServiceMetrics::WriteRequests(MetricText* text) const {
 }
 
 void ServiceMetrics::WriteTokens(MetricText* text) const {
-  text->Counter("stagecoach_prompt_tokens_total", "Tokens of the prompts of ended requests.", tokens_.prompt);
+  text->Counter("stagecoach_prompt_tokens_total", "Tokens of prompts that were computed or found in the cache.",
+                tokens_.prompt);
   text->Counter("stagecoach_generation_tokens_total", "Tokens that were generated.", tokens_.generated);
   text->Family("stagecoach_tenant_tokens_total", Type::kCounter, "The same by the name of the key.");
   for (const auto& [tenant, tokens] : tokens_of_) {
@@ -203,9 +208,9 @@ void ServiceMetrics::WriteEngine(MetricText* text) const {
   text->Gauge("stagecoach_micro_batches_in_flight", "Micro-batches that the stages have now.",
               engine.micro_batches_in_flight());
   text->Gauge("stagecoach_pipeline_bubble_ratio", "Idle share of the stages' time while there was work, of a minute.",
-              bubble_.Over(60000000));
-  text->Gauge("stagecoach_pipeline_bubble_floor_ratio", "The least that the work since the start allowed.",
-              sums.bubble_floor());
+              bubble_.Over(kMinuteUs));
+  text->Gauge("stagecoach_pipeline_bubble_floor_ratio", "The least that the work of the same minute allowed.",
+              bubble_.FloorOver(kMinuteUs));
 }
 
 void ServiceMetrics::WriteStages(MetricText* text) const {

@@ -159,7 +159,7 @@ void OpenCalls::Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange) {
   call->tenant = request.tenant;
   call->accepted_us = MonotonicUs();
   call->queue_deadline_us = DeadlineUs(call->accepted_us, options_.queue_timeout);
-  call->deadline_us = DeadlineUs(call->accepted_us, options_.request_timeout);
+  call->deadline_us = kNever;
   auto body = std::make_shared<std::string>(exchange->TakeBody());
   if (options_.prompt_log != nullptr) call->prompt = *body;
   exchange->set_on_closed([this, number] {
@@ -203,11 +203,14 @@ CallContext OpenCalls::ContextOf(const HttpRequest& request, const std::string& 
 void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
   Call* call = Find(number);
   if (call == nullptr) return;  // the client has gone, or the service ends
-  if (prepared.error.has_value()) return Fail(call, *prepared.error);
+  if (prepared.error.has_value()) {
+    metrics_->Refused(prepared.error->code);
+    return Fail(call, *prepared.error);
+  }
   call->api = std::move(prepared.call);
   NoteIgnored(call->api->ignored());
   if (const std::optional<absl::Duration> timeout = call->api->timeout(); timeout.has_value()) {
-    call->deadline_us = std::min(call->deadline_us, DeadlineUs(call->accepted_us, *timeout));
+    call->deadline_us = DeadlineUs(call->accepted_us, *timeout);
   }
   if (const std::optional<ApiError> error = Submit(call); error.has_value()) {
     metrics_->Refused(error->code);
@@ -232,16 +235,17 @@ std::optional<ApiError> OpenCalls::Submit(Call* call) {
     return MakeApiError(ApiErrorCode::kStagesLost, std::string(session_ended_->message()));
   }
   std::vector<GenerationRequest> requests = call->api->TakeRequests();
+  std::vector<Choice> choices(requests.size());
   int64_t tokens = 0;
-  for (const GenerationRequest& request : requests) tokens += static_cast<int64_t>(request.prompt.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (i % static_cast<size_t>(call->api->choices_a_prompt()) != 0) continue;
+    choices[i].prompt_tokens = static_cast<int64_t>(requests[i].prompt.size());
+    tokens += choices[i].prompt_tokens;
+  }
   const int64_t more = static_cast<int64_t>(requests.size()) - 1;  // beside the place that the call has
   const QueuePlaces::Verdict verdict = places_.Take(call->tenant, more, tokens);
   if (verdict != QueuePlaces::Verdict::kTaken) return QueueError(verdict);
-  for (const GenerationRequest& request : requests) {
-    Choice choice;
-    choice.prompt_tokens = static_cast<int64_t>(request.prompt.size());
-    call->choices.push_back(std::move(choice));
-  }
+  call->choices = std::move(choices);
   for (size_t i = 0; i < requests.size(); ++i) {
     const RequestId id = ++last_request_;
     // What one key asked before is not for another key to find out. Names of keys hold no newline.
@@ -286,6 +290,8 @@ void OpenCalls::HandleEvent(SessionEvent event) {
   if (ends && running.ended_as != pb::RequestFinished::REASON_UNSPECIFIED) {
     SessionEvent counted = event;
     counted.finished->set_reason(running.ended_as);
+    const bool expired = running.ended_as == pb::RequestFinished::REASON_LENGTH;
+    if (expired) counted.finished->set_code(pb::RequestFinished::CODE_DEADLINE);
     metrics_->Took(counted, MonotonicUs(), &running.metered);
   } else {
     metrics_->Took(event, MonotonicUs(), &running.metered);
@@ -296,7 +302,10 @@ void OpenCalls::HandleEvent(SessionEvent event) {
   Choice& taken = call->choices[static_cast<size_t>(choice)];
   if (ends) taken.running = false;
   if (ends || !event.tokens.empty()) LeaveQueue(call, &taken);
-  if (!event.tokens.empty() && call->first_token_us == 0) call->first_token_us = MonotonicUs();
+  if (!event.tokens.empty() && call->first_token_us == 0) {
+    call->first_token_us = MonotonicUs();
+    call->deadline_us = std::min(call->deadline_us, DeadlineUs(call->first_token_us, options_.request_timeout));
+  }
   if (!taken.held.has_value() && !(call->streaming && call->exchange->slow())) return Feed(call, choice, event);
   call->held_bytes += BytesOf(event);
   call->exchange->set_kept_bytes(call->held_bytes);
@@ -422,6 +431,9 @@ void OpenCalls::Tick() {
         ApiErrorCode::kQueueTimeout,
         absl::StrCat("no token after ", seconds, " s in the queue; ", places_.requests(), " requests wait there"));
     metrics_->Refused(error.code);
+    for (size_t i = 0; i < call->choices.size(); ++i) {
+      EndChoice(call, static_cast<int>(i), pb::RequestFinished::REASON_LENGTH);
+    }
     Fail(call, error);
   }
 }
@@ -467,7 +479,9 @@ void OpenCalls::SessionEnds(const absl::Status& ended) {
     if (call->choices.empty()) unsubmitted.push_back(number);
   }
   for (const uint64_t number : unsubmitted) {
-    Fail(Find(number), MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message())));
+    ApiError error = MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message()));
+    metrics_->Refused(error.code);
+    Fail(Find(number), std::move(error));
   }
 }
 

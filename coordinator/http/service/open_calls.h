@@ -33,7 +33,8 @@ namespace stagecoach {
 struct CallOptions {
   QueuePlaces::Limits queue;
   absl::Duration queue_timeout = absl::Seconds(600);          // to the first token: 504
-  absl::Duration request_timeout = absl::InfiniteDuration();  // then the answer ends with what is there
+  // From its first token on, however long it waited for that; then the answer ends with what is there.
+  absl::Duration request_timeout = absl::InfiniteDuration();
   bool cache_shared = false;                                  // keys find what others asked in the prefix cache
   int max_choices = 8;                                        // of one request
   int preparation_threads = 2;
@@ -84,9 +85,9 @@ class OpenCalls {
  private:
   struct Choice {
     RequestId request = 0;
-    int64_t prompt_tokens = 0;
-    bool waits = true;     // holds a place: no token yet
-    bool running = false;  // the session has it
+    int64_t prompt_tokens = 0;  // that wait with it: none with one whose prompt an earlier choice has
+    bool waits = true;          // holds a place: no token yet
+    bool running = false;       // the session has it
     // Of a slow client: what it is to be told, in one piece.
     std::optional<SessionEvent> held;
   };
@@ -107,7 +108,7 @@ class OpenCalls {
   struct Running {
     uint64_t call = 0;  // 0: it is over
     int choice = 0;
-    // Why it was cancelled, which its last event does not know.
+    // Why it was cancelled, which its last event does not know. REASON_LENGTH: by a deadline.
     pb::RequestFinished::Reason ended_as = pb::RequestFinished::REASON_UNSPECIFIED;
     MeteredRequest metered;
   };

@@ -74,55 +74,58 @@ std::optional<ApiError> Serving::StateRefusal() const {
   return error;
 }
 
-std::optional<HttpResponse> Serving::Refusal(const FoundRoute& found, const HttpRequest& request) const {
+std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequest& request,
+                                         HttpHeaders* headers) const {
   if (found.facts == nullptr) {
-    return ErrorResponse(
-        MakeApiError(ApiErrorCode::kNotFound, absl::StrCat("there is nothing at ", request.method, " ", request.path,
-                                                           "; the routes of this server begin with /v1/")));
+    return MakeApiError(ApiErrorCode::kNotFound, absl::StrCat("there is nothing at ", request.method, " ", request.path,
+                                                              "; the routes of this server begin with /v1/"));
   }
   const Route route = found.facts->route;
   if (!Allows(*found.facts, request.method)) {
     const std::string allowed = AllowedMethods(*found.facts);
-    HttpResponse response = ErrorResponse(
-        MakeApiError(ApiErrorCode::kMethodNotAllowed,
-                     absl::StrCat(request.path, " takes ", allowed, ", this request is a ", request.method)));
-    response.headers.emplace_back("Allow", allowed);
-    return response;
+    headers->emplace_back("Allow", allowed);
+    return MakeApiError(ApiErrorCode::kMethodNotAllowed,
+                        absl::StrCat(request.path, " takes ", allowed, ", this request is a ", request.method));
   }
   const bool needs_key = found.facts->needs_key || (route == Route::kMetrics && options_.metrics_need_key);
   if (needs_key && request.tenant.empty()) {
-    HttpResponse response = ErrorResponse(MakeApiError(
-        ApiErrorCode::kInvalidApiKey, "no valid key: expected 'Authorization: Bearer KEY' or 'x-api-key: KEY'"));
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return response;
+    headers->emplace_back("WWW-Authenticate", "Bearer");
+    return MakeApiError(ApiErrorCode::kInvalidApiKey,
+                        "no valid key: expected 'Authorization: Bearer KEY' or 'x-api-key: KEY'");
   }
   if (route == Route::kNotSupported) {
-    return ErrorResponse(
-        MakeApiError(ApiErrorCode::kNotSupported, absl::StrCat(request.path, " is not supported by this server")));
+    return MakeApiError(ApiErrorCode::kNotSupported, absl::StrCat(request.path, " is not supported by this server"));
   }
   if (TakesJson(route) && !IsJson(request.header("content-type"))) {
-    return ErrorResponse(MakeApiError(ApiErrorCode::kUnsupportedMediaType,
-                                      "expected the header 'Content-Type: application/json' and a body of JSON"));
+    return MakeApiError(ApiErrorCode::kUnsupportedMediaType,
+                        "expected the header 'Content-Type: application/json' and a body of JSON");
   }
-  return std::nullopt;
+  if (!Generates(route)) return std::nullopt;
+  std::optional<ApiError> error = StateRefusal();
+  return error.has_value() ? error : calls_.Refusal(request.tenant);
 }
 
 HeadVerdict Serving::OnHead(const HttpRequest& request) {
   const FoundRoute found = FindRoute(request.path);
   HeadVerdict verdict;
-  verdict.refusal = Refusal(found, request);
-  if (verdict.refusal.has_value()) return verdict;
-  const Route route = found.facts->route;
-  if (!TakesJson(route)) verdict.max_body_bytes = kMostTelemetryBytes;
-  if (!Generates(route)) return verdict;
-  std::optional<ApiError> error = StateRefusal();
-  if (!error.has_value()) error = calls_.Refusal(request.tenant);
-  if (error.has_value()) {
-    metrics_.Refused(error->code);
+  HttpHeaders headers;
+  if (const std::optional<ApiError> error = Refusal(found, request, &headers); error.has_value()) {
+    CountRefusal(request, error->code);
     verdict.refusal = ErrorResponse(*error);
+    for (auto& header : headers) verdict.refusal->headers.push_back(std::move(header));
+    return verdict;
   }
+  if (!TakesJson(found.facts->route)) verdict.max_body_bytes = kMostTelemetryBytes;
   return verdict;
 }
+
+// Of calls that would have produced tokens.
+void Serving::CountRefusal(const HttpRequest& request, const std::string& code) {
+  const FoundRoute found = FindRoute(request.path);
+  if (found.facts != nullptr && Generates(found.facts->route)) metrics_.Refused(code);
+}
+
+void Serving::OnRefusal(const HttpRequest& request, const HttpError& error) { CountRefusal(request, error.code); }
 
 void Serving::OnRequest(std::shared_ptr<HttpExchange> exchange) {
   const FoundRoute found = FindRoute(exchange->request().path);
@@ -152,7 +155,7 @@ void Serving::OnTick() {
 
 void Serving::CountConnections() {
   const HttpCounters counters = server_->counters();
-  metrics_.SetConnections(counters.reading + counters.answering, counters.idle);
+  metrics_.SetConnections(counters.reading + counters.answering, counters.idle, counters.closing);
   metrics_.SetStreams(counters.streams);
   for (; slow_clients_ < counters.slow_clients; ++slow_clients_) metrics_.SlowClient();
 }

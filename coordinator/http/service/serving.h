@@ -57,6 +57,7 @@ class Serving : public HttpHandler, public SessionListener {
   HeadVerdict OnHead(const HttpRequest& request) override;
   void OnRequest(std::shared_ptr<HttpExchange> exchange) override;
   void OnAnswer(const HttpRequest& request, int status) override;
+  void OnRefusal(const HttpRequest& request, const HttpError& error) override;
   void OnTick() override;
 
   // The session's thread.
@@ -67,7 +68,9 @@ class Serving : public HttpHandler, public SessionListener {
  private:
   using State = SessionStatus::State;
 
-  std::optional<HttpResponse> Refusal(const FoundRoute& found, const HttpRequest& request) const;
+  // Why a request of this head is not taken; `headers`: what the refusal has to have.
+  std::optional<ApiError> Refusal(const FoundRoute& found, const HttpRequest& request, HttpHeaders* headers) const;
+  void CountRefusal(const HttpRequest& request, const std::string& code);
   std::optional<ApiError> StateRefusal() const;
   int LoadingSeconds(const SessionStatus& status) const;
   bool draining() const { return drain_ != Draining::kNot; }

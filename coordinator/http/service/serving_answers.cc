@@ -110,6 +110,7 @@ HttpResponse Serving::Cluster() const {
   facts.model = model_.names.front();
   facts.bubble_now = metrics_.BubbleOf(kSecondUs);
   facts.bubble_minute = metrics_.BubbleOf(60 * kSecondUs);
+  facts.bubble_floor = metrics_.BubbleFloorOf(60 * kSecondUs);
   const std::shared_ptr<const SessionStatus> status = session_->Status();
   Json body = ClusterJson(*status, facts);
   if (draining() && status->state != State::kEnded) body["state"] = StateName(State::kDraining);

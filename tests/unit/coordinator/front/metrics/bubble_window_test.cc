@@ -39,6 +39,37 @@ TEST(BubbleWindow, ForgetsWhatIsOlderThanItIsAskedFor) {
   EXPECT_NEAR(window.Over(1000 * kSecondUs), 0.125, 0.01) << "more than a minute is not kept";
 }
 
+// Beside what was computed, what of the time the ideal pipeline would have idled too.
+pb::JobStatistics WorkWithFloor(double busy_s, double compute_s_of_each, double floor) {
+  pb::JobStatistics statistics = Work(busy_s, compute_s_of_each);
+  statistics.set_bubble_floor(floor);
+  return statistics;
+}
+
+TEST(BubbleWindow, ItsFloorIsOfTheSameTimeHoweverDifferentTheLoadWasBefore) {
+  BubbleWindow window;
+  EXPECT_EQ(window.FloorOver(60 * kSecondUs), 0);
+  // One sequence for an hour: of two stages one has to idle. Then so many that the least is a tenth.
+  double busy_s = 0, compute_s = 0, ideal_s = 0;
+  int64_t now_us = 0;
+  const auto seconds = [&](int count, double share, double ideal_share) {
+    for (int i = 0; i < count; ++i) {
+      busy_s += 1;
+      compute_s += share;
+      ideal_s += share / ideal_share;
+      window.Take(WorkWithFloor(busy_s, compute_s, 1 - compute_s / ideal_s), now_us += kSecondUs);
+    }
+  };
+  seconds(3600, 0.5, 0.5);
+  EXPECT_NEAR(window.FloorOver(60 * kSecondUs), 0.5, 1e-6);
+  seconds(120, 0.6, 0.9);
+  EXPECT_NEAR(window.FloorOver(60 * kSecondUs), 0.1, 1e-6);
+  EXPECT_NEAR(window.Over(60 * kSecondUs), 0.4, 1e-6);
+  seconds(120, 0.5, 0.5);
+  EXPECT_NEAR(window.FloorOver(60 * kSecondUs), 0.5, 1e-6);
+  EXPECT_NEAR(window.Over(60 * kSecondUs), 0.5, 1e-6);
+}
+
 TEST(BubbleWindow, WithoutWorkThereIsNoBubbleAndARelaunchBeginsAnew) {
   BubbleWindow window;
   window.Take(Work(100, 50), 0);

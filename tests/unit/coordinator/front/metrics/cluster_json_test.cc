@@ -12,12 +12,13 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(ClusterJson, SaysEverythingOfACluster) {
-  const Json json = ClusterJson(SampleStatus(), {.model = "m", .bubble_now = 0.25, .bubble_minute = 0.5});
+  const Json json =
+      ClusterJson(SampleStatus(), {.model = "m", .bubble_now = 0.25, .bubble_minute = 0.5, .bubble_floor = 0.375});
   EXPECT_EQ(CompactJson(json),
             R"({"state":"ready","model":{"name":"m","context":4096,"bf16_dot":true},"load":null,"relaunches":1,)"
             R"("losses":[{"number":1,"stage":1,"host":"gamma","what":"stage 1 died","recovery_s":2.5}],)"
             R"("requests":{"waiting":3,"running":4,"unfinished":7},"micro_batches_in_flight":2,"preemptions":3,)"
-            R"("bubble":{"now":0.25,"minute":0.5,"floor":0.125},)"
+            R"("bubble":{"now":0.25,"minute":0.5,"floor":0.375},)"
             R"("kv":{"block_tokens":32,"groups":[{"used":30,"cached":10,"free":60}]},)"
             R"("stages":[{"stage":0,"rank":2,"host":"alpha","pid":100,"first_layer":0,"last_layer":3,"threads":2,)"
             R"("cpus":[0,1],"isa":"avx2","weight_bytes":1000,"kv_bytes":2000,"scratch_bytes":300,)"

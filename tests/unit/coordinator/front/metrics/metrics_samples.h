@@ -45,7 +45,7 @@ inline SessionStatus SampleStatus() {
   status.statistics.set_decode_rows(40);
   status.statistics.set_preemptions(3);
   status.statistics.set_busy_s(10);
-  status.statistics.set_bubble_floor(0.125);
+  status.statistics.set_bubble_floor(0.25);
   for (const int count : {0, 0, 0, 0, 5}) status.statistics.add_prefill_sizes(static_cast<uint64_t>(count));
   for (const int count : {10, 15}) status.statistics.add_decode_sizes(static_cast<uint64_t>(count));
   for (int stage = 0; stage < 2; ++stage) {

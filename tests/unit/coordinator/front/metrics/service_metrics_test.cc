@@ -53,7 +53,9 @@ void LiveThrough(ServiceMetrics* metrics) {
     return request;
   };
   MeteredRequest answered = begun("chat", "ann", 100);
-  metrics->Took(TokensAt(2 * kSecond, 1), 9 * kSecond, &answered);
+  SessionEvent first = TokensAt(2 * kSecond, 1);
+  first.cached_tokens = 64;
+  metrics->Took(first, 9 * kSecond, &answered);
   metrics->Took(TokensAt(2 * kSecond + 40000, 1), 9 * kSecond, &answered);
   metrics->Took(TokensAt(2 * kSecond + 80000, 2), 9 * kSecond, &answered);
   metrics->Took(EndBy(Finished::REASON_STOP, 250000, 64), 3 * kSecond, &answered);
@@ -69,14 +71,16 @@ void LiveThrough(ServiceMetrics* metrics) {
   metrics->Answered("/v1/chat/completions", 200);
   metrics->Answered("/v1/chat/completions", 200);
   metrics->Answered("other", 404);
-  metrics->SetConnections(3, 5);
+  metrics->SetConnections(3, 5, 1);
   metrics->SetStreams(2);
   metrics->SlowClient();
   metrics->Ignored("parameter");
   metrics->Refused("queue_full");
   metrics->TakeStatus(SampleStatus(), 0);
   SessionStatus later = SampleStatus();
-  later.statistics.set_busy_s(20);
+  later.statistics.set_busy_s(30);
+  for (pb::StageSummary& stage : *later.statistics.mutable_stages()) stage.set_compute_s(stage.compute_s() + 5);
+  later.statistics.set_bubble_floor(0.375);
   metrics->TakeStatus(later, 10 * kSecond);
 }
 
@@ -106,6 +110,32 @@ TEST(ServiceMetrics, QueueAndPrefillTogetherAreTheTimeToTheFirstToken) {
   EXPECT_THAT(text, HasSubstr("stagecoach_requests_finished_total{api=\"messages\",reason=\"deadline\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("stagecoach_slo_met_total{slo=\"ttft\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("stagecoach_slo_met_total{slo=\"itl\"} 1\n"));
+}
+
+TEST(ServiceMetrics, APromptCountsOnceAndFromItsFirstTokenOn) {
+  ServiceMetrics metrics(Facts());
+  MeteredRequest first = {.api = "chat", .tenant = "ann", .prompt_tokens = 100};
+  MeteredRequest second = {.api = "chat", .tenant = "ann", .prompt_tokens = 0};  // the same prompt's other choice
+  metrics.Submitted(first);
+  metrics.Submitted(second);
+  EXPECT_THAT(metrics.Text({}), HasSubstr("stagecoach_prompt_tokens_total 0\n"));
+  SessionEvent token = TokensAt(5, 1);
+  token.cached_tokens = 64;
+  metrics.Took(token, 5, &first);
+  metrics.Took(token, 5, &second);
+  const auto counts_once = [&] {
+    const std::string text = metrics.Text({});
+    EXPECT_THAT(text, HasSubstr("stagecoach_prompt_tokens_total 100\n"));
+    EXPECT_THAT(text, HasSubstr("stagecoach_tenant_tokens_total{tenant=\"ann\",kind=\"prompt\"} 100\n"));
+    EXPECT_THAT(text, HasSubstr("stagecoach_prefix_cache_queries_total 100\n"));
+    EXPECT_THAT(text, HasSubstr("stagecoach_prefix_cache_hits_total 64\n"));
+    EXPECT_THAT(text, HasSubstr("stagecoach_request_prompt_tokens_count 1\n"));
+  };
+  counts_once();
+  metrics.Took(EndBy(Finished::REASON_STOP, 250000, 64), 9, &first);
+  metrics.Took(EndBy(Finished::REASON_STOP, 250000, 96), 9, &second);
+  counts_once();
+  EXPECT_THAT(metrics.Text({}), HasSubstr("stagecoach_request_generation_tokens_count 2\n"));
 }
 
 TEST(ServiceMetrics, WhileNoJobRunsWhatWaitsIsWhatTheFrontKnows) {

@@ -45,6 +45,7 @@ class ScriptedService {
   Serving& serving() { return *serving_; }
   SessionThread& session() { return *session_; }
   const ServedModel& model() const { return model_; }
+  int port() const { return server_->port(); }
 
   absl::StatusOr<HttpReply> Get(const std::string& path, HttpHeaders headers = {}) const;
   HttpReply Post(const std::string& path, const std::string& body, HttpHeaders headers = {}) const;

@@ -158,33 +158,6 @@ TEST(Serving, AStreamsHeadAndFirstEventLeaveWhenItIsAcceptedNotWithTheFirstToken
   EXPECT_EQ(TextOf(stream), kScriptedText);
 }
 
-TEST(Serving, RefusesExactlyWhatTheQueueDoesNotHold) {
-  constexpr int kPlaces = 5, kCalls = 10 * kPlaces;
-  ScriptedServiceOptions options;
-  options.serving.calls.queue.requests = kPlaces;
-  ScriptedService service(options);
-  service.engine().Hold(true);
-  std::atomic<int> accepted{0}, refused{0};
-  Beside calls;
-  for (int i = 0; i < kCalls; ++i) {
-    calls.Run([&] {
-      const HttpReply reply = service.Post(kCompletions, Completion());
-      if (reply.status == 200) ++accepted;
-      if (reply.status != 429) return;
-      ++refused;
-      EXPECT_EQ(CodeOf(reply.body), "queue_full");
-      EXPECT_FALSE(FindHeader(reply.headers, "retry-after").empty());
-    });
-  }
-  EXPECT_TRUE(ComesTrue([&] { return refused == kCalls - kPlaces; })) << refused;
-  EXPECT_TRUE(ComesTrue([&] { return service.engine().submitted() == kPlaces; }));
-  service.engine().Hold(false);
-  calls.Join();
-  EXPECT_EQ(accepted, kPlaces);
-  EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200);
-  EXPECT_EQ(service.Metric("stagecoach_requests_refused_total{code=\"queue_full\"}"), kCalls - kPlaces);
-}
-
 TEST(Serving, ACallForMorePromptTokensThanMayWaitIsRefusedWhileOthersWait) {
   ScriptedServiceOptions options;
   options.serving.calls.queue.tokens = 20;
