@@ -68,6 +68,11 @@ streamed=$(sed -n 's/^data: //p' /tmp/stream | grep -v '^\[DONE\]' | jq -rj '.ch
 [ "$streamed" = "$whole" ] || fail "the stream said '$streamed', the whole answer '$whole'"
 
 [ "$(ask /v1/chat/completions "${key[@]}" -d '{' -o /tmp/refused -w '%{http_code}')" = 400 ] || fail "half a body is taken"
+# What operators read is not for those who come from elsewhere: here, from another address than the proxy's own.
+for path in /metrics /api/cluster /api/cluster/events; do
+  [ "$(ask "$path" "${key[@]}" --interface 127.0.0.2 -o /tmp/refused -w '%{http_code}')" = 403 ] || fail "$path is shown to everybody"
+done
+ask /api/cluster "${key[@]}" | jq -e '.state == "ready"' >/dev/null || fail "the state of the cluster, for the operator"
 
 # A client that goes: its place is free again, through the proxy too.
 endless='{"messages": [{"role": "user", "content": "In the beginning"}], "max_tokens": 900, "ignore_eos": true, "stream": true}'
