@@ -31,6 +31,7 @@ int LeaveWorld(const std::string& what) {
 }
 
 int Main(int argc, char** argv) {
+  HoldStandardDescriptors();
   SetLogName("coordinator");
   const bool in_world = StartedInMpiWorld();
   CommandLine command_line;

@@ -88,7 +88,7 @@ void AddLimitsGroup(CLI::App* app, ServeOptions* o) {
       ->default_str("10m")
       ->group(kLimitsGroup);
   AddDuration(app, "--request-timeout", &o->request_timeout_s, kTimeoutS,
-              "for a whole answer, which then ends with what is there. 0: any time")
+              "from an answer's first token to its last; it then ends with what is there. 0: any time")
       ->default_str("0")
       ->group(kLimitsGroup);
   AddDuration(app, "--sse-ping-interval", &o->ping_interval_s, {0, 3600},
@@ -96,7 +96,7 @@ void AddLimitsGroup(CLI::App* app, ServeOptions* o) {
       ->default_str("15s")
       ->group(kLimitsGroup);
   AddDuration(app, "--drain-timeout", &o->drain_timeout_s, kTimeoutS,
-              "for answers to end after SIGTERM, SIGINT or SIGUSR1; a second signal ends at once")
+              "for answers to end after SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second signal ends at once")
       ->default_str("30s")
       ->group(kLimitsGroup);
   AddDuration(app, "--slo-ttft", &o->slo_ttft_s, kTimeoutS,

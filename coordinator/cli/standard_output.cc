@@ -1,5 +1,6 @@
 #include "coordinator/cli/standard_output.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,14 @@
 #include "coordinator/front/exit_codes.h"
 
 namespace stagecoach {
+
+void HoldStandardDescriptors() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest free number is this one. Reading finds the end, writing fails as it would have.
+    if (open("/dev/null", O_RDONLY) < 0) return;
+  }
+}
 
 absl::Status WriteStdout(absl::string_view text) {
   while (!text.empty()) {

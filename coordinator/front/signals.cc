@@ -33,7 +33,7 @@ void OnSignal(int signal) {
   if (signal == SIGUSR1) {
     g_drains.fetch_add(1);
   } else {
-    if (signal == SIGTERM) g_terminated.store(true);
+    if (signal != SIGINT) g_terminated.store(true);
     if (g_stops.fetch_add(1) + 1 >= g_stops_that_end.load()) _exit(static_cast<int>(ExitCode::kInterrupted));
   }
   WriteByte();
@@ -63,6 +63,9 @@ SignalWatch::SignalWatch() {
   read_end_ = ends[0];
   g_write_end.store(ends[1]);
   for (int signal : {SIGINT, SIGTERM, SIGUSR1}) Catch(signal);
+  struct sigaction hangup = {};
+  CHECK_EQ(sigaction(SIGHUP, nullptr, &hangup), 0);
+  if (hangup.sa_handler != SIG_IGN) Catch(SIGHUP);
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   CHECK_EQ(sigaction(SIGPIPE, &ignore, nullptr), 0);

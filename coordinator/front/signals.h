@@ -3,8 +3,9 @@
 
 // Signals as bytes in a pipe that the main loop waits for.
 //
-// SIGINT and SIGTERM ask the program to stop: the first one cancels what runs, the second ends it. SIGUSR1 asks it to
-// drain: take no new work and finish what runs. SIGPIPE is ignored; writing tells.
+// SIGINT and SIGTERM ask the program to stop: the first one cancels what runs, the second ends it. So does SIGHUP, when
+// the terminal goes, unless the program was started with it ignored (nohup). SIGUSR1 asks it to drain: take no new work
+// and finish what runs. SIGPIPE is ignored; writing tells.
 
 namespace stagecoach {
 
@@ -20,11 +21,11 @@ class SignalWatch {
   void Clear();
   void Wake();  // from any thread
 
-  int stops() const;  // SIGINT and SIGTERM so far
-  // The same, and counts from 0 again, unless one was SIGTERM: for a program that a SIGINT stops in what it does, not
+  int stops() const;  // SIGINT, SIGTERM and SIGHUP so far
+  // The same, and counts from 0 again, unless one was no SIGINT: for a program that a SIGINT stops in what it does, not
   // altogether.
   int ForgetStops();
-  bool terminated() const;  // one of them was SIGTERM
+  bool terminated() const;  // one of them was SIGTERM or SIGHUP
   int drains() const;  // SIGUSR1 so far
   bool drain() const { return drains() > 0; }
   // From now on a second stop ends the process at once, with exit code 130, from within the handler: for phases in

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -184,6 +187,57 @@ TEST(Serve, APortInUseAndOtherWrongOptionsEndWithAMessage) {
   }
 }
 
+TEST(Serve, WithoutStandardStreamsNothingElseHasTheirNumbers) {
+  const TempDir directory;
+  const std::string log = directory.File("log");
+  // The job's sockets and the log are opened while 0 and 1 are free.
+  Server server("sh", {"-c", "exec \"$0\" \"$@\" <&- >&-", CoordinatorProgram(), "serve", "-m", DemoModelPath(),
+                       "--port", "0", "--pp", "1", "--access-log", log});
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  for (const char* stream : {"0", "1"}) {
+    EXPECT_EQ(std::filesystem::read_symlink(absl::StrCat("/proc/", server.process().pid(), "/fd/", stream)),
+              "/dev/null");
+  }
+  EXPECT_EQ(server.Post(kCompletions, Completion(4, 1)).status, 200);
+  server.process().Kill(SIGTERM);
+  EXPECT_EQ(server.process().Wait(60).exit_code, 0);
+  EXPECT_THAT(ReadFileOrDie(log), HasSubstr("\"status\":200"));
+}
+
+// The socket of a client that says nothing.
+int SilentClient(int port) {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return descriptor;
+}
+
+TEST(Serve, SilentClientsLockNobodyOutHoweverFewFilesItMayOpen) {
+  struct Limit {
+    const char* command;
+    const char* said;
+    int signal;  // that ends it; a terminal that goes is one, too
+  };
+  for (const Limit& limit :
+       {Limit{"ulimit -S -n 256", "listening on", SIGTERM},
+        Limit{"ulimit -n 256", "at most 128 connections are served at once instead of 1024", SIGHUP}}) {
+    Server server("sh", {"-c", absl::StrCat(limit.command, "; exec \"$0\" \"$@\""), CoordinatorProgram(), "serve", "-m",
+                         DemoModelPath(), "--port", "0", "--pp", "2"});
+    ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+    EXPECT_THAT(server.process().err(), HasSubstr(limit.said));
+    std::vector<int> silent;
+    for (int i = 0; i < 400; ++i) silent.push_back(SilentClient(server.port()));
+    EXPECT_EQ(server.Get("/health").status, 200) << limit.command;
+    EXPECT_EQ(server.Post(kCompletions, Completion(4, 1)).status, 200) << limit.command;
+    for (const int client : silent) close(client);
+    server.process().Kill(limit.signal);
+    EXPECT_EQ(server.process().Wait(60).exit_code, 0);
+  }
+}
+
 TEST(Serve, UnderALauncherOfTheUsersItServesToo) {
   Words words = WorldArguments({"serve", "-m", DemoModelPath(), "--port", "0"}, 2);
   Server server("mpirun", words, AllowRoot());
@@ -241,12 +295,7 @@ TEST(ScriptedServer, GivesExactTextsAndFailures) {
 
 // A stream whose client only waits.
 int OpenStream(int port) {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const int descriptor = SilentClient(port);
   const std::string body = R"({"messages":[{"role":"user","content":"Be patient."}],"stream":true})";
   const std::string request = absl::StrCat(
       "POST ", kChat, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
@@ -258,8 +307,9 @@ int OpenStream(int port) {
 TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) {
   constexpr int kStreams = 500;
   const TempDir directory;
+  constexpr int kPlaces = 520;
   const std::string script = directory.File("script.json");
-  WriteFileOrDie(script, R"({"max_num_queued_reqs":600,"answers":[{"text":"Late.","first_ms":3600000}]})");
+  WriteFileOrDie(script, R"({"max_num_queued_reqs":520,"answers":[{"text":"Late.","first_ms":3600000}]})");
   Server server(SCRIPTED_SERVER, {DemoModelPath(), script});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   close(OpenStream(server.port()));
@@ -276,6 +326,13 @@ TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) 
   EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == 0; }));
   EXPECT_TRUE(
       ComesTrue([&] { return OrderedJson::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0; }));
+  // All places are there again, and no more than those.
+  streams.clear();
+  for (int i = 0; i < kPlaces; ++i) streams.push_back(OpenStream(server.port()));
+  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == kPlaces; }, 60));
+  EXPECT_EQ(server.Metric("stagecoach_requests_refused_total{code=\"queue_full\"}"), -1);
+  EXPECT_EQ(server.Post(kChat, {{"messages", {{{"role", "user"}, {"content", "x"}}}}}).status, 429);
+  for (const int stream : streams) close(stream);
 }
 
 }  // namespace

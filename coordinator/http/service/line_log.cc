@@ -25,8 +25,9 @@ absl::StatusOr<std::unique_ptr<LineLog>> LineLog::Open(const std::string& path, 
 LineLog::~LineLog() { close(descriptor_); }
 
 void LineLog::Write(const Json& line) {
-  const std::string text = CompactJson(line) + "\n";
+  const std::string text = absl::StrCat(cut_ ? "\n" : "", CompactJson(line), "\n");
   const ssize_t written = write(descriptor_, text.data(), text.size());
+  if (written > 0) cut_ = written < static_cast<ssize_t>(text.size());
   if (written == static_cast<ssize_t>(text.size()) || failed_) return;
   failed_ = true;
   LogError(absl::StrCat("cannot write all of '", path_, "': ", written < 0 ? std::strerror(errno) : "no room",

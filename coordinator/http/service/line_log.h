@@ -19,7 +19,7 @@ class LineLog {
   ~LineLog();
   LineLog(const LineLog&) = delete;
 
-  // Each line goes out at once. That it cannot be written is said once.
+  // Each line goes out at once. That it cannot be written is said once; lines follow when there is room again.
   void Write(const Json& line);
 
  private:
@@ -28,6 +28,7 @@ class LineLog {
   const std::string path_;
   const int descriptor_;
   bool failed_ = false;
+  bool cut_ = false;  // the latest line is not whole
 };
 
 // "2026-01-31T13:05:09.123Z", now.
