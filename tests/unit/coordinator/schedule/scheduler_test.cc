@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/coordinator/schedule/scheduler_machine.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
@@ -21,59 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-SchedulerOptions SmallOptions() {
-  return {.max_num_seqs = 4,
-          .max_num_batched_tokens = 16,
-          .prefill_chunk = 8,
-          .block_tokens = 4,
-          .group_blocks = {8},
-          .context = 32,
-          .micro_batches = 2,
-          .max_open_tokens = 64};
-}
-
-SequenceSpec Spec(SequenceId id, int64_t prompt, int64_t new_tokens) {
-  SequenceSpec spec{.id = id, .max_new_tokens = new_tokens};
-  for (int64_t i = 0; i < prompt; ++i) spec.prompt.push_back(static_cast<TokenId>((id * 7 + i) % kSimulatedVocabulary));
-  return spec;
-}
-
-// A scheduler with its stages; results wait here until they are confirmed.
-class Machine {
- public:
-  explicit Machine(const SchedulerOptions& options) : scheduler(options), stages_(options) {}
-
-  MicroBatch Submit() {
-    std::optional<MicroBatch> batch = scheduler.Next();
-    EXPECT_TRUE(batch.has_value());
-    if (!batch) return {};
-    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
-    absl::StatusOr<StepResult> result = stages_.Run(*batch);
-    EXPECT_TRUE(result.ok()) << result.status();
-    if (result.ok()) results.push_back(*std::move(result));
-    return *std::move(batch);
-  }
-
-  std::vector<SequenceEvent> Confirm() {
-    absl::StatusOr<std::vector<SequenceEvent>> events = scheduler.Confirm(results.front());
-    results.erase(results.begin());
-    EXPECT_TRUE(events.ok()) << events.status();
-    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
-    return *std::move(events);
-  }
-
-  std::vector<SequenceEvent> Step() {
-    Submit();
-    return Confirm();
-  }
-
-  Scheduler scheduler;
-  std::vector<StepResult> results;
-
- private:
-  SimulatedStages stages_;
-};
 
 TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
   EXPECT_TRUE(ValidateSchedulerOptions(SmallOptions()).ok());
@@ -354,71 +302,6 @@ TEST(Scheduler, TheLatestPreemptsItselfWhenItIsTheOneThatAsks) {
   EXPECT_THAT(batch.free, ElementsAre(2u));
   ASSERT_EQ(batch.slices.size(), 1u);
   EXPECT_EQ(batch.slices[0].sequence, 1u);
-}
-
-SequenceSpec OfClass(SequenceSpec spec, PriorityClass priority_class) {
-  spec.priority_class = priority_class;
-  return spec;
-}
-
-TEST(Scheduler, OfALowerClassOneIsAdmittedLaterAndPreemptedFirstWhoeverCameBefore) {
-  SchedulerOptions options = SmallOptions();
-  options.group_blocks = {4};
-  options.context = 16;
-  options.micro_batches = 1;
-  Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(1, 7, 8), PriorityClass::kBatch)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 7, 8)).ok());
-  const MicroBatch first = machine.Submit();
-  ASSERT_EQ(first.open.size(), 2u);
-  EXPECT_EQ(first.open[0].sequence, 2u);
-  EXPECT_THAT(machine.scheduler.RunningByClass(), ElementsAre(0, 1, 1));
-  machine.Confirm();
-  machine.Step();
-  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(3, 7, 2), PriorityClass::kBatch)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(4, 7, 2), PriorityClass::kInteractive)).ok());
-  EXPECT_THAT(machine.Submit().free, ElementsAre(1u));
-  machine.Confirm();
-  std::vector<SequenceId> opened;
-  while (machine.scheduler.HasUnfinished()) {
-    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
-    machine.Confirm();
-  }
-  EXPECT_THAT(opened, ElementsAre(4u, 1u, 3u));
-}
-
-TEST(Scheduler, WhatBeganInAJobThatIsGoneGoesBeforeWhatWaits) {
-  SchedulerOptions options = SmallOptions();
-  options.max_num_seqs = 1;
-  Machine machine(options);
-  for (SequenceId id = 1; id <= 4; ++id) {
-    SequenceSpec spec = Spec(id, 6, 8);
-    if (id >= 3) spec.output = ComputeAlone(spec, options.context).output, spec.output.resize(2);
-    ASSERT_TRUE(machine.scheduler.Add(std::move(spec)).ok());
-  }
-  std::vector<SequenceId> opened;
-  while (machine.scheduler.HasUnfinished()) {
-    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
-    machine.Confirm();
-  }
-  EXPECT_THAT(opened, ElementsAre(3u, 4u, 1u, 2u));
-}
-
-TEST(Scheduler, ATenantIsChargedForWhatIsComputedForItOnce) {
-  SchedulerOptions options = SmallOptions();
-  options.prefix_caching = true;
-  Machine machine(options);
-  SequenceSpec spec = Spec(1, 8, 2);
-  spec.tenant = "a";
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
-  machine.Step();
-  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
-  while (machine.scheduler.HasUnfinished()) machine.Step();
-  EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 8 + 2 * 2);
-  spec.id = 2;
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
-  while (machine.scheduler.HasUnfinished()) machine.Step();
-  EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 12 + 4 + 2 * 2) << "a block of the prompt was found";
 }
 
 TEST(Scheduler, NobodyOvertakesAPreemptedSequenceThatDrains) {
