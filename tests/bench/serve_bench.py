@@ -24,6 +24,7 @@ import itertools
 import os
 import re
 import select
+import shutil
 import socket
 import statistics
 import subprocess
@@ -94,6 +95,9 @@ def wrk(options, url, seconds, part):
 
 
 def health(part, options):
+    if not shutil.which(options.wrk):
+        part.invalid.append(f"'{options.wrk}' is not there (Debian's package wrk, or --wrk PATH)")
+        return
     streams, each_ms, seconds, beside = 64, 50, 8, 6
     rates, gaps, shares = [], {False: [], True: []}, []
     answer = {"text": " ".join("abcdefghijklmnop"), "first_ms": each_ms, "each_ms": each_ms}
