@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -19,9 +18,12 @@ struct Stat {
   pid_t parent = 0;
 };
 
+// "" of a process that has ended, and of one that ends in between: reading fails then, which iterators would throw.
 std::string ReadAll(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 // The fields after the command's name, which may hold anything and ends at the last parenthesis.
