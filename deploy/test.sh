@@ -13,6 +13,7 @@ source "$root/deploy/time_table.sh"
 at_the_end() { print_time_table "$1"; }
 cd "$root"
 jobs=$(nproc)
+more_jobs=$((jobs + 1)) # tests of whole jobs wait most of their time
 
 configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
 
@@ -43,7 +44,7 @@ test_everything() {
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
   run ctest --preset release -L fresh -j "$jobs"
   part "tests release"
-  run ctest --preset release -LE 'fresh|campaign' -j "$jobs"
+  run ctest --preset release -LE 'fresh|campaign' -j "$more_jobs"
 }
 
 # test_some <argument of ctest>...
