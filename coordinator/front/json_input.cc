@@ -92,6 +92,10 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
 absl::StatusOr<Json> ParseJson(absl::string_view text) {
   JsonCheck check;
   if (!Json::sax_parse(text.begin(), text.end(), &check)) return check.status();
+  // The library takes it for the end, whatever follows.
+  if (const size_t nul = text.find('\0'); nul != text.npos) {
+    return absl::InvalidArgumentError(absl::StrCat("expected JSON, found: a NUL behind the value, at byte ", nul + 1));
+  }
   return Json::parse(text.begin(), text.end());
 }
 

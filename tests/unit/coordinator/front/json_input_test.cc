@@ -32,6 +32,27 @@ TEST(JsonInput, SaysWhereATextIsNoJson) {
   EXPECT_NE(ParseFailure("1e999").find("number overflow"), std::string::npos);
 }
 
+TEST(JsonInput, EndsAtItsEndAndNotAtANul) {
+  for (const char* behind : {"", "}", "{\"a\":2}", " "}) {
+    EXPECT_EQ(ParseFailure(absl::StrCat("{\"a\":1}", std::string(1, '\0'), behind)),
+              "expected JSON, found: a NUL behind the value, at byte 8");
+  }
+  ParseFailure(std::string(3, '\0'));
+  ParseFailure(absl::StrCat("\"a", std::string(1, '\0'), "\""));
+  EXPECT_TRUE(ParseJson("\"a\\u0000b\"").ok());
+}
+
+TEST(JsonInput, RefusesNumbersAndCharactersThatJsonDoesNotHave) {
+  for (const char* text :
+       {"NaN", "-NaN", "Infinity", "-Infinity", "0x1", "01", "+1", ".5", "1.", "-", "1e999", "-1e999"}) {
+    ParseFailure(text);
+  }
+  for (const char* text : {"\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"", "\"\xED\xA0\x80\"", "\"\xC0\xAF\"",
+                           "\"\xF4\x90\x80\x80\"", "\"\xE2\x82\"", "\"\x1F\""}) {
+    ParseFailure(text);
+  }
+}
+
 TEST(JsonInput, ShowsLittleOfALongText) {
   for (const std::string character : {"x", "\xE2\x82\xAC"}) {
     std::string text = "\"";

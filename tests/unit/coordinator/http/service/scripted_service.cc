@@ -9,16 +9,6 @@
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
-namespace {
-
-// Whatever the demo model has.
-ChatTemplateChoice ChatMl() {
-  ChatTemplateChoice choice;
-  choice.built_in = "chatml";
-  return choice;
-}
-
-}  // namespace
 
 void Beside::Join() {
   for (std::thread& thread : threads_) thread.join();
@@ -26,7 +16,7 @@ void Beside::Join() {
 }
 
 ScriptedService::ScriptedService(ScriptedServiceOptions options) {
-  auto opened = OpenServedModel(testing::DemoModelPath(), "auto", ChatMl());
+  auto opened = OpenServedModel(testing::DemoModelPath(), "auto", options.chat);
   CHECK(opened.ok());
   opened_ = *std::move(opened);
   model_ = opened_->Served();

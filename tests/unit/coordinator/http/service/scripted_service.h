@@ -14,6 +14,7 @@
 #include "coordinator/http/service/opened_model.h"
 #include "coordinator/http/service/serving.h"
 #include "coordinator/http/sse_reader.h"
+#include "coordinator/text/chat/chat_template.h"
 #include "tests/testing/comes_true.h"
 #include "tests/testing/scripted/scripted_engine.h"
 
@@ -25,7 +26,8 @@ struct ScriptedServiceOptions {
   testing::ScriptedEngineOptions engine;  // answers kScriptedText unless it has a script
   ServingOptions serving;
   HttpServerOptions http;
-  int64_t each_us = 0;  // between two tokens
+  ChatTemplateChoice chat{.given = std::nullopt, .built_in = "chatml"};  // whatever the demo model has
+  int64_t each_us = 0;                                                   // between two tokens
 };
 
 // A stream as a client saw it.
