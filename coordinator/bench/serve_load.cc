@@ -166,9 +166,15 @@ bool HasText(const Json& event) {
   return false;
 }
 
+// A server may count to what it likes; sums of this are still numbers.
+constexpr int64_t kMostCounted = int64_t{1} << 40;
+
 int64_t IntegerIn(const Json& object, const char* name) {
   const auto value = object.find(name);
-  return value != object.end() && value->is_number_integer() ? std::max<int64_t>(0, value->get<int64_t>()) : 0;
+  if (value == object.end() || !value->is_number_integer()) return 0;
+  if (value->is_number_unsigned())
+    return static_cast<int64_t>(std::min<uint64_t>(value->get<uint64_t>(), kMostCounted));
+  return std::clamp<int64_t>(value->get<int64_t>(), 0, kMostCounted);
 }
 
 // One run's threads. Each takes the next request, waits until it is due, and sends it.

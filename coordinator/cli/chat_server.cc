@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -40,9 +41,13 @@ std::string TextIn(const Json& object, const char* name) {
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
+// A server may count to what it likes; sums of this are still numbers.
 int64_t CountIn(const Json& object, const char* name) {
+  constexpr uint64_t kMost = uint64_t{1} << 40;
   const auto value = object.find(name);
-  return value != object.end() && value->is_number_integer() ? value->get<int64_t>() : 0;
+  if (value == object.end() || !value->is_number_integer()) return 0;
+  if (!value->is_number_unsigned() && value->get<int64_t>() < 0) return 0;
+  return static_cast<int64_t>(std::min(value->get<uint64_t>(), kMost));
 }
 
 // Takes the events of one answer.

@@ -17,10 +17,10 @@ std::string ServerMessage(absl::string_view sent) {
     const auto error = json->find("error");
     if (error != json->end() && error->is_object()) {
       const auto message = error->find("message");
-      if (message != error->end() && message->is_string()) return message->get<std::string>();
+      if (message != error->end() && message->is_string() && *message != "") return message->get<std::string>();
     }
   }
-  return std::string(sent.substr(0, kMostBytesOfNoError));
+  return sent.empty() ? "without a word" : std::string(sent.substr(0, kMostBytesOfNoError));
 }
 
 }  // namespace stagecoach

@@ -8,7 +8,8 @@
 namespace stagecoach {
 
 // What a server says of why it gave no answer: the message in a body or an event of OpenAI's form,
-// {"error":{"message"}}, else the beginning of whatever it sent. It is the server's word, with any bytes in it.
+// {"error":{"message"}}, else the beginning of whatever it sent; never empty. It is the server's word, with any bytes
+// in it.
 std::string ServerMessage(absl::string_view sent);
 
 }  // namespace stagecoach

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/bench/serve_summary.h"
 #include "coordinator/front/json_input.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
@@ -194,6 +195,23 @@ TEST(ServeAnswerReader, SurvivesWhateverAServerSends) {
     EXPECT_TRUE(outcome.text_at_us.empty());
     EXPECT_GE(outcome.output_tokens, 0);
   }
+  ServeOutcome wordless;
+  ServeAnswerReader(&wordless).TakeEvent(R"({"error": {"message": ""}})", 1);
+  EXPECT_FALSE(wordless.ok()) << "an error is one without a word too";
+}
+
+TEST(ServeAnswerReader, LetsNoServerCountBeyondWhatCanBeAdded) {
+  ServeRun run;
+  run.outcomes.resize(3);
+  for (ServeOutcome& outcome : run.outcomes) {
+    ServeAnswerReader(&outcome).TakeEvent(
+        R"({"usage": {"prompt_tokens": 9223372036854775807, "completion_tokens": 18446744073709551615,
+            "prompt_tokens_details": {"cached_tokens": 9223372036854775807}}})",
+        1);
+  }
+  const ServeSummary summary = SummarizeServeRun(run, ServeLoad(), Goodput(), {});
+  EXPECT_GT(summary.input_tokens, 1'000'000);
+  EXPECT_GT(summary.output_tokens, 1'000'000);
 }
 
 }  // namespace
