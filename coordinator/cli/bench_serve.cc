@@ -19,6 +19,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "coordinator/bench/arrivals.h"
+#include "coordinator/cli/chat/terminal_text.h"
 #include "coordinator/cli/client_key.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/standard_output.h"
@@ -145,7 +146,7 @@ absl::Status BenchServe::WarmUp(const HttpUrl& url, const HttpClientOptions& cli
   if (SignalWatch::Get().stops() > 0) return absl::CancelledError("interrupted");
   for (const ServeOutcome& outcome : run.outcomes) {
     if (!outcome.ok()) {
-      return absl::UnavailableError(absl::StrCat("a request to warm up failed: ", outcome.error));
+      return absl::UnavailableError(absl::StrCat("a request to warm up failed: ", ForTerminal(outcome.error)));
     }
   }
   return absl::OkStatus();
@@ -188,9 +189,11 @@ absl::Status BenchServe::Run(bool show_progress) {
   const bool token_ids = load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions;
   load.vocab = vocab_.value_or(0);
   if (load.model.empty() || (token_ids && load.vocab == 0)) {
-    ASSIGN_OR_RETURN(const ServedModelInfo served, AskServedModel(*url, client));
-    if (load.model.empty()) load.model = served.id;
-    if (load.vocab == 0) load.vocab = served.vocab;
+    const absl::StatusOr<ServedModelInfo> served = AskServedModel(*url, client);
+    // A server's words are no orders to a terminal.
+    if (!served.ok()) return absl::Status(served.status().code(), ForTerminal(served.status().message()));
+    if (load.model.empty()) load.model = served->id;
+    if (load.vocab == 0) load.vocab = served->vocab;
   }
   absl::StatusOr<std::vector<ServeRequest>> requests = MakeServeRequests(load);
   if (absl::IsFailedPrecondition(requests.status())) {
@@ -209,7 +212,8 @@ absl::Status BenchServe::Run(bool show_progress) {
 
   const ServeSummary summary = SummarizeServeRun(run, load, goodput, percentiles);
   RETURN_IF_ERROR(WriteStdout(ServeSummaryText(summary, load, goodput, percentiles)));
-  for (size_t i = 0; i < std::min(summary.errors.size(), kMostShownErrors); ++i) LogError(summary.errors[i]);
+  for (size_t i = 0; i < std::min(summary.errors.size(), kMostShownErrors); ++i)
+    LogError(ForTerminal(summary.errors[i]));
   RETURN_IF_ERROR(Save(ServeSummaryJson(summary, load, percentiles)));
   if (signals.stops() > 0) return absl::CancelledError("interrupted");
   if (summary.failed > 0 && !allow_failures_) {
