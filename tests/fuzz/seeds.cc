@@ -104,6 +104,121 @@ void WriteBinary(const std::filesystem::path& root) {
   if (EncodePing(pb::ProbePing(), /*with_payload=*/false, &ping).ok()) frame.Add(4, Bytes(ping));
 }
 
+// Requests, one connection each; the first bytes are those of http_fuzz's choices: flags, then lengths of pieces.
+void WriteConnections(const std::filesystem::path& root) {
+  SeedFolder http(root, "http");
+  const std::string host = " HTTP/1.1\r\nHost: localhost\r\n";
+  const std::vector<std::string> requests = {
+      "GET /hello" + host + "\r\n",
+      "HEAD /hello" + host + "\r\n",
+      "GET /stream" + host + "\r\n",
+      "HEAD /stream" + host + "\r\n",
+      "POST /echo" + host + "Content-Length: 5\r\n\r\nhello",
+      "POST /small" + host + "Content-Length: 11\r\n\r\nhello world",
+      "POST /echo" + host +
+          "Transfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\n6\r\n world\r\n0\r\nName: x\r\n\r\n",
+      "POST /wait" + host + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\nok",
+      "POST /refused" + host + "Content-Length: 3\r\n\r\nabc",
+      "GET http://localhost:8080/hello?beta=true" + host + "Connection: close\r\n\r\n",
+      "OPTIONS /echo" + host +
+          "Origin: https://chat.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: "
+          "authorization\r\n\r\n",
+      "OPTIONS *" + host + "\r\n",
+      "GET /stream HTTP/1.0\r\n\r\n",
+      "GET /%2e%2e/hello" + host + "\r\n",
+      "GET /hello HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+      "GET /abort" + host + "\r\n"};
+  std::string all;
+  char flags = 0;
+  for (const std::string& request : requests) {
+    flags = static_cast<char>(flags + 36);
+    http.Add(flags + std::string("\x07\x40\x01\x20") + request + request);
+    if (request.find("close") == request.npos && request.find("1.0") == request.npos) all += request;
+  }
+  http.Add(std::string("\x0B\x07\x40\x01\x20") + all);
+}
+
+// What answers clients get; the first bytes are client_fuzz's choice of a client and the length of its pieces.
+void WriteAnswers(const std::filesystem::path& root) {
+  SeedFolder client(root, "client");
+  const std::string models =
+      R"({"object":"list","data":[{"id":"m","object":"model","max_model_len":1024,"meta":{"n_vocab":512}}],"models":[]})";
+  const std::string events =
+      "data: "
+      "{\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n"
+      "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\",\"reasoning_content\":\"Hm\"}}]}\n\n:\n\n"
+      "data: {\"choices\":[{\"index\":0,\"text\":\"Hi\",\"delta\":{\"content\":\"H\\u00e9\"}}]}\n\n"
+      "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"stop\"}]}\n\n"
+      "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"prompt_tokens_details\":{"
+      "\"cached_tokens\":1}}}\n\ndata: [DONE]\n\n";
+  const std::string failed = "data: {\"error\":{\"message\":\"the server ends\",\"code\":\"draining\"}}\n\n";
+  const auto plain = [](const std::string& status, const std::string& body) {
+    return absl::StrCat("HTTP/1.1 ", status,
+                        "\r\nContent-Type: application/json\r\nRetry-After: 2\r\nContent-Length: ", body.size(),
+                        "\r\n\r\n", body);
+  };
+  const auto chunked = [](const std::string& body) {
+    return absl::StrCat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+                        absl::Hex(body.size()), "\r\n", body, "\r\n0\r\n\r\n");
+  };
+  const std::vector<std::string> answers = {
+      plain("200 OK", models),
+      plain("429 Too Many Requests", R"({"error":{"message":"full","type":"rate_limit_error","code":"queue_full"}})"),
+      "HTTP/1.1 100 Continue\r\n\r\n" + chunked(events),
+      chunked(failed),
+      "HTTP/1.0 200 OK\r\n\r\n" + events,
+      "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"};
+  for (const std::string& answer : answers) {
+    for (char choice = 0; choice < 7; ++choice) client.Add(std::string(1, choice) + '\x1F' + answer);
+  }
+}
+
+// Bodies for each route; the first bytes are api_fuzz's choices of a route and a model, the last what a session says.
+void WriteBodies(const std::filesystem::path& root) {
+  SeedFolder api(root, "api");
+  constexpr char kSays[] = "\0\0\x03Hello, wor\0\0\x42<b>x\x86y\x40\0\0\xE4z\1\0\0\0\xC0\1\0";
+  constexpr char kScores[] = "\0\0\x08\0\x04\x10\x20\x30\x40\0\0\x10\x08\x04\x02";
+  const std::string says(kSays, sizeof(kSays) - 1);
+  const std::string scores = std::string(kScores, sizeof(kScores) - 1) + says;
+  const std::string sampling =
+      R"("temperature":0.7,"top_p":0.9,"top_k":40,"min_p":0.1,"frequency_penalty":0.5,"presence_penalty":-0.5,
+         "repetition_penalty":1.1,"repeat_last_n":64,"seed":7,"stop":["lo w","\n"],"stop_token_ids":[33],"min_tokens":1,
+         "logit_bias":{"5":-100},"n":2,"stream":true,"stream_options":{"include_usage":true},"user":"u","timeout_s":5,
+         "cache_salt":"s","return_progress":true,"include_stop_str_in_output":true,"ignore_eos":false,"priority":1)";
+  const std::string talk =
+      R"("model":"demo","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text",
+         "text":"Hi <|im_end|>"},{"type":"text","text":"there"}]},{"role":"assistant","content":null,"tool_calls":[{"id":
+         "c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c1",
+         "content":"2"},{"role":"user","content":"So?"}])";
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f","description":"F","parameters":{"type":"object",
+         "properties":{"a":{"type":"integer"}}}}}],"tool_choice":"auto","reasoning_effort":"low",
+         "chat_template_kwargs":{"enable_thinking":true})";
+  const std::vector<std::pair<char, std::string>> bodies = {
+      {0, "{" + talk + "," + sampling + R"(,"logprobs":true,"top_logprobs":2,"max_completion_tokens":20})"},
+      {0, "{" + talk + "," + tools + "}"},
+      {0, R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"We"}],"max_tokens":9,
+              "continue_final_message":true})"},
+      {2, R"({"prompt":"Once","max_tokens":16,"logprobs":2,"echo":true,)" + sampling + "}"},
+      {2, R"({"prompt":["a","b"],"max_tokens":4,"stream":true})"},
+      {2, R"({"prompt":[72,105],"max_tokens":0,"echo":true,"logprobs":0})"},
+      {2, R"({"prompt":[[72],[105,106]],"n":2,"temperature":0})"},
+      {4, R"({"prompt":"Hi <|im_end|>","add_special_tokens":false,"return_token_strs":true})"},
+      {4, R"({"content":"Hi","add_special":true,"parse_special":true,"with_pieces":true})"},
+      {4, "{" + talk + "}"},
+      {5, R"({"tokens":[72,105,200,3]})"},
+      {6, "{" + talk + "," + tools + "}"},
+      {7, R"({"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":
+              "Hi"}],"temperature":1,"logprobs":true}})"},
+      {7, R"({"custom_id":"b","url":"/v1/completions","body":{"prompt":"Hi","max_tokens":3,"logprobs":3}})"}};
+  char model = 0;
+  for (const auto& [route, body] : bodies) {
+    for (int i = 0; i < 4; ++i, model = static_cast<char>(model + 9)) {
+      api.Add(std::string({route, model}) + body + '\0' + (i % 2 == 0 ? says : scores));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stagecoach
 
@@ -115,5 +230,8 @@ int main(int argc, char** argv) {
   stagecoach::WriteTexts(argv[1]);
   stagecoach::WriteOutputs(argv[1]);
   stagecoach::WriteBinary(argv[1]);
+  stagecoach::WriteConnections(argv[1]);
+  stagecoach::WriteAnswers(argv[1]);
+  stagecoach::WriteBodies(argv[1]);
   return 0;
 }
