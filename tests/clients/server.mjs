@@ -1,16 +1,29 @@
-// A `coordinator serve` of its own for a test, on a port of the system's choice.
+// A server of its own for a test, on a port of the system's choice.
 import {spawn} from 'node:child_process';
+import {mkdtempSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
 
-const program = process.env.STAGECOACH_COORDINATOR;
 const model = process.env.STAGECOACH_MODEL;
 
 export class Server {
-  // Resolves when the server says that it is ready.
-  static async start(options = [], {environment = {}} = {}) {
+  // `coordinator serve`. Resolves when the server says that it is ready.
+  static start(options = [], {environment = {}} = {}) {
+    return Server.run(process.env.STAGECOACH_COORDINATOR, ['serve', '-m', model, '--port', '0', '--max-num-seqs', '8', ...options],
+                      environment);
+  }
+
+  // The service before an engine that plays `script`: tests/e2e/programs/scripted_server.cc says what it can be.
+  static scripted(script) {
+    const file = join(mkdtempSync(join(tmpdir(), 'stagecoach-')), 'script.json');
+    writeFileSync(file, JSON.stringify(script));
+    return Server.run(process.env.STAGECOACH_SCRIPTED_SERVER, [model, file], {});
+  }
+
+  static async run(program, words, environment) {
     const server = new Server();
     server.log = '';
-    server.process = spawn(program, ['serve', '-m', model, '--port', '0', '--max-num-seqs', '8', ...options],
-                           {stdio: ['ignore', 'inherit', 'pipe'], env: {...process.env, ...environment}});
+    server.process = spawn(program, words, {stdio: ['ignore', 'inherit', 'pipe'], env: {...process.env, ...environment}});
     server.exited = new Promise(resolve => server.process.on('exit', (code, signal) => resolve(code ?? signal)));
     server.process.stderr.on('data', data => { server.log += data; });
     server.port = await server.said(/http:\/\/127\.0\.0\.1:(\d+)/).then(found => Number(found[1]));
