@@ -108,8 +108,8 @@ int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
                          .cost = row_cost_.cost()});
 }
 
-// Nobody is visited: those that wait are taken to be as long as they are on average, and to find nothing in the prefix
-// cache.
+// Nobody is visited: those that wait are taken to be as long as they are on average, and to find as much of it in the
+// prefix cache as those before them did.
 Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
   const int64_t waiting = queue_.in_turn();
   if (waiting == 0) return {};
@@ -119,7 +119,9 @@ Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
     const int64_t room = std::max<int64_t>(blocks_.available(group) - promised_blocks_[group], 0);
     sequences = std::min(sequences, room / BlocksFor(mean_rows + 1));
   }
-  return {.sequences = sequences, .rows = sequences * mean_rows};
+  int64_t rows = sequences * mean_rows;
+  if (const int64_t asked = counters_.prefix_queries; asked > 0) rows = rows * (asked - counters_.prefix_hits) / asked;
+  return {.sequences = sequences, .rows = std::max(rows, sequences)};
 }
 
 void Scheduler::ComposeDecodeRows(Draft& draft) {

@@ -252,6 +252,23 @@ TEST(Policies, ThrottledCountsWhatCouldBeAdmittedAsWaiting) {
   EXPECT_EQ(Composer::Describe(one.Step()), "1:5+1 2:0+50") << "there is a place for one of them";
 }
 
+TEST(Policies, ThrottledTakesThoseThatWaitToFindAsMuchInThePrefixCacheAsThoseBeforeThem) {
+  SchedulerOptions options = Options(Policy::kThrottled);
+  options.max_num_batched_tokens = options.prefill_chunk = 512;
+  options.prefix_caching = true;
+  Composer composer(options);
+  composer.Add(1, 5);
+  composer.Step();
+  composer.Add(2, 320);
+  while (composer.decoding() < 2) composer.Step();
+  composer.Add(3, 320);
+  EXPECT_EQ(composer.Step().back().count, 16) << "all but what must be computed is found";
+  composer.Add(4, 900);
+  const SequenceSlice slice = composer.Step().back();
+  EXPECT_EQ(slice.start, 320);
+  EXPECT_EQ(slice.count, 60) << "an eighth of 900 less the 304 of 645 that were found so far";
+}
+
 TEST(Policies, ThrottledKeepsTheWantedGapOnceItKnowsWhatARowCosts) {
   SchedulerOptions options = Options(Policy::kThrottled);
   options.max_num_batched_tokens = options.prefill_chunk = 512;
