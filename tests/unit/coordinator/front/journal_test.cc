@@ -132,7 +132,9 @@ TEST(RequestJournal, WhatARequestTookIsThatOfTheJobThatGaveItsFirstTokenAndAllPr
   const auto say = [&](RequestId id, int32_t position, const pb::RequestCost& cost) {
     pb::TokenDelta delta = Tokens(id, position, {7});
     *delta.mutable_cost() = cost;
-    ASSERT_TRUE(journal.RecordTokens(delta).ok());
+    const auto told = journal.RecordTokens(delta);
+    ASSERT_TRUE(told.ok() && told->has_value()) << told.status();
+    EXPECT_EQ((*told)->cost->prefill_us(), id == begun ? 200 : 40) << "known from the first token on";
   };
   say(begun, 2, Cost(100, 200, 1, 0));
   say(begun, 3, Cost(100, 200, 1, 2));

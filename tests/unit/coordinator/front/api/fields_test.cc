@@ -236,7 +236,7 @@ TEST(Fields, SayHowMuchTooLongAPromptIs) {
 
 TEST(Fields, SayThatAPromptIsFarTooLongWithoutCountingAllOfIt) {
   ToyService service;
-  const std::string text(size_t{4} << 20, 'a');
+  const std::string text(size_t{1} << 20, 'a');
   for (const PreparedCall& prepared :
        {service.Prepare(ApiRoute::kChatCompletions,
                         absl::StrCat(R"({"messages":[{"role":"user","content":")", text, R"("}]})")),

@@ -402,7 +402,7 @@ TEST(Serving, WhatNeedsNoClusterHoldsTheEndOfAServerNotBack) {
   options.serving.drain_timeout = absl::Seconds(60);
   ScriptedService service(options);
   std::string body = R"({"prompt":")";
-  while (body.size() < size_t{4} << 20) body += "some words ";
+  while (body.size() < size_t{1} << 20) body += "some words ";
   body += R"("})";
   std::atomic<int> answered{0};
   Beside calls;
