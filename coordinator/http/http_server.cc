@@ -173,6 +173,7 @@ void AsioServer::Accept(tcp::acceptor* acceptor) {
   if (!acceptor->is_open()) return;
   acceptor->async_accept([this, acceptor](const ErrorCode& error, tcp::socket socket) {
     if (!acceptor->is_open()) return;
+    // The system takes a descriptor before it looks whether somebody waits: one is kept free by this.
     const bool lacks_descriptors = error.value() == EMFILE || error.value() == ENFILE;
     const bool again =
         !error || error == boost::asio::error::connection_aborted || (lacks_descriptors && CloseLongestIdle());
