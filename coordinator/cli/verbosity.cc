@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "CLI/App.hpp"
 #include "common/base/log.h"
 #include "coordinator/cli/option_values.h"
@@ -14,7 +16,9 @@ void Verbosity::Apply() const {
 
 bool Verbosity::ShowProgress() const {
   if (quiet || progress == "never") return false;
-  return progress == "always" || isatty(STDERR_FILENO);
+  const char* term = std::getenv("TERM");
+  const bool redraws = term != nullptr && absl::string_view(term) != "dumb";
+  return progress == "always" || (isatty(STDERR_FILENO) && redraws);
 }
 
 void AddVerbosityOptions(CLI::App* app, Verbosity* verbosity, bool with_progress) {
@@ -22,7 +26,7 @@ void AddVerbosityOptions(CLI::App* app, Verbosity* verbosity, bool with_progress
   app->add_flag("-v,--verbose", verbosity->verbose, "more notes on stderr")->excludes(quiet);
   if (with_progress) {
     AddChoice(app, "--progress", &verbosity->progress, {"auto", "always", "never"},
-              "the progress line on stderr; auto: when that is a terminal");
+              "the progress line on stderr; auto: when that is a terminal that can draw a line anew");
   }
 }
 

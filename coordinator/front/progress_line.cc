@@ -1,5 +1,6 @@
 #include "coordinator/front/progress_line.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,18 @@ namespace {
 
 void WriteStderr(absl::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+// What of a text fits into a line of the terminal with its last column free, as a longer one could not be drawn over
+// itself. 0 columns: nobody knows how many there are.
+absl::string_view FirstColumns(absl::string_view text, int columns) {
+  if (columns <= 0) return text;
+  size_t bytes = 0;
+  for (int shown = 0; bytes < text.size(); ++bytes) {
+    const bool begins_character = (static_cast<uint8_t>(text[bytes]) & 0xC0) != 0x80;
+    if (begins_character && ++shown == columns) break;
+  }
+  return text.substr(0, bytes);
 }
 
 }  // namespace
@@ -29,7 +42,9 @@ void ProgressLine::Draw(const std::string& text) {
   if (!shown_) return;
   const int64_t now = MonotonicUs();
   if (drawn_ && now - last_us_ < 100000) return;
-  WriteStderr(absl::StrCat("\r", text, "\x1b[K"));
+  winsize size{};  // without columns where nobody knows them
+  ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+  WriteStderr(absl::StrCat("\r", FirstColumns(text, size.ws_col), "\x1b[K"));
   drawn_ = true;
   last_us_ = now;
 }
