@@ -81,7 +81,7 @@ void ServiceMetrics::Took(const SessionEvent& event, int64_t now_us, MeteredRequ
     if (request->first_token_us == 0) {
       request->first_token_us = at_us;
       FirstToken(*request);
-      CountPrompt(*request, event.cached_tokens.value_or(0));
+      CountPrompt(*request, event.cost.has_value() ? event.cost->cached_tokens() : 0);
       --gaps;
     } else {
       itl_.Observe(SecondsOf(at_us - request->last_token_us));
