@@ -129,7 +129,7 @@ class Script {
       event.prefill->set_processed(input_.Byte());
       event.prefill->set_cached(input_.Byte());
     }
-    if ((kinds & 32) != 0) event.cached_tokens = input_.Byte();
+    if ((kinds & 32) != 0) event.cost.emplace().set_cached_tokens(input_.Byte());
     if ((kinds & 192) == 192) {
       event.finished.emplace();
       event.finished->set_reason(static_cast<pb::RequestFinished::Reason>(input_.Byte() % 7));

@@ -54,7 +54,7 @@ void LiveThrough(ServiceMetrics* metrics) {
   };
   MeteredRequest answered = begun("chat", "ann", 100);
   SessionEvent first = TokensAt(2 * kSecond, 1);
-  first.cached_tokens = 64;
+  first.cost.emplace().set_cached_tokens(64);
   metrics->Took(first, 9 * kSecond, &answered);
   metrics->Took(TokensAt(2 * kSecond + 40000, 1), 9 * kSecond, &answered);
   metrics->Took(TokensAt(2 * kSecond + 80000, 2), 9 * kSecond, &answered);
@@ -120,7 +120,7 @@ TEST(ServiceMetrics, APromptCountsOnceAndFromItsFirstTokenOn) {
   metrics.Submitted(second);
   EXPECT_THAT(metrics.Text({}), HasSubstr("stagecoach_prompt_tokens_total 0\n"));
   SessionEvent token = TokensAt(5, 1);
-  token.cached_tokens = 64;
+  token.cost.emplace().set_cached_tokens(64);
   metrics.Took(token, 5, &first);
   metrics.Took(token, 5, &second);
   const auto counts_once = [&] {
