@@ -103,7 +103,7 @@ TEST(DescriptorRoom, AServerWithoutDescriptorsClosesTheConnectionThatIdledLonges
   Served served;
   std::vector<std::unique_ptr<RawClient>> silent;
   for (int i = 0; i < 10; ++i) silent.push_back(std::make_unique<RawClient>(served.server->port()));
-  ASSERT_TRUE(Eventually([&] { return served.Counters().idle == 10; }));
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().idle == 10; }));
   const LateClient first, second;
   const int next = open("/", O_RDONLY | O_CLOEXEC);  // the lowest free number; those above it are not to be had
   close(next);

@@ -78,16 +78,16 @@ TEST(HttpServerLimits, WhatIsKeptBackForASlowClientCountsAsWaitingForIt) {
   options.limits.client_bytes = 1 << 20;
   Served served(options);
   RawClient client(served.server->port(), 4096);
-  client.Send(kStreamRequest);
-  ASSERT_TRUE(Eventually([&] { return served.handler.kept_count == 1; }));
+  client.Send(kGetStream);
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
   served.WithKept([](HttpExchange& exchange) { exchange.set_kept_bytes(900 << 10); });
-  EXPECT_TRUE(Eventually([&] { return served.Counters().pending_bytes == 900 << 10; }));
+  EXPECT_TRUE(ComesTrue([&] { return served.Counters().pending_bytes == 900 << 10; }));
   served.WithKept([](HttpExchange& exchange) { exchange.set_kept_bytes(0); });
-  EXPECT_TRUE(Eventually([&] { return served.Counters().pending_bytes == 0; }));
+  EXPECT_TRUE(ComesTrue([&] { return served.Counters().pending_bytes == 0; }));
   for (int64_t kept = 1; kept <= 3; ++kept) {
     EXPECT_EQ(served.handler.closed, 0);
     served.WithKept([kept](HttpExchange& exchange) { exchange.set_kept_bytes(kept << 20); });
-    EXPECT_TRUE(Eventually([&] { return served.Counters().pending_bytes == kept << 20 || served.handler.closed == 1; }));
+    EXPECT_TRUE(ComesTrue([&] { return served.Counters().pending_bytes == kept << 20 || served.handler.closed == 1; }));
   }
   EXPECT_EQ(served.handler.closed, 1);
   EXPECT_EQ(served.Counters().slow_clients, 1);
