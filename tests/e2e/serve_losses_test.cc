@@ -65,7 +65,7 @@ class Disturber {
       stages = Undisturbed();
       return stages.size() == kStages;
     };
-    if (!ComesTrue(all_are_there, timeout_s)) return false;
+    if (!ComesTrue(all_are_there, absl::Seconds(timeout_s))) return false;
     disturbed_.insert(stages.begin(), stages.end());
     kill(stages.back(), signal);
     return true;
@@ -96,7 +96,7 @@ class ServeLosses : public ::testing::Test {
   }
 
   void SetUp() override {
-    ASSERT_TRUE(ComesTrue([] { return Serves(*server_); }, 60)) << server_->process().err();
+    ASSERT_TRUE(ComesTrue([] { return Serves(*server_); }, absl::Seconds(60))) << server_->process().err();
   }
   void TearDown() override {
     EXPECT_TRUE(ComesTrue([] { return Serves(*server_); }));
@@ -154,7 +154,7 @@ TEST_F(ServeLosses, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
         });
     killer.join();
     ExpectTheSame(disturbed, calm);
-    ASSERT_TRUE(ComesTrue([&] { return Serves(server()); }, 60));
+    ASSERT_TRUE(ComesTrue([&] { return Serves(server()); }, absl::Seconds(60)));
   }
   EXPECT_EQ(Relaunches(), relaunches + 2);
   EXPECT_EQ(Losses(), losses + 2);

@@ -330,7 +330,7 @@ TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) 
   // All places are there again, and no more than those.
   streams.clear();
   for (int i = 0; i < kPlaces; ++i) streams.push_back(OpenStream(server.port()));
-  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == kPlaces; }, 60));
+  EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == kPlaces; }, absl::Seconds(60)));
   EXPECT_EQ(server.Metric("stagecoach_requests_refused_total{code=\"queue_full\"}"), -1);
   EXPECT_EQ(server.Post(kChat, {{"messages", {{{"role", "user"}, {"content", "x"}}}}}).status, 429);
   for (const int stream : streams) close(stream);

@@ -70,7 +70,7 @@ class ServeTest : public testing::HostsTest {
           health = Json(reply.body);
           return reply.status == 503 && health["status"] == "recovering";
         };
-        EXPECT_TRUE(ComesTrue(recovers, 40));
+        EXPECT_TRUE(ComesTrue(recovers, absl::Seconds(40)));
         EXPECT_EQ(health["stage"], stage) << health;
         EXPECT_EQ(health["host"], testing::EmulatedHosts::Name(host)) << health;
         const std::string message = health["error"]["message"];

@@ -1,7 +1,5 @@
 #include "tests/e2e/support/server.h"
 
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -48,14 +46,6 @@ void TakeWhole(ServedAnswer* answer) {
 }
 
 }  // namespace
-
-bool ComesTrue(const std::function<bool()>& holds, double timeout_s) {
-  for (int i = 0; i < timeout_s * 50; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
-}
 
 Server::Server(const std::string& program, const Words& words,
                const std::vector<std::pair<std::string, std::string>>& environment)

@@ -10,11 +10,9 @@
 
 #include "coordinator/http/http_client.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/comes_true.h"
 
 namespace stagecoach::testing {
-
-// Within that time; looks fifty times a second.
-bool ComesTrue(const std::function<bool()>& holds, double timeout_s = 20);
 
 // Of the choice 0.
 struct ServedAnswer {
