@@ -189,9 +189,12 @@ absl::Status BenchServe::Run(bool show_progress) {
   const bool token_ids = load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions;
   load.vocab = vocab_.value_or(0);
   if (load.model.empty() || (token_ids && load.vocab == 0)) {
-    const absl::StatusOr<ServedModelInfo> served = AskServedModel(*url, client);
-    // A server's words are no orders to a terminal.
-    if (!served.ok()) return absl::Status(served.status().code(), ForTerminal(served.status().message()));
+    HttpClientOptions asking = client;
+    asking.cancel_descriptor = signals.descriptor();
+    const absl::StatusOr<ServedModelInfo> served = AskServedModel(*url, asking);
+    // A server's words are no orders to a terminal, and whatever it does wrong is the server's fault, not a file's.
+    if (absl::IsCancelled(served.status())) return served.status();
+    if (!served.ok()) return absl::UnavailableError(ForTerminal(served.status().message()));
     if (load.model.empty()) load.model = served->id;
     if (load.vocab == 0) load.vocab = served->vocab;
   }

@@ -157,7 +157,10 @@ absl::Status ChatServer::Prepare() {
   ForgetOldWakeUps();
   HttpCall call;
   call.path = "/v1/models";
-  ASSIGN_OR_RETURN(const HttpReply reply, client_.Call(call));
+  const absl::StatusOr<HttpReply> answered = client_.Call(call);
+  if (absl::IsCancelled(answered.status())) return answered.status();
+  if (!answered.ok()) return absl::UnavailableError(answered.status().message());  // the server's fault, not a file's
+  const HttpReply& reply = *answered;
   if (reply.status != 200) {
     const std::string what = absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServersWords(reply.body));
     return reply.status == 401 ? UsageError(absl::StrCat(what, " (--api-key-file, STAGECOACH_API_KEY)"))

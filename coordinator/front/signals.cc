@@ -16,6 +16,7 @@ namespace {
 // What a handler may touch: lock-free atomics and the descriptor of a pipe.
 std::atomic<int> g_stops{0};
 std::atomic<bool> g_terminated{false};
+std::atomic<bool> g_hung_up{false};
 std::atomic<int> g_drains{0};
 std::atomic<int> g_stops_that_end{3};
 std::atomic<int> g_write_end{-1};
@@ -32,7 +33,7 @@ void OnSignal(int signal) {
   const int saved_errno = errno;
   if (signal == SIGUSR1) {
     g_drains.fetch_add(1);
-  } else {
+  } else if (signal != SIGHUP || !g_hung_up.exchange(true)) {  // a shell that goes says it, and the kernel once more
     if (signal != SIGINT) g_terminated.store(true);
     if (g_stops.fetch_add(1) + 1 >= g_stops_that_end.load()) _exit(static_cast<int>(ExitCode::kInterrupted));
   }

@@ -174,9 +174,8 @@ void AsioServer::Accept(tcp::acceptor* acceptor) {
   acceptor->async_accept([this, acceptor](const ErrorCode& error, tcp::socket socket) {
     if (!acceptor->is_open()) return;
     // The system takes a descriptor before it looks whether somebody waits: one is kept free by this.
-    const bool lacks_descriptors = error.value() == EMFILE || error.value() == ENFILE;
     const bool again =
-        !error || error == boost::asio::error::connection_aborted || (lacks_descriptors && CloseLongestIdle());
+        !error || error == boost::asio::error::connection_aborted || (error.value() == EMFILE && CloseLongestIdle());
     if (!again) {
       resting_acceptors_.push_back(acceptor);  // the next try would fail as well
       return;

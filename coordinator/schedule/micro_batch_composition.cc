@@ -120,7 +120,10 @@ Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
     sequences = std::min(sequences, room / BlocksFor(mean_rows + 1));
   }
   int64_t rows = sequences * mean_rows;
-  if (const int64_t asked = counters_.prefix_queries; asked > 0) rows = rows * (asked - counters_.prefix_hits) / asked;
+  if (counters_.prefix_queries > 0) {
+    const double found = static_cast<double>(counters_.prefix_hits) / static_cast<double>(counters_.prefix_queries);
+    rows = static_cast<int64_t>(static_cast<double>(rows) * (1 - found));
+  }
   return {.sequences = sequences, .rows = std::max(rows, sequences)};
 }
 

@@ -5,31 +5,34 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 
 namespace stagecoach {
 
 void WaitingQueue::Arrive(Sequence& sequence) {
   const SequenceSpec& spec = sequence.spec();
-  std::unique_ptr<TenantAccount>& account = tenants_[spec.tenant];
+  Class& of = classes_[ClassOf(sequence)];
+  std::unique_ptr<TenantAccount>& account = of.tenants[spec.tenant];
   if (account == nullptr) {
     account = std::make_unique<TenantAccount>();
     account->number = ++accounts_;
     account->name = spec.tenant;
   } else if (account->unfinished == 0) {
-    idle_.erase({account->counter, account->number});
+    of.idle.erase({account->counter, account->number});
   }
   ++account->unfinished;
   account->weight = spec.weight;
   sequence.account = account.get();
   if (!spec.output.empty()) sequence.admission = ++admissions_;
   Put(sequence);
-  ForgetIdle();
+  ForgetIdle(of);
 }
 
 void WaitingQueue::Put(Sequence& sequence) {
-  ++classes_[ClassOf(sequence)].waiting;
+  Class& of = classes_[ClassOf(sequence)];
+  ++of.waiting;
   TenantAccount& account = *sequence.account;
-  if (sequence.admission == 0 && account.waiting++ == 0) account.counter = std::max(account.counter, LeastCounter());
+  if (sequence.admission == 0 && account.waiting++ == 0) account.counter = std::max(account.counter, of.LeastCounter());
   List(sequence);
 }
 
@@ -40,7 +43,7 @@ void WaitingQueue::Take(Sequence& sequence) {
 }
 
 void WaitingQueue::Admit(Sequence& sequence, int64_t uncached_rows) {
-  if (sequence.admission == 0) Charge(*sequence.account, static_cast<double>(uncached_rows));
+  if (sequence.admission == 0) Charge(sequence, static_cast<double>(uncached_rows));
   Take(sequence);
   if (sequence.admission == 0) sequence.admission = ++admissions_;
   const size_t own = ClassOf(sequence);
@@ -55,14 +58,15 @@ void WaitingQueue::StandAside(Sequence& sequence) { Unlist(sequence); }
 void WaitingQueue::StandInTurn(Sequence& sequence) { List(sequence); }
 
 void WaitingQueue::Produced(Sequence& sequence, int64_t tokens) {
-  Charge(*sequence.account, kOutputTokenCost * static_cast<double>(tokens));
+  Charge(sequence, kOutputTokenCost * static_cast<double>(tokens));
 }
 
 void WaitingQueue::Forget(Sequence& sequence) {
+  Class& of = classes_[ClassOf(sequence)];
   TenantAccount& account = *sequence.account;
   sequence.account = nullptr;
-  if (--account.unfinished == 0) idle_.emplace(CounterKey(account.counter, account.number), &account);
-  ForgetIdle();
+  if (--account.unfinished == 0) of.idle.emplace(CounterKey(account.counter, account.number), &account);
+  ForgetIdle(of);
 }
 
 Sequence* WaitingQueue::Head() const {
@@ -72,8 +76,7 @@ Sequence* WaitingQueue::Head() const {
   if (turn == classes_.end()) turn = std::find_if(classes_.begin(), classes_.end(), waits);
   if (turn == classes_.end()) return nullptr;
   if (!turn->ranked.empty()) return turn->ranked.begin()->second;
-  const auto number = static_cast<size_t>(turn - classes_.begin());
-  return turn->accounts.begin()->second->queues[number].begin()->second;
+  return turn->accounts.begin()->second->queue.begin()->second;
 }
 
 int64_t WaitingQueue::waiting() const {
@@ -83,16 +86,22 @@ int64_t WaitingQueue::waiting() const {
 }
 
 bool WaitingQueue::InTurn(const Sequence& sequence) const {
-  const size_t number = ClassOf(sequence);
   const bool ranked = sequence.admission > 0;
-  const auto& places = ranked ? classes_[number].ranked : sequence.account->queues[number];
+  const auto& places = ranked ? classes_[ClassOf(sequence)].ranked : sequence.account->queue;
   const auto found = places.find(ranked ? sequence.admission : sequence.order);
   return found != places.end() && found->second == &sequence;
 }
 
-double WaitingQueue::CounterOf(absl::string_view tenant) const {
-  const auto found = tenants_.find(std::string(tenant));
-  return found == tenants_.end() ? 0 : found->second->counter;
+size_t WaitingQueue::tenants() const {
+  size_t tenants = 0;
+  for (const Class& c : classes_) tenants += c.tenants.size();
+  return tenants;
+}
+
+double WaitingQueue::CounterOf(absl::string_view tenant, PriorityClass priority_class) const {
+  const auto& tenants = classes_[static_cast<size_t>(priority_class)].tenants;
+  const auto found = tenants.find(tenant);
+  return found == tenants.end() ? 0 : found->second->counter;
 }
 
 void WaitingQueue::List(Sequence& sequence) {
@@ -103,11 +112,10 @@ void WaitingQueue::List(Sequence& sequence) {
     return;
   }
   TenantAccount& account = *sequence.account;
-  auto& queue = account.queues[ClassOf(sequence)];
-  const bool first = queue.empty() || sequence.order < queue.begin()->first;
-  if (first && !queue.empty()) of.accounts.erase({account.counter, queue.begin()->first});
+  const bool first = account.queue.empty() || sequence.order < account.queue.begin()->first;
+  if (first && !account.queue.empty()) of.accounts.erase({account.counter, account.queue.begin()->first});
   if (first) of.accounts.emplace(CounterKey(account.counter, sequence.order), &account);
-  queue.emplace(sequence.order, &sequence);
+  account.queue.emplace(sequence.order, &sequence);
 }
 
 void WaitingQueue::Unlist(Sequence& sequence) {
@@ -118,91 +126,83 @@ void WaitingQueue::Unlist(Sequence& sequence) {
     return;
   }
   TenantAccount& account = *sequence.account;
-  auto& queue = account.queues[ClassOf(sequence)];
-  const bool first = sequence.order == queue.begin()->first;
-  CHECK_EQ(queue.erase(sequence.order), 1u);
+  const bool first = sequence.order == account.queue.begin()->first;
+  CHECK_EQ(account.queue.erase(sequence.order), 1u);
   if (first) of.accounts.erase({account.counter, sequence.order});
-  if (first && !queue.empty()) of.accounts.emplace(CounterKey(account.counter, queue.begin()->first), &account);
-  const bool any = std::any_of(classes_.begin(), classes_.end(), [](const Class& c) { return !c.accounts.empty(); });
-  if (!any) last_counter_ = std::max(last_counter_, account.counter);
+  if (first && !account.queue.empty()) {
+    of.accounts.emplace(CounterKey(account.counter, account.queue.begin()->first), &account);
+  }
+  if (of.accounts.empty()) of.last_counter = std::max(of.last_counter, account.counter);
 }
 
-void WaitingQueue::Charge(TenantAccount& account, double cost) {
+void WaitingQueue::Charge(const Sequence& sequence, double cost) {
+  Class& of = classes_[ClassOf(sequence)];
+  TenantAccount& account = *sequence.account;
   const double before = account.counter;
   account.counter += cost / account.weight;
-  for (size_t number = 0; number < classes_.size(); ++number) {
-    if (account.queues[number].empty()) continue;
-    const uint64_t first = account.queues[number].begin()->first;
-    classes_[number].accounts.erase({before, first});
-    classes_[number].accounts.emplace(CounterKey(account.counter, first), &account);
+  if (account.queue.empty()) return;
+  const uint64_t first = account.queue.begin()->first;
+  of.accounts.erase({before, first});
+  of.accounts.emplace(CounterKey(account.counter, first), &account);
+}
+
+void WaitingQueue::ForgetIdle(Class& of) {
+  while (!of.idle.empty() && (of.idle.begin()->first.first <= of.LeastCounter() || of.idle.size() > kMostIdleTenants)) {
+    const std::string name = std::move(of.idle.begin()->second->name);
+    of.idle.erase(of.idle.begin());
+    of.tenants.erase(name);
   }
 }
 
-double WaitingQueue::LeastCounter() const {
-  bool any = false;
-  double least = last_counter_;
-  for (const Class& c : classes_) {
-    if (c.accounts.empty()) continue;
-    const double first = c.accounts.begin()->first.first;
-    least = any ? std::min(least, first) : first;
-    any = true;
+absl::Status WaitingQueue::CheckClass(size_t number, int64_t* unfinished, int64_t* never_admitted,
+                                      int64_t* in_turn) const {
+  const Class& of = classes_[number];
+  size_t with_queue = 0;
+  for (const auto& [name, account] : of.tenants) {
+    const auto violation = [&name = name, number](const auto&... detail) {
+      return absl::InternalError(absl::StrCat("the waiting queue: tenant '", name, "' of class ", number, detail...));
+    };
+    if (!std::isfinite(account->counter) || account->counter < 0 || !Contains(kWeightRange, account->weight)) {
+      return violation(" has counter ", account->counter, " and weight ", account->weight);
+    }
+    const auto own = static_cast<int64_t>(account->queue.size());
+    *unfinished += account->unfinished;
+    *never_admitted += account->waiting;
+    *in_turn += own;
+    if (own > 0) {
+      ++with_queue;
+      const auto found = of.accounts.find({account->counter, account->queue.begin()->first});
+      if (found == of.accounts.end() || found->second != account.get()) {
+        return violation(" is not found under its counter ", account->counter);
+      }
+    }
+    const auto idle = of.idle.find({account->counter, account->number});
+    const bool is_idle = idle != of.idle.end() && idle->second == account.get();
+    if (own > account->waiting || account->waiting > account->unfinished || is_idle != (account->unfinished == 0)) {
+      return violation(" has ", account->unfinished, " sequences, ", account->waiting, " of them new, ", own,
+                       " in turn", is_idle ? ", and is idle" : "");
+    }
   }
-  return least;
-}
-
-void WaitingQueue::ForgetIdle() {
-  while (!idle_.empty() && (idle_.begin()->first.first <= LeastCounter() || idle_.size() > kMostIdleTenants)) {
-    const std::string name = std::move(idle_.begin()->second->name);
-    idle_.erase(idle_.begin());
-    tenants_.erase(name);
-  }
+  if (of.accounts.size() == with_queue) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the waiting queue: class ", number, " lists ", of.accounts.size(),
+                                          " tenants, expected ", with_queue));
 }
 
 absl::Status WaitingQueue::CheckIntegrity(int64_t unfinished, int64_t aside) const {
-  const auto violation = [](const auto&... detail) {
-    return absl::InternalError(absl::StrCat("the waiting queue: ", detail...));
-  };
-  int64_t sequences = 0, queued = 0, never_admitted = 0, waits = 0, in_turn = 0;
-  std::array<size_t, kPriorityClassCount> with_queue = {};
-  for (const auto& [name, account] : tenants_) {
-    if (!std::isfinite(account->counter) || account->counter < 0 || !Contains(kWeightRange, account->weight)) {
-      return violation("tenant '", name, "' has counter ", account->counter, " and weight ", account->weight);
-    }
-    sequences += account->unfinished;
-    never_admitted += account->waiting;
-    int64_t own = 0;
-    for (size_t number = 0; number < classes_.size(); ++number) {
-      const auto& queue = account->queues[number];
-      own += static_cast<int64_t>(queue.size());
-      if (queue.empty()) continue;
-      ++with_queue[number];
-      const auto found = classes_[number].accounts.find({account->counter, queue.begin()->first});
-      if (found == classes_[number].accounts.end() || found->second != account.get()) {
-        return violation("tenant '", name, "' is not found under its counter ", account->counter);
-      }
-    }
-    queued += own;
-    const auto idle = idle_.find({account->counter, account->number});
-    const bool is_idle = idle != idle_.end() && idle->second == account.get();
-    if (own > account->waiting || account->waiting > account->unfinished || is_idle != (account->unfinished == 0)) {
-      return violation("tenant '", name, "' has ", account->unfinished, " sequences, ", account->waiting,
-                       " of them new, ", own, " in turn", is_idle ? ", and is idle" : "");
-    }
-  }
+  int64_t sequences = 0, never_admitted = 0, waits = 0, in_turn = 0, ranked = 0;
   for (size_t number = 0; number < classes_.size(); ++number) {
-    const Class& of = classes_[number];
-    waits += of.waiting;
-    in_turn += static_cast<int64_t>(of.ranked.size());
-    if (of.accounts.size() != with_queue[number]) {
-      return violation("class ", number, " lists ", of.accounts.size(), " tenants, expected ", with_queue[number]);
-    }
+    RETURN_IF_ERROR(CheckClass(number, &sequences, &never_admitted, &in_turn));
+    waits += classes_[number].waiting;
+    ranked += static_cast<int64_t>(classes_[number].ranked.size());
   }
-  in_turn += queued;
-  if (sequences != unfinished || in_turn != in_turn_ || waits != in_turn + aside || never_admitted > queued + aside) {
-    return violation(sequences, " sequences of ", unfinished, ", ", in_turn, " in turn, counted ", in_turn_, ", ",
-                     waits, " wait, ", aside, " of them aside, ", never_admitted, " never admitted");
+  const int64_t queued = in_turn;
+  in_turn += ranked;
+  if (sequences == unfinished && in_turn == in_turn_ && waits == in_turn + aside && never_admitted <= queued + aside) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the waiting queue: ", sequences, " sequences of ", unfinished, ", ", in_turn,
+                                          " in turn, counted ", in_turn_, ", ", waits, " wait, ", aside,
+                                          " of them aside, ", never_admitted, " never admitted"));
 }
 
 }  // namespace stagecoach

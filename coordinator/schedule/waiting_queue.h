@@ -8,16 +8,17 @@
 // is the order of arrival. When kClassStarvationBound sequences of higher classes were admitted while one of a class
 // waited, the turn is that class's.
 //
-// A tenant's counter is the service that it had, as in VTC (Sheng et al., "Fairness in Serving Large Language Models",
-// OSDI 2024): (rows of prompts + kOutputTokenCost * tokens of output) / weight. A prompt is charged when its sequence
-// is first admitted, but for what the prefix cache had of it; what is computed again after a preemption is charged to
-// nobody. A tenant with nothing new waiting that gets something is lifted to the least counter of those that have, or
-// where nobody has, to that of the last one that had: being away earns nothing, and a counter above that stays. So
-// tenants that always wait have service in the ratio of their weights, give or take one request, whoever floods the
-// queue.
+// A tenant's counter in a class is the service that it had there, as in VTC (Sheng et al., "Fairness in Serving Large
+// Language Models", OSDI 2024): (rows of prompts + kOutputTokenCost * tokens of output) / weight. A prompt is charged
+// when its sequence is first admitted, but for what the prefix cache had of it; what is computed again after a
+// preemption is charged to nobody. A tenant with nothing new waiting that gets something is lifted to the least counter
+// of those that have, or where nobody has, to that of the last one that had: being away earns nothing, and a counter
+// above that stays. So tenants that always wait have service in the ratio of their weights, give or take one request,
+// whoever floods the queue. Each class counts for itself: between classes there is no share but the order, and one that
+// waits long in a low class, at a low counter, would lift nobody in a higher one.
 //
 // A tenant is remembered while it has unfinished sequences or its counter says more than the lift would; of those that
-// have no sequence at most kMostIdleTenants, the ones that owe most. Nothing here is a walk over what waits.
+// have no sequence in a class at most kMostIdleTenants, the ones that owe most. Nothing here is a walk over what waits.
 
 #include <array>
 #include <cstddef>
@@ -39,14 +40,14 @@ inline constexpr int64_t kClassStarvationBound = 64;
 inline constexpr double kOutputTokenCost = 2;  // of that of a prompt's row
 inline constexpr size_t kMostIdleTenants = 1024;
 
-// What the queue knows of a tenant; sequences point at theirs.
+// What the queue knows of a tenant in a class; sequences point at theirs.
 struct TenantAccount {
   uint64_t number = 0;  // in the order of their coming
   std::string name;
   double counter = 0, weight = 1;
   int64_t unfinished = 0;  // sequences
   int64_t waiting = 0;     // of them: never admitted, whether in turn or aside
-  std::array<std::map<uint64_t, Sequence*>, kPriorityClassCount> queues;  // those in turn, by order of arrival
+  std::map<uint64_t, Sequence*> queue;  // those in turn, by order of arrival
 };
 
 class WaitingQueue {
@@ -77,8 +78,9 @@ class WaitingQueue {
   int64_t waiting() const;  // those that stand aside included
   bool InTurn(const Sequence& sequence) const;
 
-  size_t tenants() const { return tenants_.size(); }
-  double CounterOf(absl::string_view tenant) const;  // 0: nothing is known of it
+  size_t tenants() const;  // of all classes
+  // 0: nothing is known of it there.
+  double CounterOf(absl::string_view tenant, PriorityClass priority_class = PriorityClass::kDefault) const;
 
   // Everything that must always hold: counters and weights are numbers, queues are found under their counters, numbers
   // add up to what the caller knows. kInternal names the first violation.
@@ -89,22 +91,24 @@ class WaitingQueue {
   struct Class {
     std::map<uint64_t, Sequence*> ranked;           // those that were admitted before, by number of admission
     std::map<CounterKey, TenantAccount*> accounts;  // with a queue, by counter and the arrival of its first
-    int64_t waiting = 0;                            // those that stand aside included
-    int64_t passed = 0;  // admissions of higher classes since one of this was admitted, while any waited
+    std::map<CounterKey, TenantAccount*> idle;      // without sequences, by counter and number
+    absl::flat_hash_map<std::string, std::unique_ptr<TenantAccount>> tenants;
+    double last_counter = 0;  // of who last had a queue, when it went
+    int64_t waiting = 0;      // those that stand aside included
+    int64_t passed = 0;       // admissions of higher classes since one of this was admitted, while any waited
     bool in_turn() const { return !ranked.empty() || !accounts.empty(); }
+    // Of those with a queue; what who comes is lifted to.
+    double LeastCounter() const { return accounts.empty() ? last_counter : accounts.begin()->first.first; }
   };
   static size_t ClassOf(const Sequence& sequence) { return static_cast<size_t>(sequence.spec().priority_class); }
 
   void List(Sequence& sequence);
   void Unlist(Sequence& sequence);
-  void Charge(TenantAccount& account, double cost);
-  double LeastCounter() const;  // of those with a queue
-  void ForgetIdle();
+  void Charge(const Sequence& sequence, double cost);
+  static void ForgetIdle(Class& of);
+  absl::Status CheckClass(size_t number, int64_t* unfinished, int64_t* never_admitted, int64_t* in_turn) const;
 
   std::array<Class, kPriorityClassCount> classes_;
-  absl::flat_hash_map<std::string, std::unique_ptr<TenantAccount>> tenants_;
-  std::map<CounterKey, TenantAccount*> idle_;  // without sequences, by counter and number
-  double last_counter_ = 0;                    // of who last had a queue, when it went
   int64_t in_turn_ = 0;
   uint64_t admissions_ = 0;
   uint64_t accounts_ = 0;  // ever

@@ -37,7 +37,6 @@ struct DemoService {
     model.vocab = tokenizer->vocab_size();
     model.names = {"demo", "other"};
     model.any_name = false;
-    model.fingerprint = "sc-1";
   }
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatFormat> chat;

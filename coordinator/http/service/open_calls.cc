@@ -347,7 +347,9 @@ void OpenCalls::FeedHeld() {
 }
 
 void OpenCalls::Apply(Call* call, ApiCall::Output output) {
-  for (const int choice : output.cancel) EndChoice(call, choice, pb::RequestFinished::REASON_STOP);
+  const auto cancelled_as =
+      output.error.has_value() ? pb::RequestFinished::REASON_CANCELLED : pb::RequestFinished::REASON_STOP;
+  for (const int choice : output.cancel) EndChoice(call, choice, cancelled_as);
   const bool over = output.ended || output.error.has_value();
   const int status = output.error.has_value() ? output.error->status : 200;
   if (options_.prompt_log != nullptr) call->answer += output.bytes;
@@ -456,7 +458,9 @@ OpenCalls::Cancelled OpenCalls::Cancel(const std::string& id, const std::string&
     if (call->first_token_us != 0) {
       FinishWith(number, pb::RequestFinished::REASON_CANCELLED);
     } else {
-      Fail(call, MakeApiError(ApiErrorCode::kCancelled, "the request was cancelled before its first token"));
+      const ApiError error = MakeApiError(ApiErrorCode::kCancelled, "the request was cancelled before its first token");
+      if (call->choices.empty()) metrics_->Refused(error.code);
+      Fail(call, error);
     }
   }
   if (!own.empty()) return Cancelled::kYes;
@@ -468,7 +472,10 @@ void OpenCalls::FailAll(const ApiError& error) {
   for (const auto& [number, call] : calls_) numbers.push_back(number);
   for (const uint64_t number : numbers) {
     Drained(number);
-    if (Call* call = Find(number); call != nullptr) Fail(call, error);
+    Call* call = Find(number);
+    if (call == nullptr) continue;
+    if (call->choices.empty()) metrics_->Refused(error.code);
+    Fail(call, error);
   }
 }
 

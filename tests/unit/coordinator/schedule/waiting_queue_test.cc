@@ -135,8 +135,8 @@ TEST(WaitingQueue, ForgetsTenantsOfWhomItKnowsNothingThatTheLiftWouldNotSay) {
   Waiters all;
   const uint64_t kept = all.Arrive("keeps waiting");
   for (int i = 0; i < 20; ++i) {
-    const uint64_t one = all.Arrive(absl::StrCat("tenant ", i), PriorityClass::kInteractive);
-    all.Admit(i < 10 ? 0 : 5);
+    const uint64_t one = all.Arrive(absl::StrCat("tenant ", i));
+    all.queue.Admit(all.At(one), i < 10 ? 0 : 5);  // before the one that waits
     all.End(one);
   }
   EXPECT_EQ(all.queue.tenants(), 11u) << "the ten that had more than the one that waits";
@@ -158,13 +158,28 @@ TEST(WaitingQueue, RemembersNoMoreIdleTenantsThanItMay) {
   EXPECT_EQ(all.queue.CounterOf("tenant 100"), 101);
 }
 
-TEST(WaitingQueue, ClassesComeFirstAndATenantHasOneCounterInAll) {
+TEST(WaitingQueue, ClassesComeFirstAndATenantHasACounterInEach) {
   Waiters all;
   all.Arrive("a", PriorityClass::kBatch);        // 1
   all.Arrive("a");                               // 2
   all.Arrive("b", PriorityClass::kBatch);        // 3
   all.Arrive("a", PriorityClass::kInteractive);  // 4
-  EXPECT_THAT(all.AdmitAll(10), ElementsAre(4, 2, 3, 1));
+  EXPECT_THAT(all.AdmitAll(10), ElementsAre(4, 2, 1, 3));
+}
+
+TEST(WaitingQueue, WhoWaitsInALowClassLiftsNobodyInAHigherOne) {
+  Waiters all;
+  all.Arrive("nightly", PriorityClass::kBatch);  // at a counter of 0, and stays there
+  for (int i = 0; i < 3; ++i) all.Arrive("steady", PriorityClass::kInteractive);
+  all.Admit(1000);
+  all.Arrive("back", PriorityClass::kBatch);  // nor does who parks something there himself
+  std::vector<uint64_t> back;
+  for (int i = 0; i < 3; ++i) back.push_back(all.Arrive("back", PriorityClass::kInteractive));
+  EXPECT_EQ(all.queue.CounterOf("back", PriorityClass::kInteractive), 1000);
+  EXPECT_EQ(all.Admit(10), 3u) << "both have had as much, and this one came first";
+  EXPECT_EQ(all.Admit(10), back[0]);
+  EXPECT_EQ(all.Admit(10), 4u);
+  EXPECT_EQ(all.Admit(10), back[1]);
 }
 
 TEST(WaitingQueue, ALowerClassHasATurnAfterTheBound) {

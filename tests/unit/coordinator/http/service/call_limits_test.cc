@@ -93,11 +93,11 @@ TEST(CallLimits, TheRequestTimeoutIsNoneOfTheQueue) {
 
 TEST(CallLimits, WhatADeadlineEndsIsCountedAsThat) {
   ScriptedServiceOptions options;
-  options.each_us = 50000;
-  options.serving.calls.queue_timeout = absl::Milliseconds(600);
+  options.each_us = 300000;
+  options.serving.calls.queue_timeout = absl::Seconds(2);
   ScriptedService service(options);
   const std::string ended = "stagecoach_requests_finished_total{api=\"completions\",reason=\"deadline\"}";
-  EXPECT_EQ(service.Post(kOnCompletions, Prompt("Say it.", R"(,"timeout_s":0.2)")).status, 200);
+  EXPECT_EQ(service.Post(kOnCompletions, Prompt("Say it.", R"(,"timeout_s":1)")).status, 200);
   EXPECT_TRUE(ComesTrue([&] { return service.Metric(ended) == 1; }));
   service.engine().Hold(true);
   EXPECT_EQ(service.Post(kOnCompletions, Prompt("Say it.")).status, 504);
