@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 
 namespace stagecoach {
 namespace {
@@ -23,7 +24,7 @@ void VocabularyTokenizer::BoundBytesOfToken(size_t bytes) {
 
 std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeUpTo(size_t most, absl::string_view text,
                                                                     bool add_special, bool parse_special) const {
-  if (TooMany(most, 0, text.size())) return std::nullopt;
+  if (!(add_special && BeginsWithBos(text)) && TooMany(most, 0, text.size())) return std::nullopt;
   std::optional<std::vector<TokenId>> tokens =
       EncodeAround(most, text, special_tokens_.Find(text, parse_special), /*one_bos=*/add_special);
   if (tokens.has_value() && add_special && vocabulary_.add_eos) tokens->push_back(vocabulary_.eos);
@@ -33,7 +34,7 @@ std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeUpTo(size_t most,
 
 std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeMarkedUpTo(size_t most, const MarkedText& text,
                                                                           bool add_bos) const {
-  if (TooMany(most, 0, text.size())) return std::nullopt;
+  if (!(add_bos && BeginsWithBos(text.text())) && TooMany(most, 0, text.size())) return std::nullopt;
   return EncodeAround(most, text.text(), special_tokens_.Find(text), /*one_bos=*/add_bos);
 }
 
@@ -52,12 +53,18 @@ std::optional<std::vector<TokenId>> VocabularyTokenizer::EncodeAround(size_t mos
   bool begins = one_bos && own_bos;  // nothing but that token and white space so far
   for (const SpecialTokens::Match& match : matches) {
     begins = begins && match.token == vocabulary_.bos && IsWhiteSpace(text.substr(position, match.position - position));
-    if (!fill(match.position) || TooMany(most, tokens.size(), text.size() - match.position)) return std::nullopt;
+    if (!fill(match.position)) return std::nullopt;
+    if (!begins && TooMany(most, tokens.size(), text.size() - match.position)) return std::nullopt;
     if (!begins || &match == &matches.front()) tokens.push_back(match.token);
     position = match.position + match.bytes;
   }
   if (!fill(text.size()) || tokens.size() > most) return std::nullopt;
   return tokens;
+}
+
+bool VocabularyTokenizer::BeginsWithBos(absl::string_view text) const {
+  return vocabulary_.bos != kNoToken &&
+         absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), vocabulary_.texts[vocabulary_.bos]);
 }
 
 bool VocabularyTokenizer::IsPlain(TokenId token) const {

@@ -54,6 +54,8 @@ class VocabularyTokenizer : public Tokenizer {
   std::optional<std::vector<TokenId>> EncodeAround(size_t most, absl::string_view text,
                                                    const std::vector<SpecialTokens::Match>& matches,
                                                    bool one_bos) const;
+  // Of such a text more may be dropped than any token stands for.
+  bool BeginsWithBos(absl::string_view text) const;
 
   const SpecialTokens special_tokens_;
   size_t most_bytes_of_token_ = SIZE_MAX;

@@ -123,6 +123,10 @@ TEST(Tokenizer, GivesTheSameTokensUpToALimitAndNoneOfALongerText) {
       for (const char* more : {"hello", "<|c|>", " a b ab", "<a user-defined one>", "<s>"}) {
         if (random() % 2 == 0) text.insert(random() % (text.size() + 1), more);
       }
+      if (i % 4 == 0) {  // few tokens are left of these
+        text = "a";
+        for (int n = 0; n < 100; ++n) text.insert(0, "<s>");
+      }
       const bool special = random() % 2 == 0;
       const std::vector<TokenId> all = tokenizer->Encode(text, special, special);
       const MarkedText marked(text, TextOrigin::kTemplate);
