@@ -46,7 +46,7 @@ class PromptRoom {
 
  private:
   int64_t most() const { return context_ - (asked_ == 0 ? 0 : 1); }
-  absl::Status TooLong(absl::string_view tokens) const;
+  absl::Status TooLong(int64_t tokens, absl::string_view more) const;
 
   std::optional<int64_t> asked_;
   int64_t context_ = 0;

@@ -110,16 +110,17 @@ absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const
 
 size_t PromptRoom::most_counted() const { return context_ <= 0 ? SIZE_MAX : 2 * static_cast<size_t>(most()); }
 
-absl::Status PromptRoom::TooLong(absl::string_view tokens) const {
+// Clients look for this form, whatever stands behind it.
+absl::Status PromptRoom::TooLong(int64_t tokens, absl::string_view more) const {
   return ApiStatus(ApiErrorCode::kContextLengthExceeded,
-                   absl::StrCat("prompt is too long: ", tokens, " tokens > ", most(), " maximum"));
+                   absl::StrCat("prompt is too long: ", tokens, " tokens > ", most(), " maximum", more));
 }
 
-absl::Status PromptRoom::TooLong() const { return TooLong(absl::StrCat("more than ", most_counted())); }
+absl::Status PromptRoom::TooLong() const { return TooLong(2 * most() + 1, ", and more that were not counted"); }
 
 absl::StatusOr<int64_t> PromptRoom::ForAnswer(int64_t prompt_tokens) const {
   if (context_ <= 0) return asked_.value_or(kMaxNewTokensRange.max);
-  if (prompt_tokens > most()) return TooLong(absl::StrCat(prompt_tokens));
+  if (prompt_tokens > most()) return TooLong(prompt_tokens, "");
   const int64_t left = context_ - prompt_tokens;
   return std::min(asked_.value_or(left), left);
 }

@@ -189,7 +189,13 @@ void EmulatedHosts::SetLink(int host, bool up) {
 }
 
 void EmulatedHosts::Cut(int host) { SetLink(host, false); }
-void EmulatedHosts::Heal(int host) { SetLink(host, true); }
+// With it goes what the hosts found out of each other meanwhile, which a connection could still end by.
+void EmulatedHosts::Heal(int host) {
+  SetLink(host, true);
+  for (const Host& other : hosts_) {
+    if (other.init > 0) StartWords(InNetwork(other.init, "ip neigh flush dev eth0"))->Wait(kSetUpTimeoutS);
+  }
+}
 
 absl::Status EmulatedHosts::LimitLinks(int mbit_s) {
   const bool delays =

@@ -243,7 +243,7 @@ TEST(Fields, SayThatAPromptIsFarTooLongWithoutCountingAllOfIt) {
         service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":["Hi",")", text, R"("]})"))}) {
     ASSERT_TRUE(prepared.error.has_value());
     EXPECT_EQ(prepared.error->code, "context_length_exceeded");
-    EXPECT_EQ(prepared.error->message, "prompt is too long: more than 198 tokens > 99 maximum");
+    EXPECT_EQ(prepared.error->message, "prompt is too long: 199 tokens > 99 maximum, and more that were not counted");
   }
   const std::string twice(198, 'a');
   EXPECT_EQ(service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":")", twice, R"("})")).error->message,
