@@ -26,7 +26,7 @@ class SignalWatch {
   // altogether.
   int ForgetStops();
   bool terminated() const;  // one of them was SIGTERM or SIGHUP
-  int drains() const;  // SIGUSR1 so far
+  int drains() const;       // SIGUSR1 so far
   bool drain() const { return drains() > 0; }
   // From now on a second stop ends the process at once, with exit code 130, from within the handler: for phases in
   // which the main loop does not look. (The job ends by itself when its front is gone.) Before this call only a third

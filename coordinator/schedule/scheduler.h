@@ -21,7 +21,8 @@
 // is gone: it has its rank at once. Those that are preempted go before all others of their class, by rank. Blocks
 // themselves are taken as rows are handed out, to the lowest rank first. When one is needed and none is free, the
 // running sequence of the highest rank is preempted, be it the one that asks; it could not come back at once, for it
-// needs more than it gave. So the lowest running one always moves on, and everything finishes.
+// needs more than it gave. So the lowest running one always moves on, and everything finishes; what of a low class had
+// its turn by the bound can lose its blocks again, and then moves on when those of higher classes leave it some.
 //
 // With prefix_caching a sequence begins behind the full blocks that earlier ones with the same tokens and the same salt
 // left, at most those before the first row that it has to compute: one always is, and so is every row that is to be

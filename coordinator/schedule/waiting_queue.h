@@ -45,8 +45,8 @@ struct TenantAccount {
   uint64_t number = 0;  // in the order of their coming
   std::string name;
   double counter = 0, weight = 1;
-  int64_t unfinished = 0;  // sequences
-  int64_t waiting = 0;     // of them: never admitted, whether in turn or aside
+  int64_t unfinished = 0;               // sequences
+  int64_t waiting = 0;                  // of them: never admitted, whether in turn or aside
   std::map<uint64_t, Sequence*> queue;  // those in turn, by order of arrival
 };
 

@@ -146,7 +146,8 @@ TEST_F(ServeLosses, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
       EXPECT_TRUE(ComesTrue([&] {
         health = Health(server());
         return health["status"] == "recovering";
-      })) << "signal " << signal;
+      })) << "signal "
+          << signal;
       EXPECT_TRUE(health["stage"].is_number() && health["host"].is_string()) << health;
       EXPECT_THAT(health["error"].value("message", ""), HasSubstr(" was lost")) << health;
     });

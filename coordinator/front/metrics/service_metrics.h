@@ -36,8 +36,8 @@ ProcessUse ReadProcessUse();  // zeros where the system does not say
 // One request of the engine, while it runs; of a call with several choices each is one. Kept by whoever gets its
 // events: the first four are set by it, the others by ServiceMetrics.
 struct MeteredRequest {
-  std::string api;     // "chat", "completions", "responses", "messages"
-  std::string tenant;  // the key's name
+  std::string api;            // "chat", "completions", "responses", "messages"
+  std::string tenant;         // the key's name
   int64_t prompt_tokens = 0;  // 0: an earlier choice has the same prompt, which is counted once
   int64_t accepted_us = 0;    // when the call had its place in the queue
 
@@ -53,10 +53,10 @@ class ServiceMetrics {
   void Answered(absl::string_view route, int status);  // of a stream: when its head is written
   // With a request under way, without one, and with nothing but the client's own closing left to wait for.
   void SetConnections(int64_t active, int64_t idle, int64_t closing);
-  void SetStreams(int64_t open);                       // of server-sent events
-  void SlowClient();                                   // one was cut off for not reading
-  void Ignored(absl::string_view kind);                // a part of a request that means nothing here ("parameter", ...)
-  void Refused(absl::string_view code);                // a generating call that was not taken
+  void SetStreams(int64_t open);         // of server-sent events
+  void SlowClient();                     // one was cut off for not reading
+  void Ignored(absl::string_view kind);  // a part of a request that means nothing here ("parameter", ...)
+  void Refused(absl::string_view code);  // a generating call that was not taken
 
   // Requests. Every one that was Submitted ends: by an event with `finished`, or Dropped.
   void Submitted(const MeteredRequest& request);

@@ -32,11 +32,11 @@ namespace stagecoach {
 
 struct CallOptions {
   QueuePlaces::Limits queue;
-  absl::Duration queue_timeout = absl::Seconds(600);          // to the first token: 504
+  absl::Duration queue_timeout = absl::Seconds(600);  // to the first token: 504
   // From its first token on, however long it waited for that; then the answer ends with what is there.
   absl::Duration request_timeout = absl::InfiniteDuration();
-  bool cache_shared = false;                                  // keys find what others asked in the prefix cache
-  int max_choices = 8;                                        // of one request
+  bool cache_shared = false;  // keys find what others asked in the prefix cache
+  int max_choices = 8;        // of one request
   int preparation_threads = 2;
   std::optional<uint64_t> seed;         // of calls without one; absent: drawn for each
   std::shared_ptr<LineLog> access_log;  // null: none
