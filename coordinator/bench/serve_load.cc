@@ -92,13 +92,13 @@ absl::StatusOr<DatasetLine> ParseDatasetLine(const ServeLoad& load, const std::s
   const bool chat = load.endpoint == ServeEndpoint::kChat;
   if (messages != line.end()) {
     if (!chat) return absl::InvalidArgumentError("'messages' need --endpoint chat");
-    result.prompt = *std::move(messages);
+    result.prompt = *messages;
     return result;
   }
   if (chat && !prompt->is_string()) {
     return absl::InvalidArgumentError("'prompt': expected a text, as --endpoint chat takes no token ids");
   }
-  result.prompt = *std::move(prompt);
+  result.prompt = *prompt;
   return result;
 }
 

@@ -89,6 +89,7 @@ std::vector<std::string> ErrorsOf(const ServeRun& run) {
   std::vector<std::pair<std::string, int64_t>> sorted(kinds.begin(), kinds.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<std::string> errors;
+  errors.reserve(sorted.size());
   for (const auto& [error, count] : sorted) errors.push_back(absl::StrCat(count, " x ", error));
   return errors;
 }

@@ -151,7 +151,7 @@ ChatServer::ChatServer(HttpUrl url, HttpClientOptions client, ChatSettings setti
       client_(std::move(url), options_),
       stops_(std::move(stops)),
       given_(settings),
-      settings_(std::move(settings)) {}
+      settings_(settings) {}
 
 absl::Status ChatServer::Prepare() {
   ForgetOldWakeUps();

@@ -17,7 +17,8 @@ std::string ServerMessage(absl::string_view sent) {
     const auto error = json->find("error");
     if (error != json->end() && error->is_object()) {
       const auto message = error->find("message");
-      if (message != error->end() && message->is_string() && *message != "") return message->get<std::string>();
+      std::string text = message != error->end() && message->is_string() ? message->get<std::string>() : "";
+      if (!text.empty()) return text;
     }
   }
   return sent.empty() ? "without a word" : std::string(sent.substr(0, kMostBytesOfNoError));

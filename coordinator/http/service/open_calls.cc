@@ -486,9 +486,9 @@ void OpenCalls::SessionEnds(const absl::Status& ended) {
     if (call->choices.empty()) unsubmitted.push_back(number);
   }
   for (const uint64_t number : unsubmitted) {
-    ApiError error = MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message()));
+    const ApiError error = MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message()));
     metrics_->Refused(error.code);
-    Fail(Find(number), std::move(error));
+    Fail(Find(number), error);
   }
 }
 

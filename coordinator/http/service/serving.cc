@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -96,9 +97,12 @@ std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequ
   if (route == Route::kNotSupported) {
     return MakeApiError(ApiErrorCode::kNotSupported, absl::StrCat(request.path, " is not supported by this server"));
   }
-  if (TakesJson(route) && !IsJson(request.header("content-type"))) {
-    return MakeApiError(ApiErrorCode::kUnsupportedMediaType,
-                        "expected the header 'Content-Type: application/json' and a body of JSON");
+  if (const absl::string_view type = request.header("content-type"); TakesJson(route) && !IsJson(type)) {
+    return MakeApiError(
+        ApiErrorCode::kUnsupportedMediaType,
+        absl::StrCat("expected a body of JSON under the header 'Content-Type: application/json' (curl: "
+                     "-H and this header), found ",
+                     type.empty() ? "none" : absl::StrCat("'", absl::CHexEscape(type.substr(0, 80)), "'")));
   }
   if (!Generates(route)) return std::nullopt;
   std::optional<ApiError> error = StateRefusal();

@@ -120,6 +120,7 @@ TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
   const HttpReply form = service.Post(kCompletions, Completion(), {{"Content-Type", "text/plain"}});
   EXPECT_EQ(form.status, 415);
   EXPECT_EQ(CodeOf(form.body), "unsupported_media_type");
+  EXPECT_THAT(form.body, HasSubstr("found 'text/plain'"));
   EXPECT_EQ(service.Post("/v1/embeddings", "{}").status, 501);
   EXPECT_EQ(CodeOf(service.Post(kCompletions, "{").body), "invalid_json");
   EXPECT_EQ(service.Post(kCompletions, R"({"prompt":"x","max_tokens":-1})").status, 400);
