@@ -10,6 +10,7 @@
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/coordinator/schedule/scheduler_machine.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
@@ -39,28 +40,9 @@ SequenceSpec LikeOthers(SequenceId id, int64_t common, int64_t own, int64_t new_
   return spec;
 }
 
-class ReuseMachine {
+class ReuseMachine : public Machine {
  public:
-  explicit ReuseMachine(const SchedulerOptions& options) : scheduler(options), stages_(options) {}
-
-  MicroBatch Submit() {
-    std::optional<MicroBatch> batch = scheduler.Next();
-    EXPECT_TRUE(batch.has_value());
-    if (!batch) return {};
-    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
-    absl::StatusOr<StepResult> result = stages_.Run(*batch);
-    EXPECT_TRUE(result.ok()) << result.status();
-    if (result.ok()) results.push_back(*std::move(result));
-    return *std::move(batch);
-  }
-
-  std::vector<SequenceEvent> Confirm() {
-    absl::StatusOr<std::vector<SequenceEvent>> events = scheduler.Confirm(results.front());
-    results.erase(results.begin());
-    EXPECT_TRUE(events.ok()) << events.status();
-    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
-    return *std::move(events);
-  }
+  using Machine::Machine;
 
   // Until all is done: the tokens of sequence `id`, and its last event.
   std::vector<TokenId> Finish(SequenceId id, SequenceEvent* last = nullptr) {
@@ -83,12 +65,6 @@ class ReuseMachine {
     EXPECT_EQ(Finish(spec.id, &last), ComputeAlone(spec, scheduler.options().context).output);
     return last.cached_tokens;
   }
-
-  Scheduler scheduler;
-  std::vector<StepResult> results;
-
- private:
-  SimulatedStages stages_;
 };
 
 TEST(PrefixReuse, APromptThatBeginsLikeAnEarlierOneBeginsBehindItsFullBlocks) {
