@@ -1,6 +1,7 @@
 #include "common/model/hyper_parameters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -16,14 +17,14 @@ struct Architecture {
   const char* name;
   RopePairs pairs;
   bool qkv_bias = false;
-  bool qk_norm = false;
+  QkNorm qk_norm = QkNorm::kNone;
   bool rope_factors = false;
 };
 
 constexpr Architecture kArchitectures[] = {
     {.name = "llama", .pairs = RopePairs::kAdjacent, .rope_factors = true},
     {.name = "qwen2", .pairs = RopePairs::kHalves, .qkv_bias = true},
-    {.name = "qwen3", .pairs = RopePairs::kHalves, .qk_norm = true},
+    {.name = "qwen3", .pairs = RopePairs::kHalves, .qk_norm = QkNorm::kHeads},
 };
 
 // Bounds far above any model; they keep products of sizes far from overflow.
@@ -249,6 +250,10 @@ absl::StatusOr<AttentionSpec> ReadAttention(const KeyReader& keys, const Archite
     attention.window = window;
   }
   RETURN_IF_ERROR(ReadHeads(keys, hyper, attention));
+  attention.value_dim = attention.head_dim;
+  attention.score_scale = 1 / std::sqrt(static_cast<double>(attention.head_dim));
+  attention.rope.dims = attention.head_dim;
+  attention.rope.factors = architecture.rope_factors;
   RETURN_IF_ERROR(ReadRope(keys, hyper.context, attention.rope));
   return attention;
 }
@@ -299,13 +304,21 @@ int32_t HyperParameters::block_groups() const {
   return groups;
 }
 
+std::vector<int64_t> HyperParameters::group_windows() const {
+  std::vector<int64_t> windows(static_cast<size_t>(block_groups()));
+  for (const LayerSpec& layer : layers) {
+    const AttentionSpec& attention = layer.attention;
+    windows[static_cast<size_t>(layer.block_group)] = attention.kind == AttentionKind::kWindowed ? attention.window : 0;
+  }
+  return windows;
+}
+
 absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file) {
   HyperParameters hyper;
   KeyReader keys(file.metadata());
   RETURN_IF_ERROR(RefuseFoldedWeights(file.metadata()));
   ASSIGN_OR_RETURN(const Architecture* architecture, ReadArchitecture(file.metadata()));
   hyper.architecture = architecture->name;
-  hyper.rope_factors = architecture->rope_factors;
   ASSIGN_OR_RETURN(hyper.name, file.metadata().GetStringOr("general.name", ""));
   keys.set_prefix(hyper.architecture);
   RETURN_IF_ERROR(RefuseUnsupported(keys));

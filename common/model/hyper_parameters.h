@@ -18,15 +18,20 @@ inline constexpr int64_t kMaxLayers = 1024;  // of a model that is read
 struct HyperParameters {
   std::string architecture;       // "qwen3", for display and metadata keys only
   std::string name;               // general.name, may be empty
-  std::vector<LayerSpec> layers;  // first to last; at least one. All have the same attention.
+  std::vector<LayerSpec> layers;  // first to last; at least one
+  int64_t skipped_layers = 0;     // blocks behind them in the file that the forward pass leaves out (NextN, MTP)
   int64_t context = 0;            // trained context length, tokens
   int64_t hidden = 0;             // D, embedding length
   int64_t vocab = 0;              // V, rows of token_embd
   float rms_eps = 0;              // of the output norm
-  bool rope_factors = false;      // may have rope_freqs.weight, divisors of RoPE's frequencies (llama 3)
+  float embedding_scale = 1;      // of the rows of token_embd (gemma, granite)
+  float logit_scale = 1;          // of the output matrix's products (granite)
+  float logit_cap = 0;            // then logit = cap * tanh(logit / cap) (gemma2); 0: none
 
   int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
   int32_t block_groups() const;  // the layers' block_group are 0 .. block_groups() - 1
+  // [groups] 0: its layers see all positions; W: a row sees its own position and the W - 1 before it.
+  std::vector<int64_t> group_windows() const;
 };
 
 // Reads and checks every field (formula and ranges in the GGUF specification). kUnimplemented with the list of

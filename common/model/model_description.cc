@@ -103,7 +103,7 @@ absl::Status FindAttention(Directory& find, const AttentionSpec& spec, int64_t h
                            LayerTensors& layer) {
   RETURN_IF_ERROR(find.Vector(prefix + "attn_norm.weight", hidden, true, layer.attn_norm));
   RETURN_IF_ERROR(FindQkv(find, spec, hidden, prefix, layer));
-  if (spec.qk_norm) {
+  if (spec.qk_norm != QkNorm::kNone) {
     RETURN_IF_ERROR(find.Vector(prefix + "attn_q_norm.weight", spec.head_dim, true, layer.attn_q_norm));
     RETURN_IF_ERROR(find.Vector(prefix + "attn_k_norm.weight", spec.head_dim, true, layer.attn_k_norm));
   }
@@ -146,9 +146,12 @@ absl::Status CheckVocabulary(const GgufMetadata& metadata, int64_t vocab) {
 std::vector<const GgufTensor*> LayerTensors::All() const {
   std::vector<const GgufTensor*> present;
   for (const GgufTensor* tensor :
-       {attn_norm,   attn_q,        attn_k,      attn_v,        attn_qkv,    attn_q_bias,      attn_k_bias,
-        attn_v_bias, attn_qkv_bias, attn_q_norm, attn_k_norm,   attn_output, attn_output_bias, ffn_norm,
-        ffn_gate,    ffn_up,        ffn_down,    ffn_gate_bias, ffn_up_bias, ffn_down_bias}) {
+       {attn_norm,      attn_q,        attn_k,         attn_v,       attn_qkv,       attn_q_bias,  attn_k_bias,
+        attn_v_bias,    attn_qkv_bias, attn_q_norm,    attn_k_norm,  attn_sinks,     attn_q_a,     attn_q_a_norm,
+        attn_q_b,       attn_kv_a,     attn_kv_a_norm, attn_k_b,     attn_v_b,       attn_output,  attn_output_bias,
+        attn_post_norm, ffn_norm,      router,         router_bias,  selection_bias, gate_exps,    up_exps,
+        gate_up_exps,   down_exps,     gate_exps_bias, up_exps_bias, down_exps_bias, ffn_gate,     ffn_up,
+        ffn_gate_up,    ffn_down,      ffn_gate_bias,  ffn_up_bias,  ffn_down_bias,  ffn_post_norm}) {
     if (tensor != nullptr) present.push_back(tensor);
   }
   return present;
@@ -189,7 +192,7 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::share
   RETURN_IF_ERROR(find.Matrix("output.weight", hyper.vocab, hyper.hidden, false, model->output));
   if (model->output == nullptr) model->output = model->token_embd;
   RETURN_IF_ERROR(find.Vector("output.bias", hyper.vocab, false, model->output_bias));
-  if (hyper.rope_factors) {
+  if (hyper.layers[0].attention.rope.factors) {
     RETURN_IF_ERROR(find.Vector("rope_freqs.weight", hyper.layers[0].attention.head_dim / 2, false, model->rope_freqs));
   }
   model->layers.resize(hyper.layers.size());

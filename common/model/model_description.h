@@ -18,8 +18,8 @@ namespace stagecoach {
 // The tensors of one layer; pointers into the GgufFile, nullptr where the model has none. Matrices are [out rows, in
 // cols].
 struct LayerTensors {
-  const GgufTensor* attn_norm = nullptr;         // [D]
-  const GgufTensor* attn_q = nullptr;            // [Nq*H, D]; nullptr when fused
+  const GgufTensor* attn_norm = nullptr;         // [D]; nullptr without pre_norms
+  const GgufTensor* attn_q = nullptr;            // [Nq*H, D]; nullptr when fused, and with q_rank
   const GgufTensor* attn_k = nullptr;            // [Nk*H, D]
   const GgufTensor* attn_v = nullptr;            // [Nk*H, D]
   const GgufTensor* attn_qkv = nullptr;          // [(Nq+2Nk)*H, D]: rows of q, then k, then v; nullptr when separate
@@ -27,17 +27,43 @@ struct LayerTensors {
   const GgufTensor* attn_k_bias = nullptr;       // [Nk*H]
   const GgufTensor* attn_v_bias = nullptr;       // [Nk*H]
   const GgufTensor* attn_qkv_bias = nullptr;     // [(Nq+2Nk)*H]
-  const GgufTensor* attn_q_norm = nullptr;       // [H]
-  const GgufTensor* attn_k_norm = nullptr;       // [H]
-  const GgufTensor* attn_output = nullptr;       // [D, Nq*H]
+  const GgufTensor* attn_q_norm = nullptr;       // [H], or [Nq*H] of QkNorm::kWhole
+  const GgufTensor* attn_k_norm = nullptr;       // [H], or [Nk*H]
+  const GgufTensor* attn_sinks = nullptr;        // [Nq]
+  const GgufTensor* attn_output = nullptr;       // [D, Nq*value_dim]
   const GgufTensor* attn_output_bias = nullptr;  // [D]
-  const GgufTensor* ffn_norm = nullptr;          // [D]
-  const GgufTensor* ffn_gate = nullptr;          // [F, D]
-  const GgufTensor* ffn_up = nullptr;            // [F, D]
-  const GgufTensor* ffn_down = nullptr;          // [D, F]
-  const GgufTensor* ffn_gate_bias = nullptr;     // [F]
-  const GgufTensor* ffn_up_bias = nullptr;       // [F]
-  const GgufTensor* ffn_down_bias = nullptr;     // [D]
+  const GgufTensor* attn_post_norm = nullptr;    // [D]; nullptr without post_norms
+
+  // Latent attention: r is kv_rank, d is rope.dims.
+  const GgufTensor* attn_q_a = nullptr;        // [q_rank, D]; these three with a q_rank
+  const GgufTensor* attn_q_a_norm = nullptr;   // [q_rank]
+  const GgufTensor* attn_q_b = nullptr;        // [Nq*H, q_rank]
+  const GgufTensor* attn_kv_a = nullptr;       // [r + d, D]: rows of the latent, then of the rotated key
+  const GgufTensor* attn_kv_a_norm = nullptr;  // [r]
+  const GgufTensor* attn_k_b = nullptr;        // [Nq][r, H - d]
+  const GgufTensor* attn_v_b = nullptr;        // [Nq][value_dim, r]
+
+  const GgufTensor* ffn_norm = nullptr;       // [D]; nullptr without pre_norms
+  const GgufTensor* ffn_gate = nullptr;       // [F, D]; nullptr when fused
+  const GgufTensor* ffn_up = nullptr;         // [F, D]
+  const GgufTensor* ffn_gate_up = nullptr;    // [2F, D]: rows of gate, then of up; nullptr when separate
+  const GgufTensor* ffn_down = nullptr;       // [D, F]
+  const GgufTensor* ffn_gate_bias = nullptr;  // [F]
+  const GgufTensor* ffn_up_bias = nullptr;    // [F]
+  const GgufTensor* ffn_down_bias = nullptr;  // [D]
+  const GgufTensor* ffn_post_norm = nullptr;  // [D]; nullptr without post_norms
+
+  // FfnKind::kExperts; ffn_gate, ffn_up and ffn_down are then the shared unit's, of shared_width.
+  const GgufTensor* router = nullptr;          // [E, D]
+  const GgufTensor* router_bias = nullptr;     // [E], of the logits
+  const GgufTensor* selection_bias = nullptr;  // [E], of the choice alone
+  const GgufTensor* gate_exps = nullptr;       // [E][F, D]; nullptr when fused
+  const GgufTensor* up_exps = nullptr;         // [E][F, D]
+  const GgufTensor* gate_up_exps = nullptr;    // [E][2F, D]: rows of gate, then of up; nullptr when separate
+  const GgufTensor* down_exps = nullptr;       // [E][D, F]
+  const GgufTensor* gate_exps_bias = nullptr;  // [E, F]
+  const GgufTensor* up_exps_bias = nullptr;    // [E, F]
+  const GgufTensor* down_exps_bias = nullptr;  // [E, D]
 
   std::vector<const GgufTensor*> All() const;  // those that are not nullptr
 };
@@ -51,7 +77,7 @@ struct ModelDescription {
   const GgufTensor* output_norm = nullptr;  // [D]
   const GgufTensor* output = nullptr;       // [V, D]; the same pointer as token_embd when tied
   const GgufTensor* output_bias = nullptr;  // [V]
-  const GgufTensor* rope_freqs = nullptr;   // [H/2]
+  const GgufTensor* rope_freqs = nullptr;   // [rope.dims / 2]
   std::vector<LayerTensors> layers;         // of hyper.layers
 
   bool tied() const { return output == token_embd; }

@@ -13,7 +13,7 @@ namespace {
 void NormAndRotate(const StageLayer& layer, const std::vector<float>& norm, int64_t row, const StepContext& step,
                    float* head) {
   const AttentionSpec& spec = layer.spec.attention;
-  if (spec.qk_norm) step.kernels.rms_norm(head, norm.data(), spec.head_dim, layer.spec.norm_eps, head);
+  if (spec.qk_norm != QkNorm::kNone) step.kernels.rms_norm(head, norm.data(), spec.head_dim, layer.spec.norm_eps, head);
   const int64_t half = spec.head_dim / 2;
   step.kernels.rope(head, step.scratch.cos.as<float>() + row * half, step.scratch.sin.as<float>() + row * half,
                     static_cast<int>(spec.head_dim), spec.rope.pairs == RopePairs::kHalves);

@@ -5,25 +5,11 @@
 #include <numbers>
 
 #include "common/base/check.h"
+#include "common/base/fixed_log.h"
 #include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
 namespace {
-
-// ln(x) for x > 0 by the series of atanh: x = m * 2^e with m in [1/sqrt 2, sqrt 2), ln m = 2 (t + t^3/3 + ..), t = (m -
-// 1) / (m + 1). |t| < 0.172, so 13 terms reach below 2^-53.
-double FixedLn(double x) {
-  int exponent = 0;
-  double m = std::frexp(x, &exponent);
-  if (m < std::numbers::sqrt2 / 2) {
-    m *= 2;
-    --exponent;
-  }
-  const double t = (m - 1) / (m + 1), t2 = t * t;
-  double series = 0;
-  for (int term = 12; term >= 0; --term) series = series * t2 + 1.0 / (2 * term + 1);
-  return 2 * t * series + exponent * std::numbers::ln2;
-}
 
 // How much of each pair's frequency YaRN leaves unscaled: 1 for the fast pairs, 0 for the slow ones, a ramp between.
 class YarnRamp {
@@ -65,7 +51,7 @@ RopeTable::RopeTable(const RopeParameters& rope, int64_t head_dim, const std::ve
       const double unscaled = ramp.At(static_cast<int64_t>(i)) * rope.ext_factor;
       frequencies_[i] = frequencies_[i] / rope.factor * (1 - unscaled) + frequencies_[i] * unscaled;
     }
-    magnitude_ = rope.attn_factor * (1 + 0.1 * FixedLn(rope.factor));
+    magnitude_ = rope.attn_factor * (rope.log_magnitude ? 1 + 0.1 * FixedLn(rope.factor) : 1);
   }
 }
 

@@ -17,17 +17,39 @@
 
 namespace stagecoach {
 
-// Vectors are empty where the model has none. A fused qkv matrix or bias of the file is split.
+// The matrices of latent attention (AttentionSpec): r is kv_rank, d is rope.dims.
+struct LatentWeights {
+  PackedMatrix q_a, q_b;               // [q_rank, D], [Nq*H, q_rank]; with a q_rank, instead of LayerWeights::q
+  std::vector<float> q_a_norm;         // [q_rank]
+  PackedMatrix kv_a;                   // [r + d, D]
+  std::vector<float> kv_a_norm;        // [r]
+  std::vector<PackedMatrix> k_b, v_b;  // [Nq] of [r, H - d], and of [value_dim, r]
+};
+
+// A layer's experts, each in panels of its own. Vectors and biases are empty where the model has none.
+struct ExpertWeights {
+  PackedMatrix router;                               // [E, D]
+  std::vector<float> router_bias, selection_bias;    // [E], [E]
+  std::vector<PackedMatrix> gate, up, down;          // [E] of [F, D], [F, D], [D, F]
+  std::vector<float> gate_bias, up_bias, down_bias;  // [E, F], [E, F], [E, D]
+};
+
+// Vectors are empty where the model has none. What is fused in the file is split.
 struct LayerWeights {
   std::vector<float> attn_norm;                      // [D]
   PackedMatrix q, k, v;                              // [Nq*H, D], [Nk*H, D], [Nk*H, D]
   std::vector<float> q_bias, k_bias, v_bias;         // [Nq*H], [Nk*H], [Nk*H]
-  std::vector<float> q_norm, k_norm;                 // [H]
-  PackedMatrix attn_output;                          // [D, Nq*H]
+  std::vector<float> q_norm, k_norm;                 // [H] each, or [Nq*H] and [Nk*H]
+  LatentWeights latent;                              // instead of k and v
+  std::vector<float> sinks;                          // [Nq]
+  PackedMatrix attn_output;                          // [D, Nq*value_dim]
   std::vector<float> attn_output_bias;               // [D]
+  std::vector<float> attn_post_norm;                 // [D]
   std::vector<float> ffn_norm;                       // [D]
-  PackedMatrix gate, up, down;                       // [F, D], [F, D], [D, F]
+  PackedMatrix gate, up, down;                       // [F, D], [F, D], [D, F]; beside experts the shared unit's
   std::vector<float> gate_bias, up_bias, down_bias;  // [F], [F], [D]
+  ExpertWeights experts;
+  std::vector<float> ffn_post_norm;  // [D]
 };
 
 // Immutable once loaded. Movable: the matrices point into `panels`, which stays where it is.

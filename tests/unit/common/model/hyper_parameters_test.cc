@@ -64,9 +64,9 @@ TEST(HyperParameters, ArchitecturesDifferInTheirLayers) {
   const HyperParameters qwen2 = ReadOrDie(TinyModel({.architecture = "qwen2"}));
   const HyperParameters llama = ReadOrDie(TinyModel({.architecture = "llama"}));
   for (size_t layer = 0; layer < 4; ++layer) {
-    EXPECT_TRUE(qwen3.layers[layer].attention.qk_norm);
+    EXPECT_EQ(qwen3.layers[layer].attention.qk_norm, QkNorm::kHeads);
     EXPECT_FALSE(qwen3.layers[layer].attention.qkv_bias);
-    EXPECT_FALSE(qwen2.layers[layer].attention.qk_norm);
+    EXPECT_EQ(qwen2.layers[layer].attention.qk_norm, QkNorm::kNone);
     EXPECT_TRUE(qwen2.layers[layer].attention.qkv_bias);
     EXPECT_EQ(qwen2.layers[layer].attention.rope.pairs, RopePairs::kHalves);
     EXPECT_EQ(llama.layers[layer].attention.rope.pairs, RopePairs::kAdjacent);
@@ -75,8 +75,8 @@ TEST(HyperParameters, ArchitecturesDifferInTheirLayers) {
       EXPECT_EQ(hyper->layers[layer].ffn, (FfnSpec{.kind = FfnKind::kDense, .width = 96}));
     }
   }
-  EXPECT_FALSE(qwen3.rope_factors);
-  EXPECT_TRUE(llama.rope_factors);
+  EXPECT_FALSE(qwen3.layers[0].attention.rope.factors);
+  EXPECT_TRUE(llama.layers[0].attention.rope.factors);
   EXPECT_EQ(SupportedArchitectures(), "llama, qwen2, qwen3");
 }
 
