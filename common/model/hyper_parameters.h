@@ -10,10 +10,9 @@
 #include "absl/status/statusor.h"
 #include "common/gguf/gguf_file.h"
 #include "common/model/layer_spec.h"
+#include "common/model/model_limits.h"
 
 namespace stagecoach {
-
-inline constexpr int64_t kMaxLayers = 1024;  // of a model that is read
 
 struct HyperParameters {
   std::string architecture;       // "qwen3", for display and metadata keys only
@@ -35,11 +34,9 @@ struct HyperParameters {
 };
 
 // Reads and checks every field (formula and ranges in the GGUF specification). kUnimplemented with the list of
-// supported ones for another architecture, and for a kind of layer that no code computes; kInvalidArgument names the
-// key, the value and the range.
+// supported ones for another architecture, and for what no code computes; kInvalidArgument names the key, the value and
+// the range.
 absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file);
-
-std::string SupportedArchitectures();  // "llama, qwen2, qwen3"
 
 }  // namespace stagecoach
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/architectures.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
@@ -77,7 +78,9 @@ TEST(HyperParameters, ArchitecturesDifferInTheirLayers) {
   }
   EXPECT_FALSE(qwen3.layers[0].attention.rope.factors);
   EXPECT_TRUE(llama.layers[0].attention.rope.factors);
-  EXPECT_EQ(SupportedArchitectures(), "llama, qwen2, qwen3");
+  EXPECT_EQ(SupportedArchitectures(),
+            "deepseek2, gemma2, gemma3, glm4moe, gpt-oss, granite, llama, minimax-m2, olmo2, phi3, qwen2, qwen3, "
+            "qwen3moe, smollm3");
 }
 
 TEST(HyperParameters, MayStandBelowThePrefixThatOxiBonsaiWrites) {
@@ -192,7 +195,7 @@ std::vector<BadKey> RangeCases() {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   return {
-      {"NoArchitecture", Remove("general.architecture"), {"'general.architecture' is missing", "llama, qwen2, qwen3"}},
+      {"NoArchitecture", Remove("general.architecture"), {"'general.architecture' is missing", "llama, minimax-m2"}},
       {"NoLayerCount", Remove("qwen3.block_count"), {"'qwen3.block_count' is missing", "1 to 1024"}},
       {"ZeroLayers", Set("qwen3.block_count", uint32_t{0}), {"'qwen3.block_count' is 0", "1 to 1024"}},
       {"TooManyLayers", Set("qwen3.block_count", uint32_t{1025}), {"'qwen3.block_count' is 1025", "1 to 1024"}},
@@ -241,19 +244,15 @@ std::vector<BadKey> UnsupportedCases() {
   return {
       {"Architecture",
        Set("general.architecture", std::string("gpt2")),
-       {"is 'gpt2'", "llama, qwen2, qwen3"},
+       {"is 'gpt2'", "llama, minimax-m2"},
        kUnimplemented},
       {"MixtureOfExperts",
        Set("qwen3.expert_count", uint32_t{128}),
-       {"expert_count' is 128", "mixture-of-experts is not supported"},
+       {"expert_count' is 128", "architecture qwen3 has no experts"},
        kUnimplemented},
       {"NotCausal",
        Set("qwen3.attention.causal", false),
        {"attention.causal' is false", "expected true"},
-       kUnimplemented},
-      {"SlidingWindow",
-       Set("qwen3.attention.sliding_window", uint32_t{256}),
-       {"sliding_window' is 256", "512"},
        kUnimplemented},
       {"AttentionScale",
        Set("qwen3.attention.scale", 0.25f),
@@ -265,17 +264,13 @@ std::vector<BadKey> UnsupportedCases() {
        Set("qwen3.rope.scaling.attn_factor", 2.0f),
        {"attn_factor' is 2", "yarn only"},
        kUnimplemented},
-      {"PartialRope",
-       Set("qwen3.rope.dimension_count", uint32_t{16}),
-       {"dimension_count' is 16", "expected 32"},
-       kUnimplemented},
       {"OtherValueSize",
        Set("qwen3.attention.value_length", uint32_t{16}),
        {"value_length' is 16", "expected 32"},
        kUnimplemented},
       {"UnequalAttention",
        Set("qwen3.attention.head_count_kv", std::vector<uint32_t>{2, 2, 1, 2}),
-       {"2 in layer 0 and 1 in layer 2", "the same attention"},
+       {"2 in layer 0 and 1 in layer 2", "the same heads"},
        kUnimplemented},
   };
 }
@@ -298,6 +293,44 @@ std::string CaseName(const ::testing::TestParamInfo<BadKey>& info) { return info
 
 INSTANTIATE_TEST_SUITE_P(Range, BadHyperParameters, ::testing::ValuesIn(RangeCases()), CaseName);
 INSTANTIATE_TEST_SUITE_P(Unsupported, BadHyperParameters, ::testing::ValuesIn(UnsupportedCases()), CaseName);
+
+TEST(HyperParameters, ASlidingWindowIsThatOfEveryLayer) {
+  GgufWriter writer = TinyModel({.context = 512});
+  writer.Set("qwen3.attention.sliding_window", uint32_t{100});
+  const HyperParameters hyper = ReadOrDie(writer);
+  for (const LayerSpec& layer : hyper.layers) {
+    EXPECT_EQ(layer.attention.kind, AttentionKind::kWindowed);
+    EXPECT_EQ(layer.attention.window, 100);
+    EXPECT_EQ(layer.block_group, 0);
+  }
+  EXPECT_EQ(hyper.group_windows(), std::vector<int64_t>{100});
+}
+
+TEST(HyperParameters, APatternSaysWhichLayersAreWindowed) {
+  GgufWriter writer = TinyModel({.context = 512});
+  writer.Set("qwen3.attention.sliding_window", uint32_t{100});
+  writer.Set("qwen3.attention.sliding_window_pattern", uint32_t{3});
+  const HyperParameters by_period = ReadOrDie(writer);
+  writer.Set("qwen3.attention.sliding_window_pattern", std::vector<uint32_t>{1, 1, 0, 1});
+  const HyperParameters by_layer = ReadOrDie(writer);
+  for (size_t layer = 0; layer < 4; ++layer) {
+    const LayerSpec& spec = by_period.layers[layer];
+    EXPECT_EQ(spec.attention.kind, layer == 2 ? AttentionKind::kFull : AttentionKind::kWindowed);
+    EXPECT_EQ(spec.block_group, layer == 2 ? 0 : 1);
+    EXPECT_EQ(spec, by_layer.layers[layer]);
+  }
+  EXPECT_EQ(by_period.group_windows(), (std::vector<int64_t>{0, 100}));
+}
+
+TEST(HyperParameters, RopeMayTurnAPartOfEachHead) {
+  GgufWriter writer = TinyModel({});
+  writer.Set("qwen3.rope.dimension_count", uint32_t{16});
+  EXPECT_EQ(ReadOrDie(writer).layers[1].attention.rope.dims, 16);
+  writer.Set("qwen3.rope.dimension_count", uint32_t{15});
+  EXPECT_THAT(Read(writer).status().message(), HasSubstr("dimension_count' is 15, expected an even number"));
+  writer.Set("qwen3.rope.dimension_count", uint32_t{64});
+  EXPECT_THAT(Read(writer).status().message(), HasSubstr("dimension_count' is 64, expected 2 to 32"));
+}
 
 TEST(HyperParameters, ASlidingWindowAsWideAsTheContextChangesNothing) {
   GgufWriter writer = TinyModel({.context = 512});

@@ -1,0 +1,101 @@
+#include "common/model/tensor_directory.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "common/quant/supported_types.h"
+
+namespace stagecoach {
+namespace {
+
+std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
+
+bool SameShape(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  for (size_t d = 0; d < std::max(a.size(), b.size()); ++d) {
+    if ((d < a.size() ? a[d] : 1) != (d < b.size() ? b[d] : 1)) return false;
+  }
+  return true;
+}
+
+// The layer of a tensor called "blk.<layer>.<...>"; -1 of another.
+int64_t LayerOf(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 2));
+  int64_t layer = -1;
+  if (parts.size() < 3 || parts[0] != "blk" || !absl::SimpleAtoi(parts[1], &layer)) return -1;
+  return layer;
+}
+
+}  // namespace
+
+template <typename... Parts>
+absl::Status TensorDirectory::Invalid(const Parts&... parts) const {
+  return absl::InvalidArgumentError(absl::StrCat("'", file_.path(), "': ", parts...));
+}
+
+absl::Status TensorDirectory::Vector(const std::string& name, int64_t size, bool required, const GgufTensor*& out) {
+  RETURN_IF_ERROR(Find(name, {size}, required, out));
+  return CheckVectorType(name, out);
+}
+
+absl::Status TensorDirectory::Vectors(const std::string& name, int64_t count, int64_t size, bool required,
+                                      const GgufTensor*& out) {
+  RETURN_IF_ERROR(Find(name, {size, count}, required, out));
+  return CheckVectorType(name, out);
+}
+
+absl::Status TensorDirectory::Matrix(const std::string& name, int64_t rows, int64_t cols, bool required,
+                                     const GgufTensor*& out) {
+  return Find(name, {cols, rows}, required, out);
+}
+
+absl::Status TensorDirectory::Matrices(const std::string& name, int64_t count, int64_t rows, int64_t cols,
+                                       bool required, const GgufTensor*& out) {
+  return Find(name, {cols, rows, count}, required, out);
+}
+
+absl::Status TensorDirectory::CheckVectorType(const std::string& name, const GgufTensor* tensor) const {
+  if (tensor == nullptr) return absl::OkStatus();
+  const auto type = static_cast<TensorType>(tensor->type_id);
+  if (type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16) return absl::OkStatus();
+  return Invalid("tensor '", name, "' has type ", FindTensorType(tensor->type_id)->name, ", expected F32, F16 or BF16");
+}
+
+absl::Status TensorDirectory::CheckAllKnown(const HyperParameters& hyper) const {
+  for (const GgufTensor& tensor : file_.tensors()) {
+    const bool unused_by_design =
+        absl::EndsWith(tensor.name, "rope_freqs.weight") || absl::EndsWith(tensor.name, "attn_rot_embd.weight");
+    if (unused_by_design || used_.contains(&tensor)) continue;
+    const int64_t layer = LayerOf(tensor.name);
+    if (layer >= hyper.layer_count() && layer < hyper.layer_count() + hyper.skipped_layers) continue;
+    return absl::UnimplementedError(absl::StrCat("'", file_.path(), "': tensor '", tensor.name,
+                                                 "' is not part of a supported ", hyper.architecture, " model of ",
+                                                 hyper.layer_count(), " layers; computing without it would be wrong"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorDirectory::Find(const std::string& name, const Shape& expected, bool required,
+                                   const GgufTensor*& out) {
+  out = file_.FindTensor(name);
+  if (out == nullptr) {
+    if (!required) return absl::OkStatus();
+    return Invalid("tensor '", name, "' is missing, expected one of shape ", ShapeText(expected));
+  }
+  if (!SameShape(out->dims, expected)) {
+    return Invalid("tensor '", name, "' has shape ", ShapeText(out->dims), ", expected ", ShapeText(expected));
+  }
+  const TensorTypeInfo* type = FindTensorType(out->type_id);
+  if (!type->supported) {
+    return absl::UnimplementedError(absl::StrCat("'", file_.path(), "': tensor '", name, "' has type ", type->name,
+                                                 "; supported types are ", SupportedTensorTypes()));
+  }
+  used_.insert(out);
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach
