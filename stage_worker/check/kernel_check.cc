@@ -116,6 +116,13 @@ std::vector<float> Multiply(const Kernels& kernels, const PanelSpan& span, const
   return out;
 }
 
+// One kind of attention.
+struct AttentionCase {
+  int head_dim, value_dim;
+  int window = 0;  // 0: none
+  float score_cap = 0.0f;
+};
+
 class Checker {
  public:
   explicit Checker(const Kernels& kernels) : scalar_(*SelectKernels("scalar").value()), kernels_(kernels) {}
@@ -131,7 +138,9 @@ class Checker {
     CheckRowKernels();
     for (int64_t n : kRowLengths) CheckSampling(n);
     for (KvType type : kKvTypes) {
-      for (int head_dim : {64, 128}) CheckAttention(type, head_dim);
+      for (int head_dim : {64, 128}) CheckAttention(type, {.head_dim = head_dim, .value_dim = head_dim});
+      CheckAttention(type, {.head_dim = 96, .value_dim = 64, .window = 40});
+      CheckAttention(type, {.head_dim = 64, .value_dim = 64, .window = 40, .score_cap = 5.0f});
     }
     return comparer_.Take();
   }
@@ -142,8 +151,8 @@ class Checker {
   void CheckActivations(int64_t cols);
   void CheckRowKernels();
   void CheckSampling(int64_t n);
-  void CheckAttention(KvType type, int head_dim);
-  void CheckMerge(int columns, int head_dim);
+  void CheckAttention(KvType type, const AttentionCase& kind);
+  void CheckMerge(int columns, int value_dim);
 
   const Kernels& scalar_;
   const Kernels& kernels_;
@@ -220,10 +229,20 @@ void Checker::CheckRowKernels() {
     scalar_.swiglu(x.data(), y.data(), n, expected.data());
     kernels_.swiglu(x.data(), y.data(), n, found.data());
     comparer_.Floats("swiglu", expected, found);
+    scalar_.geglu(x.data(), y.data(), n, expected.data());
+    kernels_.geglu(x.data(), y.data(), n, found.data());
+    comparer_.Floats("geglu", expected, found);
+    scalar_.clamped_swiglu(x.data(), y.data(), n, 1.702f, 1.5f, expected.data());
+    kernels_.clamped_swiglu(x.data(), y.data(), n, 1.702f, 1.5f, found.data());
+    comparer_.Floats("clamped_swiglu", expected, found);
     expected = found = y;
     scalar_.add(x.data(), n, expected.data());
     kernels_.add(x.data(), n, found.data());
     comparer_.Floats("add", expected, found);
+    expected = found = y;
+    scalar_.add_scaled(x.data(), 0.3f, n, expected.data());
+    kernels_.add_scaled(x.data(), 0.3f, n, found.data());
+    comparer_.Floats("add_scaled", expected, found);
     comparer_.Floats("log_sum_exp", {scalar_.log_sum_exp(x.data(), n)}, {kernels_.log_sum_exp(x.data(), n)});
   }
   for (int head_dim : {64, 80, 128}) {
@@ -282,8 +301,8 @@ void Checker::CheckSampling(int64_t n) {
 // The running state of attention over a few queries.
 struct State {
   std::vector<float> max, sum, acc;
-  State(int columns, int head_dim)
-      : max(columns, -std::numeric_limits<float>::infinity()), sum(columns), acc(columns * head_dim) {}
+  State(int columns, int value_dim)
+      : max(columns, -std::numeric_limits<float>::infinity()), sum(columns), acc(columns * value_dim) {}
   AttentionState view() { return {max.data(), sum.data(), acc.data()}; }
   std::vector<float> all() const {
     std::vector<float> values = acc;
@@ -293,55 +312,62 @@ struct State {
   }
 };
 
-void Checker::CheckAttention(KvType type, int head_dim) {
+void Checker::CheckAttention(KvType type, const AttentionCase& kind) {
   constexpr int kPositions = 150;  // the last tile is not full
-  const size_t tile_bytes = KvTileBytes(type, head_dim);
+  const int head_dim = kind.head_dim, value_dim = kind.value_dim;
+  const size_t k_bytes = KvTileBytes(type, head_dim), tile_bytes = k_bytes + KvTileBytes(type, value_dim);
   constexpr int kTiles = (kPositions + kTilePositions - 1) / kTilePositions;
-  AlignedBuffer expected(2 * kTiles * tile_bytes), found(2 * kTiles * tile_bytes);
-  std::memset(expected.data(), 0, expected.size());
-  std::memset(found.data(), 0, found.size());
+  // What nobody wrote is no number.
+  AlignedBuffer expected(kTiles * tile_bytes), found(kTiles * tile_bytes);
+  std::memset(expected.data(), 0xff, expected.size());
+  std::memset(found.data(), 0xff, found.size());
   const std::vector<float> k = RandomFloats(31, kPositions * head_dim, 2.0);
-  const std::vector<float> v = RandomFloats(32, kPositions * head_dim, 2.0);
+  const std::vector<float> v = RandomFloats(32, kPositions * value_dim, 2.0);
   for (int j = 0; j < kPositions; ++j) {
-    const size_t tile = 2 * (j / kTilePositions) * tile_bytes;
+    const size_t tile = j / kTilePositions * tile_bytes;
     for (auto [kernels, bytes] : {std::pair(&scalar_, expected.data()), std::pair(&kernels_, found.data())}) {
       kernels->store_k(type, &k[j * head_dim], head_dim, j % kTilePositions, bytes + tile);
-      kernels->store_v(type, &v[j * head_dim], head_dim, j % kTilePositions, bytes + tile + tile_bytes);
+      kernels->store_v(type, &v[j * value_dim], value_dim, j % kTilePositions, bytes + tile + k_bytes);
     }
   }
   comparer_.Bytes(absl::StrCat("store_k and store_v ", KvTypeName(type)), expected.data(), found.data(),
                   expected.size());
   std::vector<const uint8_t*> k_tiles, v_tiles;
   for (int tile = 0; tile < kTiles; ++tile) {
-    k_tiles.push_back(expected.data() + 2 * tile * tile_bytes);
-    v_tiles.push_back(expected.data() + (2 * tile + 1) * tile_bytes);
+    k_tiles.push_back(expected.data() + tile * tile_bytes);
+    v_tiles.push_back(expected.data() + tile * tile_bytes + k_bytes);
   }
-  const AttentionSpan span = {type, head_dim, k_tiles.data(), v_tiles.data(), kPositions};
+  AttentionSpan span = {type, head_dim, value_dim, k_tiles.data(), v_tiles.data(), kPositions};
+  span.score_cap = kind.score_cap;
   const std::vector<float> q = RandomFloats(33, kMostColumns * head_dim, 1.0);
-  std::vector<int32_t> limits(kMostColumns);
-  for (int c = 0; c < kMostColumns; ++c) limits[c] = c == 3 ? 0 : kPositions - 11 * c;
+  std::vector<int32_t> begins(kMostColumns), limits(kMostColumns);
+  for (int c = 0; c < kMostColumns; ++c) {
+    limits[c] = c == 3 ? 0 : kPositions - 11 * c;
+    begins[c] = std::max(0, limits[c] - kind.window);
+  }
+  const int32_t* const windows = kind.window == 0 ? nullptr : begins.data();
   for (int columns : kColumnCounts) {
-    State expected_state(columns, head_dim), found_state(columns, head_dim);
+    State expected_state(columns, value_dim), found_state(columns, value_dim);
     for (int granule = 0; granule < 2; ++granule) {
-      scalar_.attend(span, q.data(), head_dim, limits.data(), columns, expected_state.view());
-      kernels_.attend(span, q.data(), head_dim, limits.data(), columns, found_state.view());
+      scalar_.attend(span, q.data(), head_dim, windows, limits.data(), columns, expected_state.view());
+      kernels_.attend(span, q.data(), head_dim, windows, limits.data(), columns, found_state.view());
     }
     comparer_.Floats(absl::StrCat("attend ", KvTypeName(type)), expected_state.all(), found_state.all());
-    CheckMerge(columns, head_dim);
+    CheckMerge(columns, value_dim);
   }
 }
 
-void Checker::CheckMerge(int columns, int head_dim) {
-  State granule(columns, head_dim), expected(columns, head_dim);
+void Checker::CheckMerge(int columns, int value_dim) {
+  State granule(columns, value_dim), expected(columns, value_dim);
   for (State* state : {&granule, &expected}) {
     const uint64_t seed = state == &granule ? 41 : 44;
     state->max = RandomFloats(seed, columns, 5.0);
     state->sum = RandomFloats(seed + 1, columns, 9.0);
-    state->acc = RandomFloats(seed + 2, columns * head_dim, 9.0);
+    state->acc = RandomFloats(seed + 2, columns * value_dim, 9.0);
   }
   State found = expected;
-  scalar_.merge_attention(granule.view(), columns, head_dim, expected.view());
-  kernels_.merge_attention(granule.view(), columns, head_dim, found.view());
+  scalar_.merge_attention(granule.view(), columns, value_dim, expected.view());
+  kernels_.merge_attention(granule.view(), columns, value_dim, found.view());
   comparer_.Floats("merge_attention", expected.all(), found.all());
 }
 

@@ -12,24 +12,24 @@ namespace stagecoach {
 // The attention functions of the tables.
 void StoreKScalar(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
 void StoreVScalar(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
-void AttendScalar(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                  AttentionState state);
-void MergeAttentionScalar(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+void AttendScalar(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                  const int32_t* limits, int columns, AttentionState state);
+void MergeAttentionScalar(const AttentionState& granule, int columns, int value_dim, AttentionState state);
 void StoreKAvx2(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
 void StoreVAvx2(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
-void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                AttentionState state);
-void MergeAttentionAvx2(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                const int32_t* limits, int columns, AttentionState state);
+void MergeAttentionAvx2(const AttentionState& granule, int columns, int value_dim, AttentionState state);
 void StoreKAvx512(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
 void StoreVAvx512(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
-void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                  AttentionState state);
-void MergeAttentionAvx512(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                  const int32_t* limits, int columns, AttentionState state);
+void MergeAttentionAvx512(const AttentionState& granule, int columns, int value_dim, AttentionState state);
 
 // Where the elements begin in a tile: behind the scales of Q8_0, kKvScaleBytes for each group of dimensions.
 inline constexpr int64_t kKvScaleBytes = kTilePositions * 4;
-static inline constexpr int64_t KvCodesOffset(KvType type, int64_t head_dim) {
-  return type == KvType::kQ8_0 ? head_dim / kKvGroup * kKvScaleBytes : 0;
+static inline constexpr int64_t KvCodesOffset(KvType type, int64_t dims) {
+  return type == KvType::kQ8_0 ? dims / kKvGroup * kKvScaleBytes : 0;
 }
 
 // One tile of attend: columns that see at least one position each.
@@ -37,7 +37,9 @@ inline constexpr int kMaxAttendColumns = 8;
 struct AttendTile {
   const AttentionSpan* span;  // next_k_tiles is set
   const float* q[kMaxAttendColumns];
+  int32_t begins[kMaxAttendColumns];  // each below its limit
   int32_t limits[kMaxAttendColumns];
+  int32_t begin, limit;  // the smallest and the largest of them
   float* max[kMaxAttendColumns];
   float* sum[kMaxAttendColumns];
   float* acc[kMaxAttendColumns];
@@ -54,7 +56,26 @@ struct AttendTiles {
 
 // An attend by tiles: leaves out the columns that see nothing.
 void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
-                   const int32_t* limits, int columns, AttentionState state);
+                   const int32_t* begins, const int32_t* limits, int columns, AttentionState state);
+
+// Scores of a tile's columns to capped ones, where the span has a cap: only what a column sees.
+void CapScores(const AttendTile& tile, int columns, float (*scores)[kAttentionGranule]);
+
+// Which positions the columns of a tile add up together, sharing the loads of V: [begin, end), those that all of them
+// see. Before them each column adds what it sees before `begin`, and after them what it sees from `end` on, alone: no
+// column multiplies what it does not see.
+struct SharedPositions {
+  int begin, end;
+};
+static inline SharedPositions SharedBy(const int* begins, const int* limits, int columns) {
+  SharedPositions shared = {begins[0], limits[0]};
+  for (int c = 1; c < columns; ++c) {
+    shared.begin = begins[c] > shared.begin ? begins[c] : shared.begin;
+    shared.end = limits[c] < shared.end ? limits[c] : shared.end;
+  }
+  shared.end = shared.end > shared.begin ? shared.end : shared.begin;
+  return shared;
+}
 
 // The merge of a granule into a column's running state: sets *max and *sum, and gives the factors that acc takes
 // (acc = fma(acc, old_factor, granule_acc * new_factor)).

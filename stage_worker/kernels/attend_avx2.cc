@@ -107,7 +107,7 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   for (int t = 0; t < T; ++t) {
     k_tiles[t] = tile.span->k_tiles[first + t];
     codes[t] = k_tiles[t] + KvCodesOffset(kType, head_dim);
-    v_codes[t] = tile.span->v_tiles[first + t] + KvCodesOffset(kType, head_dim);
+    v_codes[t] = tile.span->v_tiles[first + t] + KvCodesOffset(kType, tile.span->value_dim);
   }
   const float* q[C];
   for (int c = 0; c < C; ++c) q[c] = tile.q[c];
@@ -143,18 +143,20 @@ inline float Tree(__m256 low, __m256 high) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// Scores of one column to weights in place. What lies beyond the limit becomes -inf first: those places may hold
-// anything. Returns the maximum, never a negative zero, and the sum of the weights; -inf and nothing else when every
-// score is -inf.
-inline float Softmax(float* p, int limit, float* sum) {
+// Scores of one column to weights in place, from the tile of `begin` on. What the column does not see of the first and
+// the last tile becomes -inf first: those places may hold anything. Returns the maximum, never a negative zero, and the
+// sum of the weights; -inf and nothing else when every score is -inf.
+inline float Softmax(float* p, int begin, int limit, float* sum) {
+  const int first = begin / kTilePositions * kTilePositions;
   const int end = (limit + kTilePositions - 1) / kTilePositions * kTilePositions;
+  for (int j = first; j < begin; ++j) p[j] = -__builtin_inff();
   for (int j = limit; j < end; ++j) p[j] = -__builtin_inff();
   __m256 largest = _mm256_set1_ps(-__builtin_inff());
-  for (int j = 0; j < end; j += kLanes) largest = _mm256_max_ps(largest, _mm256_loadu_ps(p + j));
+  for (int j = first; j < end; j += kLanes) largest = _mm256_max_ps(largest, _mm256_loadu_ps(p + j));
   const float max = ReduceMax(largest) + 0.0f;
   if (max == -__builtin_inff()) return max;
   __m256 lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (int j = 0; j < end; j += kTilePositions) {
+  for (int j = first; j < end; j += kTilePositions) {
     for (int half = 0; half < 2; ++half) {
       float* place = p + j + half * kLanes;
       const __m256 weights = Exp(_mm256_sub_ps(_mm256_loadu_ps(place), _mm256_set1_ps(max)));
@@ -171,7 +173,7 @@ template <int C>
 struct Weights {
   alignas(32) float p[C][kAttentionGranule];
   float old_factor[kLanes], new_factor[kLanes];
-  int limits[C];  // 0 for a column whose scores are all -inf: its state does not change
+  int begins[C], limits[C];  // both 0 for a column whose scores are all -inf: its state does not change
 };
 
 // Scores to weights, and the merge of the granule's maxima and sums: MergeGranule, a lane a column.
@@ -179,7 +181,8 @@ template <int C>
 void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
   float max[kLanes] = {}, sum[kLanes] = {}, old_max[kLanes] = {}, old_sum[kLanes] = {};
   for (int c = 0; c < C; ++c) {
-    max[c] = Softmax(w->p[c], tile.limits[c], &sum[c]);
+    max[c] = Softmax(w->p[c], tile.begins[c], tile.limits[c], &sum[c]);
+    w->begins[c] = max[c] == -__builtin_inff() ? 0 : tile.begins[c];
     w->limits[c] = max[c] == -__builtin_inff() ? 0 : tile.limits[c];
     old_max[c] = *tile.max[c];
     old_sum[c] = *tile.sum[c];
@@ -209,10 +212,9 @@ template <KvType kType, int N, int D, int G, bool kPart, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, int part, __m256 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const int64_t offset = KvCodesOffset(kType, span.head_dim) +
-                           (j % kTilePositions * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
-    const uint8_t* row = span.v_tiles[j / kTilePositions] + offset;
-    const uint8_t* next = span.next_k_tiles[j / kTilePositions] + offset;
+    const int64_t offset = (j % kTilePositions * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
+    const uint8_t* row = span.v_tiles[j / kTilePositions] + KvCodesOffset(kType, span.value_dim) + offset;
+    const uint8_t* next = span.next_k_tiles[j / kTilePositions] + KvCodesOffset(kType, span.head_dim) + offset;
     for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
     const auto load = [&](int i) {
       return kPart ? LoadPart<kType>(row, part) : Load8<kType>(row + i * kLanes * kBytes<kType>);
@@ -235,7 +237,7 @@ template <int C, int G, bool kAhead>
 inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t group,
                          float (*scaled)[kAttentionGranule]) {
   for (int c = 0; c < C; ++c) {
-    for (int t = 0; t * kLanes < w.limits[c]; ++t) {
+    for (int t = w.begins[c] / kLanes; t * kLanes < w.limits[c]; ++t) {
       const __m256 weights = _mm256_loadu_ps(w.p[c] + t * kLanes);
       for (int g = 0; g < G; ++g) {
         if (kAhead && c == 0) Ahead(span.next_k_tiles[t / 2] + (group + g) * kKvScaleBytes);
@@ -253,14 +255,23 @@ inline __m256 Merge(__m256 old, __m256 granule, float old_factor, float new_fact
   return _mm256_fmadd_ps(old, _mm256_set1_ps(old_factor), granule);
 }
 
+// The sums of the positions [begin, end) of one column alone. Out of line: few tiles of a window have such positions.
+template <KvType kType, int D, int G, bool kPart>
+[[gnu::noinline]] void AddAlone(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride,
+                                int begin, int end, int64_t d, int part, float* sums) {
+  __m256 acc[1][D];
+  for (int i = 0; i < D; ++i) acc[0][i] = _mm256_setzero_ps();
+  AddValues<kType, 1, D, G, kPart, false>(span, weights, stride, begin, end, d, part, acc);
+  for (int i = 0; i < D; ++i) _mm256_storeu_ps(sums + i * kLanes, acc[0][i]);
+}
+
 // The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
-// the loads; the others follow column by column, so that no column multiplies what it does not see.
+// the loads; the others are added column by column.
 template <KvType kType, int C, int D, bool kPart, bool kAhead>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   constexpr int kGroups = kType == KvType::kQ8_0 && D * kLanes > kKvGroup ? D * kLanes / kKvGroup : 1;
   const AttentionSpan& span = *tile.span;
-  int common = w.limits[0];
-  for (int c = 1; c < C; ++c) common = w.limits[c] < common ? w.limits[c] : common;
+  const SharedPositions shared = SharedBy(w.begins, w.limits, C);
   const float(*weights)[kAttentionGranule] = w.p;
   alignas(32) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
   if constexpr (kType == KvType::kQ8_0) {
@@ -271,9 +282,17 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   for (int c = 0; c < C; ++c) {
     for (int i = 0; i < D; ++i) acc[c][i] = _mm256_setzero_ps();
   }
-  AddValues<kType, C, D, kGroups, kPart, kAhead>(span, weights, C, 0, common, d, part, acc);
+  if (shared.begin > tile.begin) {
+    alignas(32) float sums[C][D * kLanes];
+    for (int c = 0; c < C; ++c) {
+      const int end = w.limits[c] < shared.begin ? w.limits[c] : shared.begin;
+      AddAlone<kType, D, kGroups, kPart>(span, weights + c, C, w.begins[c], end, d, part, sums[c]);
+      for (int i = 0; i < D; ++i) acc[c][i] = _mm256_load_ps(sums[c] + i * kLanes);
+    }
+  }
+  AddValues<kType, C, D, kGroups, kPart, kAhead>(span, weights, C, shared.begin, shared.end, d, part, acc);
   for (int c = 0; c < C; ++c) {
-    AddValues<kType, 1, D, kGroups, kPart, kAhead>(span, weights + c, C, common, w.limits[c], d, part, acc + c);
+    AddValues<kType, 1, D, kGroups, kPart, kAhead>(span, weights + c, C, shared.end, w.limits[c], d, part, acc + c);
     for (int i = 0; i < D; ++i) {
       float* out = tile.acc[c] + d + i * kLanes;
       if constexpr (kPart) {
@@ -294,22 +313,21 @@ void Tile(const AttendTile& tile) {
   constexpr int kScoreTiles = C == 1 ? 4 : C == 2 ? 2 : 1;
   constexpr int kValueVectors = C == 1 ? 8 : C == 2 ? 4 : 2;
   Weights<C> w;
-  int limit = 0;
-  for (int c = 0; c < C; ++c) limit = tile.limits[c] > limit ? tile.limits[c] : limit;
-  const int position_tiles = (limit + kTilePositions - 1) / kTilePositions;
-  int t = 0;
+  const int position_tiles = (tile.limit + kTilePositions - 1) / kTilePositions;
+  int t = tile.begin / kTilePositions;
   for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles, kAhead>(tile, t, w.p);
   for (; t < position_tiles; ++t) Scores<kType, C, 1, kAhead>(tile, t, w.p);
+  if (tile.span->score_cap > 0.0f) CapScores(tile, C, w.p);
   SoftmaxAndMerge<C>(tile, &w);
-  const int head_dim = tile.span->head_dim;
+  const int value_dim = tile.span->value_dim;
   int d = 0;
-  for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
+  for (; d + kValueVectors * kLanes <= value_dim; d += kValueVectors * kLanes) {
     Values<kType, C, kValueVectors, false, kAhead>(tile, w, d, 0);
   }
-  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) Values<kType, C, 2, false, kAhead>(tile, w, d, 0);
+  for (; d + 2 * kLanes <= value_dim; d += 2 * kLanes) Values<kType, C, 2, false, kAhead>(tile, w, d, 0);
   if constexpr (kType != KvType::kQ8_0) {
-    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false, kAhead>(tile, w, d, 0);
-    if (d < head_dim) Values<kType, C, 1, true, kAhead>(tile, w, d, head_dim - d);
+    for (; d + kLanes <= value_dim; d += kLanes) Values<kType, C, 1, false, kAhead>(tile, w, d, 0);
+    if (d < value_dim) Values<kType, C, 1, true, kAhead>(tile, w, d, value_dim - d);
   }
 }
 
@@ -344,29 +362,29 @@ void StoreVAvx2(KvType type, const float* v, int head_dim, int lane, uint8_t* ti
   }
 }
 
-void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                AttentionState state) {
+void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                const int32_t* limits, int columns, AttentionState state) {
   switch (span.type) {
-    case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, limits, columns, state);
-    case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, limits, columns, state);
-    case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, limits, columns, state);
-    case KvType::kQ8_0: return AttendByTiles(kTiles<KvType::kQ8_0>, span, q, q_stride, limits, columns, state);
+    case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kQ8_0: return AttendByTiles(kTiles<KvType::kQ8_0>, span, q, q_stride, begins, limits, columns, state);
   }
 }
 
-void MergeAttentionAvx2(const AttentionState& granule, int columns, int head_dim, AttentionState state) {
+void MergeAttentionAvx2(const AttentionState& granule, int columns, int value_dim, AttentionState state) {
   for (int c = 0; c < columns; ++c) {
     if (granule.max[c] == -__builtin_inff()) continue;
     const MergeFactors factors = MergeGranule(granule.max[c], granule.sum[c], state.max + c, state.sum + c);
     const __m256 old_factor = _mm256_set1_ps(factors.old_factor), new_factor = _mm256_set1_ps(factors.new_factor);
-    const float* in = granule.acc + static_cast<int64_t>(c) * head_dim;
-    float* out = state.acc + static_cast<int64_t>(c) * head_dim;
+    const float* in = granule.acc + static_cast<int64_t>(c) * value_dim;
+    float* out = state.acc + static_cast<int64_t>(c) * value_dim;
     int d = 0;
-    for (; d + kLanes <= head_dim; d += kLanes) {
+    for (; d + kLanes <= value_dim; d += kLanes) {
       const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(in + d), new_factor);
       _mm256_storeu_ps(out + d, _mm256_fmadd_ps(_mm256_loadu_ps(out + d), old_factor, scaled));
     }
-    for (; d < head_dim; ++d) out[d] = __builtin_fmaf(out[d], factors.old_factor, in[d] * factors.new_factor);
+    for (; d < value_dim; ++d) out[d] = __builtin_fmaf(out[d], factors.old_factor, in[d] * factors.new_factor);
   }
 }
 

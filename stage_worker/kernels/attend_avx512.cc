@@ -123,7 +123,7 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   for (int t = 0; t < T; ++t) {
     k_tiles[t] = tile.span->k_tiles[first + t];
     codes[t] = k_tiles[t] + KvCodesOffset(kType, head_dim);
-    v_codes[t] = tile.span->v_tiles[first + t] + KvCodesOffset(kType, head_dim);
+    v_codes[t] = tile.span->v_tiles[first + t] + KvCodesOffset(kType, tile.span->value_dim);
   }
   const float* q[C];
   for (int c = 0; c < C; ++c) q[c] = tile.q[c];
@@ -161,21 +161,26 @@ inline float Tree(__m512 x) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// Scores of one column to weights in place. What lies beyond the limit becomes -inf first: those lanes may hold
-// anything. Returns the maximum, never a negative zero, and the sum of the weights; -inf and nothing else when every
-// score is -inf.
-inline float Softmax(float* p, int limit, float* sum) {
+// Scores of one column to weights in place, from the tile of `begin` on. What the column does not see of the first and
+// the last tile becomes -inf first: those places may hold anything. Returns the maximum, never a negative zero, and the
+// sum of the weights; -inf and nothing else when every score is -inf.
+inline float Softmax(float* p, int begin, int limit, float* sum) {
+  const int first = begin / kLanes;
   const int tiles = (limit + kLanes - 1) / kLanes;
   const __mmask16 last_lanes = static_cast<__mmask16>(0xffffu >> (tiles * kLanes - limit));
   const __m512 minus_infinity = _mm512_set1_ps(-__builtin_inff());
+  if (begin % kLanes != 0) {
+    const __mmask16 first_lanes = static_cast<__mmask16>(0xffffu << begin % kLanes);
+    _mm512_storeu_ps(p + first * kLanes, _mm512_mask_loadu_ps(minus_infinity, first_lanes, p + first * kLanes));
+  }
   float* last = p + (tiles - 1) * kLanes;
   _mm512_storeu_ps(last, _mm512_mask_loadu_ps(minus_infinity, last_lanes, last));
   __m512 largest = minus_infinity;
-  for (int t = 0; t < tiles; ++t) largest = _mm512_max_ps(largest, _mm512_loadu_ps(p + t * kLanes));
+  for (int t = first; t < tiles; ++t) largest = _mm512_max_ps(largest, _mm512_loadu_ps(p + t * kLanes));
   const float max = _mm512_reduce_max_ps(largest) + 0.0f;
   if (max == -__builtin_inff()) return max;
   __m512 lanes = _mm512_setzero_ps();
-  for (int t = 0; t < tiles; ++t) {
+  for (int t = first; t < tiles; ++t) {
     const __m512 weights = Exp(_mm512_sub_ps(_mm512_loadu_ps(p + t * kLanes), _mm512_set1_ps(max)));
     _mm512_storeu_ps(p + t * kLanes, weights);
     lanes = _mm512_add_ps(lanes, weights);
@@ -189,7 +194,7 @@ template <int C>
 struct Weights {
   alignas(64) float p[C][kAttentionGranule];
   float old_factor[kLanes], new_factor[kLanes];
-  int limits[C];  // 0 for a column whose scores are all -inf: its state does not change
+  int begins[C], limits[C];  // both 0 for a column whose scores are all -inf: its state does not change
 };
 
 // Scores to weights, and the merge of the granule's maxima and sums: MergeGranule in lanes.
@@ -197,7 +202,8 @@ template <int C>
 void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
   float max[kLanes] = {}, sum[kLanes] = {}, old_max[kLanes] = {}, old_sum[kLanes] = {};
   for (int c = 0; c < C; ++c) {
-    max[c] = Softmax(w->p[c], tile.limits[c], &sum[c]);
+    max[c] = Softmax(w->p[c], tile.begins[c], tile.limits[c], &sum[c]);
+    w->begins[c] = max[c] == -__builtin_inff() ? 0 : tile.begins[c];
     w->limits[c] = max[c] == -__builtin_inff() ? 0 : tile.limits[c];
     old_max[c] = *tile.max[c];
     old_sum[c] = *tile.sum[c];
@@ -227,10 +233,9 @@ template <KvType kType, int N, int D, int G, bool kMasked, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, __mmask16 mask, __m512 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const int64_t offset =
-        KvCodesOffset(kType, span.head_dim) + (j % kLanes * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
-    const uint8_t* row = span.v_tiles[j / kLanes] + offset;
-    const uint8_t* next = span.next_k_tiles[j / kLanes] + offset;
+    const int64_t offset = (j % kLanes * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
+    const uint8_t* row = span.v_tiles[j / kLanes] + KvCodesOffset(kType, span.value_dim) + offset;
+    const uint8_t* next = span.next_k_tiles[j / kLanes] + KvCodesOffset(kType, span.head_dim) + offset;
     for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
     __m512 v[D];
     for (int i = 0; i < D; ++i) {
@@ -254,7 +259,7 @@ template <int C, int G, bool kAhead>
 inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t group,
                          float (*scaled)[kAttentionGranule]) {
   for (int c = 0; c < C; ++c) {
-    for (int t = 0; t * kLanes < w.limits[c]; ++t) {
+    for (int t = w.begins[c] / kLanes; t * kLanes < w.limits[c]; ++t) {
       const __m512 weights = _mm512_loadu_ps(w.p[c] + t * kLanes);
       for (int g = 0; g < G; ++g) {
         if (kAhead && c == 0) Ahead(span.next_k_tiles[t] + (group + g) * kKvScaleBytes);
@@ -265,14 +270,23 @@ inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t
   }
 }
 
+// The sums of the positions [begin, end) of one column alone. Out of line: few tiles of a window have such positions.
+template <KvType kType, int D, int G, bool kMasked>
+[[gnu::noinline]] void AddAlone(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride,
+                                int begin, int end, int64_t d, __mmask16 mask, float* sums) {
+  __m512 acc[1][D];
+  for (int i = 0; i < D; ++i) acc[0][i] = _mm512_setzero_ps();
+  AddValues<kType, 1, D, G, kMasked, false>(span, weights, stride, begin, end, d, mask, acc);
+  for (int i = 0; i < D; ++i) _mm512_storeu_ps(sums + i * kLanes, acc[0][i]);
+}
+
 // The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
-// the loads; the others follow column by column, so that no column multiplies what it does not see.
+// the loads; the others are added column by column.
 template <KvType kType, int C, int D, bool kMasked, bool kAhead>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 mask) {
   constexpr int kGroups = kType == KvType::kQ8_0 ? D * kLanes / kKvGroup : 1;
   const AttentionSpan& span = *tile.span;
-  int common = w.limits[0];
-  for (int c = 1; c < C; ++c) common = w.limits[c] < common ? w.limits[c] : common;
+  const SharedPositions shared = SharedBy(w.begins, w.limits, C);
   const float(*weights)[kAttentionGranule] = w.p;
   alignas(64) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
   if constexpr (kType == KvType::kQ8_0) {
@@ -283,9 +297,17 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 ma
   for (int c = 0; c < C; ++c) {
     for (int i = 0; i < D; ++i) acc[c][i] = _mm512_setzero_ps();
   }
-  AddValues<kType, C, D, kGroups, kMasked, kAhead>(span, weights, C, 0, common, d, mask, acc);
+  if (shared.begin > tile.begin) {
+    alignas(64) float sums[C][D * kLanes];
+    for (int c = 0; c < C; ++c) {
+      const int end = w.limits[c] < shared.begin ? w.limits[c] : shared.begin;
+      AddAlone<kType, D, kGroups, kMasked>(span, weights + c, C, w.begins[c], end, d, mask, sums[c]);
+      for (int i = 0; i < D; ++i) acc[c][i] = _mm512_load_ps(sums[c] + i * kLanes);
+    }
+  }
+  AddValues<kType, C, D, kGroups, kMasked, kAhead>(span, weights, C, shared.begin, shared.end, d, mask, acc);
   for (int c = 0; c < C; ++c) {
-    AddValues<kType, 1, D, kGroups, kMasked, kAhead>(span, weights + c, C, common, w.limits[c], d, mask, acc + c);
+    AddValues<kType, 1, D, kGroups, kMasked, kAhead>(span, weights + c, C, shared.end, w.limits[c], d, mask, acc + c);
     for (int i = 0; i < D; ++i) {
       float* out = tile.acc[c] + d + i * kLanes;
       const __mmask16 lanes = kMasked ? mask : static_cast<__mmask16>(0xffff);
@@ -304,22 +326,23 @@ void Tile(const AttendTile& tile) {
   constexpr int kScoreTiles = C == 1 ? 8 : C <= 4 ? 4 : 2;
   constexpr int kValueVectors = C == 1 ? 8 : C <= 4 ? 4 : 2;
   Weights<C> w;
-  int limit = 0;
-  for (int c = 0; c < C; ++c) limit = tile.limits[c] > limit ? tile.limits[c] : limit;
-  const int position_tiles = (limit + kLanes - 1) / kLanes;
-  int t = 0;
+  const int position_tiles = (tile.limit + kLanes - 1) / kLanes;
+  int t = tile.begin / kLanes;
   for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles, kAhead>(tile, t, w.p);
   for (; t < position_tiles; ++t) Scores<kType, C, 1, kAhead>(tile, t, w.p);
+  if (tile.span->score_cap > 0.0f) CapScores(tile, C, w.p);
   SoftmaxAndMerge<C>(tile, &w);
-  const int head_dim = tile.span->head_dim;
+  const int value_dim = tile.span->value_dim;
   int d = 0;
-  for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
+  for (; d + kValueVectors * kLanes <= value_dim; d += kValueVectors * kLanes) {
     Values<kType, C, kValueVectors, false, kAhead>(tile, w, d, 0);
   }
-  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) Values<kType, C, 2, false, kAhead>(tile, w, d, 0);
+  for (; d + 2 * kLanes <= value_dim; d += 2 * kLanes) Values<kType, C, 2, false, kAhead>(tile, w, d, 0);
   if constexpr (kType != KvType::kQ8_0) {
-    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false, kAhead>(tile, w, d, 0);
-    if (d < head_dim) Values<kType, C, 1, true, kAhead>(tile, w, d, static_cast<__mmask16>((1u << (head_dim - d)) - 1));
+    for (; d + kLanes <= value_dim; d += kLanes) Values<kType, C, 1, false, kAhead>(tile, w, d, 0);
+    if (d < value_dim) {
+      Values<kType, C, 1, true, kAhead>(tile, w, d, static_cast<__mmask16>((1u << (value_dim - d)) - 1));
+    }
   }
 }
 
@@ -364,25 +387,25 @@ void StoreVAvx512(KvType type, const float* v, int head_dim, int lane, uint8_t* 
   }
 }
 
-void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                  AttentionState state) {
+void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                  const int32_t* limits, int columns, AttentionState state) {
   switch (span.type) {
-    case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, limits, columns, state);
-    case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, limits, columns, state);
-    case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, limits, columns, state);
-    case KvType::kQ8_0: return AttendByTiles(kTiles<KvType::kQ8_0>, span, q, q_stride, limits, columns, state);
+    case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kQ8_0: return AttendByTiles(kTiles<KvType::kQ8_0>, span, q, q_stride, begins, limits, columns, state);
   }
 }
 
-void MergeAttentionAvx512(const AttentionState& granule, int columns, int head_dim, AttentionState state) {
+void MergeAttentionAvx512(const AttentionState& granule, int columns, int value_dim, AttentionState state) {
   for (int c = 0; c < columns; ++c) {
     if (granule.max[c] == -__builtin_inff()) continue;
     const MergeFactors factors = MergeGranule(granule.max[c], granule.sum[c], state.max + c, state.sum + c);
     const __m512 old_factor = _mm512_set1_ps(factors.old_factor), new_factor = _mm512_set1_ps(factors.new_factor);
-    const float* in = granule.acc + static_cast<int64_t>(c) * head_dim;
-    float* out = state.acc + static_cast<int64_t>(c) * head_dim;
-    for (int d = 0; d < head_dim; d += kLanes) {
-      const int count = head_dim - d < kLanes ? head_dim - d : kLanes;
+    const float* in = granule.acc + static_cast<int64_t>(c) * value_dim;
+    float* out = state.acc + static_cast<int64_t>(c) * value_dim;
+    for (int d = 0; d < value_dim; d += kLanes) {
+      const int count = value_dim - d < kLanes ? value_dim - d : kLanes;
       const __mmask16 lanes = static_cast<__mmask16>((1u << count) - 1);
       const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, in + d), new_factor);
       const __m512 old = _mm512_maskz_loadu_ps(lanes, out + d);

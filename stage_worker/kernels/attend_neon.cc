@@ -74,19 +74,21 @@ void Scores(const AttendTile& tile, int t, float (*p)[kAttentionGranule]) {
   }
 }
 
-// Scores of one column to weights in place. What lies beyond the limit becomes -inf first: those places may hold
-// anything. Returns the maximum, never a negative zero, and the sum of the weights; -inf and nothing else when every
-// score is -inf.
-float Softmax(float* p, int limit, float* sum) {
+// Scores of one column to weights in place, from the tile of `begin` on. What the column does not see of the first and
+// the last tile becomes -inf first: those places may hold anything. Returns the maximum, never a negative zero, and the
+// sum of the weights; -inf and nothing else when every score is -inf.
+float Softmax(float* p, int begin, int limit, float* sum) {
+  const int first = begin / kTilePositions * kTilePositions;
   const int end = (limit + kTilePositions - 1) / kTilePositions * kTilePositions;
+  for (int j = first; j < begin; ++j) p[j] = -__builtin_inff();
   for (int j = limit; j < end; ++j) p[j] = -__builtin_inff();
   float32x4_t largest = vdupq_n_f32(-__builtin_inff());
-  for (int j = 0; j < end; j += kLanes) largest = vmaxq_f32(largest, vld1q_f32(p + j));
+  for (int j = first; j < end; j += kLanes) largest = vmaxq_f32(largest, vld1q_f32(p + j));
   const float max = vmaxvq_f32(largest) + 0.0f;
   if (max == -__builtin_inff()) return max;
   float32x4_t lanes[kTileVectors];
   for (auto& four : lanes) four = vdupq_n_f32(0.0f);
-  for (int j = 0; j < end; j += kTilePositions) {
+  for (int j = first; j < end; j += kTilePositions) {
     for (int i = 0; i < kTileVectors; ++i) {
       const float32x4_t weights = Exp(vsubq_f32(vld1q_f32(p + j + i * kLanes), vdupq_n_f32(max)));
       vst1q_f32(p + j + i * kLanes, weights);
@@ -104,7 +106,7 @@ template <int C>
 struct Weights {
   float p[C][kAttentionGranule];
   MergeFactors factors[C];
-  int limits[C];  // 0 for a column whose scores are all -inf: its state does not change
+  int begins[C], limits[C];  // both 0 for a column whose scores are all -inf: its state does not change
 };
 
 // Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. part: how many dimensions the
@@ -116,7 +118,7 @@ inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttenti
     const uint8_t* tile = span.v_tiles[j / kTilePositions];
     const int lane = j % kTilePositions;
     const uint8_t* row =
-        tile + KvCodesOffset(kType, span.head_dim) + (lane * static_cast<int64_t>(span.head_dim) + d) * kBytes<kType>;
+        tile + KvCodesOffset(kType, span.value_dim) + (lane * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
     float32x4_t v[D];
     for (int i = 0; i < D; ++i) {
       v[i] = kPart ? LoadPart<kType>(row, part) : Load4<kType>(row + i * kLanes * kBytes<kType>);
@@ -140,20 +142,37 @@ inline float32x4_t Merge(float32x4_t old, float32x4_t granule, MergeFactors fact
   return vfmaq_f32(granule, old, vdupq_n_f32(factors.old_factor));
 }
 
+// The sums of the positions [begin, end) of one column alone. Out of line: few tiles of a window have such positions.
+template <KvType kType, int D, bool kPart>
+[[gnu::noinline]] void AddAlone(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int begin,
+                                int end, int64_t d, int part, float* sums) {
+  float32x4_t acc[1][D];
+  for (auto& four : acc[0]) four = vdupq_n_f32(0.0f);
+  AddValues<kType, 1, D, kPart>(span, weights, begin, end, d, part, acc);
+  for (int i = 0; i < D; ++i) vst1q_f32(sums + i * kLanes, acc[0][i]);
+}
+
 // The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
-// the loads; the others follow column by column, so that no column multiplies what it does not see.
+// the loads; the others are added column by column.
 template <KvType kType, int C, int D, bool kPart>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
-  int common = w.limits[0];
-  for (int c = 1; c < C; ++c) common = w.limits[c] < common ? w.limits[c] : common;
+  const SharedPositions shared = SharedBy(w.begins, w.limits, C);
   float32x4_t acc[C][D];
   for (int c = 0; c < C; ++c) {
     for (auto& four : acc[c]) four = vdupq_n_f32(0.0f);
   }
-  AddValues<kType, C, D, kPart>(*tile.span, w.p, 0, common, d, part, acc);
+  if (shared.begin > tile.begin) {
+    float sums[C][D * kLanes];
+    for (int c = 0; c < C; ++c) {
+      const int end = w.limits[c] < shared.begin ? w.limits[c] : shared.begin;
+      AddAlone<kType, D, kPart>(*tile.span, w.p + c, w.begins[c], end, d, part, sums[c]);
+      for (int i = 0; i < D; ++i) acc[c][i] = vld1q_f32(sums[c] + i * kLanes);
+    }
+  }
+  AddValues<kType, C, D, kPart>(*tile.span, w.p, shared.begin, shared.end, d, part, acc);
   for (int c = 0; c < C; ++c) {
     if (w.limits[c] == 0) continue;
-    AddValues<kType, 1, D, kPart>(*tile.span, w.p + c, common, w.limits[c], d, part, acc + c);
+    AddValues<kType, 1, D, kPart>(*tile.span, w.p + c, shared.end, w.limits[c], d, part, acc + c);
     for (int i = 0; i < D; ++i) {
       float* out = tile.acc[c] + d + i * kLanes;
       if constexpr (kPart) {
@@ -172,23 +191,23 @@ template <KvType kType, int C>
 void Tile(const AttendTile& tile) {
   constexpr int kValueVectors = C <= 2 ? 8 : 4;  // 16 accumulators
   Weights<C> w;
-  int limit = 0;
-  for (int c = 0; c < C; ++c) limit = tile.limits[c] > limit ? tile.limits[c] : limit;
-  for (int t = 0; t * kTilePositions < limit; ++t) Scores<kType, C>(tile, t, w.p);
+  for (int t = tile.begin / kTilePositions; t * kTilePositions < tile.limit; ++t) Scores<kType, C>(tile, t, w.p);
+  if (tile.span->score_cap > 0.0f) CapScores(tile, C, w.p);
   for (int c = 0; c < C; ++c) {
     float sum = 0.0f;
-    const float max = Softmax(w.p[c], tile.limits[c], &sum);
+    const float max = Softmax(w.p[c], tile.begins[c], tile.limits[c], &sum);
+    w.begins[c] = max == -__builtin_inff() ? 0 : tile.begins[c];
     w.limits[c] = max == -__builtin_inff() ? 0 : tile.limits[c];
     if (w.limits[c] > 0) w.factors[c] = MergeGranule(max, sum, tile.max[c], tile.sum[c]);
   }
-  const int head_dim = tile.span->head_dim;
+  const int value_dim = tile.span->value_dim;
   int d = 0;
-  for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
+  for (; d + kValueVectors * kLanes <= value_dim; d += kValueVectors * kLanes) {
     Values<kType, C, kValueVectors, false>(tile, w, d, 0);
   }
   if constexpr (kType != KvType::kQ8_0) {
-    for (; d + kLanes <= head_dim; d += kLanes) Values<kType, C, 1, false>(tile, w, d, 0);
-    if (d < head_dim) Values<kType, C, 1, true>(tile, w, d, head_dim - d);
+    for (; d + kLanes <= value_dim; d += kLanes) Values<kType, C, 1, false>(tile, w, d, 0);
+    if (d < value_dim) Values<kType, C, 1, true>(tile, w, d, value_dim - d);
   }
 }
 
@@ -197,13 +216,13 @@ constexpr AttendTiles kTiles = {4, {nullptr, Tile<kType, 1>, Tile<kType, 2>, Til
 
 }  // namespace
 
-void AttendNeon(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                AttentionState state) {
+void AttendNeon(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                const int32_t* limits, int columns, AttentionState state) {
   switch (span.type) {
-    case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, limits, columns, state);
-    case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, limits, columns, state);
-    case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, limits, columns, state);
-    case KvType::kQ8_0: return AttendByTiles(kTiles<KvType::kQ8_0>, span, q, q_stride, limits, columns, state);
+    case KvType::kF32: return AttendByTiles(kTiles<KvType::kF32>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kF16: return AttendByTiles(kTiles<KvType::kF16>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kBF16: return AttendByTiles(kTiles<KvType::kBF16>, span, q, q_stride, begins, limits, columns, state);
+    case KvType::kQ8_0: return AttendByTiles(kTiles<KvType::kQ8_0>, span, q, q_stride, begins, limits, columns, state);
   }
 }
 

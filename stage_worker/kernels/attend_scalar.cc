@@ -42,6 +42,8 @@ float LoadScale(const uint8_t* tile, int d, int lane) {
   return LoadFloat(tile + d / kKvGroup * kKvScaleBytes + lane * 4);
 }
 
+float CapScore(float cap, float score) { return cap * FixedTanh(score / cap); }
+
 float Score(const AttentionSpan& span, const float* q, int position) {
   const uint8_t* tile = span.k_tiles[position / kTilePositions];
   const uint8_t* elements = tile + KvCodesOffset(span.type, span.head_dim);
@@ -55,40 +57,40 @@ float Score(const AttentionSpan& span, const float* q, int position) {
     }
     score = span.type == KvType::kQ8_0 ? std::fma(LoadScale(tile, begin, lane), part, score) : part;
   }
-  return score;
+  return span.score_cap > 0.0f ? CapScore(span.score_cap, score) : score;
 }
 
-// The weighted sum of dimension d over the first `limit` positions.
-float Value(const AttentionSpan& span, const float* p, int limit, int d) {
+// The weighted sum of dimension d over the positions [begin, limit).
+float Value(const AttentionSpan& span, const float* p, int begin, int limit, int d) {
   float acc = 0.0f;
-  for (int j = 0; j < limit; ++j) {
+  for (int j = begin; j < limit; ++j) {
     const uint8_t* tile = span.v_tiles[j / kTilePositions];
-    const uint8_t* elements = tile + KvCodesOffset(span.type, span.head_dim);
+    const uint8_t* elements = tile + KvCodesOffset(span.type, span.value_dim);
     const int lane = j % kTilePositions;
     const float weight = span.type == KvType::kQ8_0 ? p[j] * LoadScale(tile, d, lane) : p[j];
-    acc = std::fma(weight, LoadElement(span.type, elements, int64_t{lane} * span.head_dim + d), acc);
+    acc = std::fma(weight, LoadElement(span.type, elements, int64_t{lane} * span.value_dim + d), acc);
   }
   // No negative zero: merged into a state that started from nothing it would become a positive one.
   return acc + 0.0f;
 }
 
-void AttendColumn(const AttentionSpan& span, const float* q, int limit, float* max, float* sum, float* acc) {
+void AttendColumn(const AttentionSpan& span, const float* q, int begin, int limit, float* max, float* sum, float* acc) {
   float p[kAttentionGranule];
   float granule_max = kMinusInfinity;
-  for (int j = 0; j < limit; ++j) {
+  for (int j = begin; j < limit; ++j) {
     p[j] = Score(span, q, j);
     granule_max = p[j] > granule_max ? p[j] : granule_max;
   }
   if (granule_max == kMinusInfinity) return;
   granule_max += 0.0f;  // makes a negative zero positive: which zero is the maximum depends on the order
   float lanes[kTilePositions] = {};
-  for (int j = 0; j < limit; ++j) {
+  for (int j = begin; j < limit; ++j) {
     p[j] = FixedExp(p[j] - granule_max);
     lanes[j % kTilePositions] += p[j];
   }
   const MergeFactors factors = MergeGranule(granule_max, TreeSum(lanes), max, sum);
-  for (int d = 0; d < span.head_dim; ++d) {
-    acc[d] = std::fma(acc[d], factors.old_factor, Value(span, p, limit, d) * factors.new_factor);
+  for (int d = 0; d < span.value_dim; ++d) {
+    acc[d] = std::fma(acc[d], factors.old_factor, Value(span, p, begin, limit, d) * factors.new_factor);
   }
 }
 
@@ -106,6 +108,12 @@ void StoreQuantized(const float* x, int head_dim, int lane, uint8_t* tile, Place
 }
 
 }  // namespace
+
+void CapScores(const AttendTile& tile, int columns, float (*scores)[kAttentionGranule]) {
+  for (int c = 0; c < columns; ++c) {
+    for (int j = tile.begins[c]; j < tile.limits[c]; ++j) scores[c][j] = CapScore(tile.span->score_cap, scores[c][j]);
+  }
+}
 
 MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum) {
   const float merged = *max > granule_max ? *max : granule_max;
@@ -134,39 +142,44 @@ void StoreVScalar(KvType type, const float* v, int head_dim, int lane, uint8_t* 
   for (int d = 0; d < head_dim; ++d) StoreElement(type, v[d], int64_t{lane} * head_dim + d, tile);
 }
 
-void AttendScalar(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                  AttentionState state) {
+void AttendScalar(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                  const int32_t* limits, int columns, AttentionState state) {
   for (int c = 0; c < columns; ++c) {
-    if (limits[c] <= 0) continue;
-    AttendColumn(span, q + c * q_stride, limits[c], state.max + c, state.sum + c,
-                 state.acc + int64_t{c} * span.head_dim);
+    const int begin = begins == nullptr ? 0 : begins[c];
+    if (limits[c] <= begin) continue;
+    AttendColumn(span, q + c * q_stride, begin, limits[c], state.max + c, state.sum + c,
+                 state.acc + int64_t{c} * span.value_dim);
   }
 }
 
-void MergeAttentionScalar(const AttentionState& granule, int columns, int head_dim, AttentionState state) {
+void MergeAttentionScalar(const AttentionState& granule, int columns, int value_dim, AttentionState state) {
   for (int c = 0; c < columns; ++c) {
     if (granule.max[c] == kMinusInfinity) continue;
     const MergeFactors factors = MergeGranule(granule.max[c], granule.sum[c], state.max + c, state.sum + c);
-    for (int64_t d = int64_t{c} * head_dim; d < int64_t{c + 1} * head_dim; ++d) {
+    for (int64_t d = int64_t{c} * value_dim; d < int64_t{c + 1} * value_dim; ++d) {
       state.acc[d] = std::fma(state.acc[d], factors.old_factor, granule.acc[d] * factors.new_factor);
     }
   }
 }
 
 void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
-                   const int32_t* limits, int columns, AttentionState state) {
+                   const int32_t* begins, const int32_t* limits, int columns, AttentionState state) {
   AttentionSpan filled = span;
   if (span.next_k_tiles == nullptr) filled.next_k_tiles = span.k_tiles;
   AttendTile tile = {.span = &filled};
   int count = 0;
   bool read = false;
   for (int c = 0; c < columns; ++c) {
-    if (limits[c] > 0) {
+    const int32_t begin = begins == nullptr ? 0 : begins[c], limit = limits[c];
+    if (limit > begin) {
       tile.q[count] = q + c * q_stride;
-      tile.limits[count] = limits[c];
+      tile.begins[count] = begin;
+      tile.limits[count] = limit;
+      tile.begin = count == 0 || begin < tile.begin ? begin : tile.begin;
+      tile.limit = count == 0 || limit > tile.limit ? limit : tile.limit;
       tile.max[count] = state.max + c;
       tile.sum[count] = state.sum + c;
-      tile.acc[count] = state.acc + static_cast<int64_t>(c) * span.head_dim;
+      tile.acc[count] = state.acc + static_cast<int64_t>(c) * span.value_dim;
       ++count;
     }
     if (count == tiles.max_columns || (count > 0 && c + 1 == columns)) {

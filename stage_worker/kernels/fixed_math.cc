@@ -101,6 +101,22 @@ float FixedExp(float x) {
   return y * std::bit_cast<float>((first + 127) << 23) * std::bit_cast<float>((second + 127) << 23);
 }
 
+float FixedSigmoid(float x) { return 1.0f / (1.0f + FixedExp(-x)); }
+
+float FixedTanh(float x) {
+  const float magnitude = std::fabs(x);
+  if (magnitude < 0.625f) {  // 1 - 2 / (e^2x + 1) would cancel: Cephes' polynomial (tanhf)
+    const float z = x * x;
+    float y = -5.70498872745e-3f;
+    y = std::fma(y, z, 2.06390887954e-2f);
+    y = std::fma(y, z, -5.37397155531e-2f);
+    y = std::fma(y, z, 1.33314422036e-1f);
+    y = std::fma(y, z, -3.33332819422e-1f);
+    return std::copysign(std::fma(y * z, magnitude, magnitude), x);
+  }
+  return std::copysign(1.0f - 2.0f / (FixedExp(2.0f * magnitude) + 1.0f), x);
+}
+
 float FixedLog(float x) {
   if (x != x || x == std::numeric_limits<float>::infinity()) return x;
   if (x == 0.0f) return -std::numeric_limits<float>::infinity();

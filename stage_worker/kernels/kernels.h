@@ -52,25 +52,28 @@ struct PanelSpan {
   int64_t cols = 0;  // K; a multiple of the type's block, even for F16 and BF16
 };
 
-// K and V of up to kAttentionGranule consecutive absolute positions of one sequence and one KV head. A K tile is [H][16
-// positions], a V tile is [16 positions][H], in the pool's type. Positions that were never written are never read as
-// numbers: every column has a limit.
+// K and V of up to kAttentionGranule consecutive absolute positions of one sequence and one KV head. A K tile is
+// [head_dim][16 positions], a V tile is [16 positions][value_dim], in the pool's type. Positions that were never
+// written, or belong to others by now, are never used as numbers: every column has a begin and a limit. The tiles that
+// hold none of the positions between the smallest begin and the largest limit are not even looked up.
 struct AttentionSpan {
   KvType type = KvType::kF16;
-  int head_dim = 0;
+  int head_dim = 0;   // of K and q
+  int value_dim = 0;  // of V and acc: head_dim but for latent attention, whose K is wider than its V
   const uint8_t* const* k_tiles = nullptr;  // [ceil(positions / 16)]
   const uint8_t* const* v_tiles = nullptr;
-  int positions = 0;  // most that any column sees
+  int positions = 0;  // the largest limit
   // K tiles that are read next, as many as k_tiles (some may repeat), or nullptr. They are only asked of the memory
   // ahead of time: the processor does not see by itself where the next tile lies.
   const uint8_t* const* next_k_tiles = nullptr;
+  float score_cap = 0.0f;  // > 0: scores become cap * tanh(score / cap), slowly; 0: they stay
 };
 
 // The running result of a softmax-weighted sum. Start: max = -inf, sum = 0, acc = 0.
 struct AttentionState {
   float* max;  // [columns]
   float* sum;  // [columns]
-  float* acc;  // [columns, head_dim]
+  float* acc;  // [columns, value_dim]
 };
 
 struct SamplingKernels;
@@ -112,8 +115,20 @@ struct Kernels {
   // out[i] = silu(gate[i]) * up[i], silu(z) = z / (1 + exp(-z)). In place is allowed.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
 
+  // out[i] = gelu(gate[i]) * up[i], gelu(z) = z / 2 * (1 + tanh(sqrt(2 / pi) * (z + 0.044715 z^3))), computed as m / (1
+  // + exp(-(m * fma(kGeluCubic, m * m, kGeluLinear)))) with m = max(z, -12): below that it is 0 in float. In place is
+  // allowed. Here and in clamped_swiglu: a NaN in an element gives a NaN, of unspecified bits, in that element alone.
+  void (*geglu)(const float* gate, const float* up, int64_t n, float* out);
+
+  // out[i] = g / (1 + exp(-(alpha * g))) * (u + 1), g = min(gate[i], limit), u = up[i] kept within -limit and limit,
+  // which is >= 0. In place is allowed.
+  void (*clamped_swiglu)(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out);
+
   // out[i] += in[i]
   void (*add)(const float* in, int64_t n, float* out);
+
+  // out[i] = fma(in[i], scale, out[i])
+  void (*add_scaled)(const float* in, float scale, int64_t n, float* out);
 
   // Rotates one head in place. cos and sin: [head_dim / 2]. halves: pairs (i, i + H/2), else (2i, 2i + 1). The pair (a,
   // b) becomes fma(a, cos, -(b * sin)), fma(b, cos, a * sin).
@@ -122,23 +137,26 @@ struct Kernels {
   // Writes one position's K or V of one KV head into its tile, at lane `position % 16`. Q8_0: per 32 dimensions, scale
   // = max|x| / 127 (0, and all codes 0, where that is no normal float), code = round_to_even(x / scale).
   void (*store_k)(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
-  void (*store_v)(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
+  void (*store_v)(KvType type, const float* v, int value_dim, int lane, uint8_t* tile);
 
-  // Folds one granule into the running state, for `columns` queries [columns, q_stride] (already scaled by 1 /
-  // sqrt(H)). Column c sees the first limits[c] positions of the span (0: none, its state is untouched). The order:
+  // Folds one granule into the running state, for `columns` queries [columns, q_stride] (already scaled, by 1 / sqrt(H)
+  // or as the model wants it). Column c sees the positions [begins[c], limits[c]) of the span (none: its state is
+  // untouched); begins nullptr: all 0. What a column does not see never touches its numbers, whatever lies there and
+  // whatever the columns beside it see. The order:
   // score = fma(k[d], q[d], score) over d ascending; Q8_0: per 32 dimensions part = fma(float(code), q[d], part) from
-  // 0, then score = fma(scale, part, score). Granule maximum; p = exp(score - granule maximum); granule sum: 16 lanes
-  // (position % 16) ascending, then the pairwise tree; granule acc[d] = fma(p, v[d], acc[d]) over positions ascending,
-  // Q8_0: fma(p * scale, float(code), acc[d]), at the end + 0 (no negative zero); then merged into the state as
-  // merge_attention does. Where all scores are -inf the state is untouched.
-  void (*attend)(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                 AttentionState state);
+  // 0, then score = fma(scale, part, score); with a cap, score = cap * FixedTanh(score / cap). Granule maximum of what
+  // the column sees; p = exp(score - granule maximum); granule sum: 16 lanes (position % 16) ascending, then the
+  // pairwise tree; granule acc[d] = fma(p, v[d], acc[d]) over the positions that it sees ascending, Q8_0: fma(p *
+  // scale, float(code), acc[d]), at the end + 0 (no negative zero); then merged into the state as merge_attention does.
+  // Where all scores are -inf the state is untouched.
+  void (*attend)(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                 const int32_t* limits, int columns, AttentionState state);
 
   // Merges a later granule, itself a state that started from nothing, into the running state: with m = max(old max,
   // granule max) and the factors exp(old max - m) and exp(granule max - m), value = fma(value, old factor, granule
   // value * granule factor) for the sum and every acc. A granule that saw nothing (max -inf) changes nothing. Folding a
   // granule with attend gives the same bits as attending it from nothing and merging it.
-  void (*merge_attention)(const AttentionState& granule, int columns, int head_dim, AttentionState state);
+  void (*merge_attention)(const AttentionState& granule, int columns, int value_dim, AttentionState state);
 
   // log(sum(exp(x - max))) + max, the sum in double over 16 lanes as in rms_norm. n >= 1; x finite or -inf.
   float (*log_sum_exp)(const float* x, int64_t n);
@@ -149,9 +167,18 @@ struct Kernels {
 // The input that a matrix of this type takes from these kernels.
 ActivationKind ActivationKindFor(const Kernels& kernels, TensorType weights);
 
+// geglu's constants: 2 sqrt(2 / pi), and 0.044715 of it. tanh's argument twice, since (1 + tanh(y)) / 2 = 1 / (1 +
+// exp(-2 y)).
+inline constexpr float kGeluLinear = 1.5957691216057308f;
+inline constexpr float kGeluCubic = 0.07135481627f;
+inline constexpr float kGeluLeast = -12.0f;  // where the function is 0 in float
+
 // Our own exp and log in float (Cephes-style polynomials, explicit fma): same bits everywhere. Exp(-inf) = 0.
 float FixedExp(float x);
 float FixedLog(float x);
+// From FixedExp, within 3 units of the last place (the sigmoid where it is a normal float); a NaN stays one.
+float FixedTanh(float x);
+float FixedSigmoid(float x);  // 1 / (1 + exp(-x))
 // cos and sin of position * frequency and base^exponent in double, from +, -, *, / and fma alone.
 void FixedSinCos(double angle, double* sin, double* cos);
 double FixedPow(double base, double exponent);

@@ -80,8 +80,41 @@ void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
   for (; i < n; ++i) out[i] = gate[i] / (1.0f + FixedExp(-gate[i])) * up[i];
 }
 
+// x / (1 + exp(-y)).
+inline __m256 TimesSigmoid(__m256 x, __m256 y) {
+  return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), Exp(_mm256_xor_ps(y, _mm256_set1_ps(-0.0f)))));
+}
+
+void Geglu(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    // The constant comes first: for a NaN the second operand is the result. So in the next function.
+    const __m256 m = _mm256_max_ps(_mm256_set1_ps(kGeluLeast), _mm256_loadu_ps(gate + i));
+    const __m256 slope = _mm256_fmadd_ps(_mm256_set1_ps(kGeluCubic), _mm256_mul_ps(m, m), _mm256_set1_ps(kGeluLinear));
+    const __m256 gelu = TimesSigmoid(m, _mm256_mul_ps(m, slope));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(gelu, _mm256_loadu_ps(up + i)));
+  }
+  kScalarKernels.geglu(gate + i, up + i, n - i, out + i);
+}
+
+void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out) {
+  const __m256 most = _mm256_set1_ps(limit), least = _mm256_set1_ps(-limit);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const __m256 g = _mm256_min_ps(most, _mm256_loadu_ps(gate + i));
+    const __m256 u = _mm256_min_ps(most, _mm256_max_ps(least, _mm256_loadu_ps(up + i)));
+    const __m256 gated = TimesSigmoid(g, _mm256_mul_ps(_mm256_set1_ps(alpha), g));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(gated, _mm256_add_ps(u, _mm256_set1_ps(1.0f))));
+  }
+  kScalarKernels.clamped_swiglu(gate + i, up + i, n - i, alpha, limit, out + i);
+}
+
 void Add(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void AddScaled(const float* in, float scale, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = __builtin_fmaf(in[i], scale, out[i]);
 }
 
 void RopeHalves(float* head, const float* cos, const float* sin, int half) {
@@ -158,7 +191,10 @@ const Kernels kAvx2Kernels = {
     .matmul = Matmul,
     .rms_norm = RmsNorm,
     .swiglu = Swiglu,
+    .geglu = Geglu,
+    .clamped_swiglu = ClampedSwiglu,
     .add = Add,
+    .add_scaled = AddScaled,
     .rope = Rope,
     .store_k = StoreKAvx2,
     .store_v = StoreVAvx2,

@@ -68,8 +68,41 @@ void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
   for (; i < n; ++i) out[i] = gate[i] / (1.0f + FixedExp(-gate[i])) * up[i];
 }
 
+// x / (1 + exp(-y)).
+inline __m512 TimesSigmoid(__m512 x, __m512 y) {
+  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), Exp(_mm512_xor_ps(y, _mm512_set1_ps(-0.0f)))));
+}
+
+void Geglu(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    // The constant comes first: for a NaN the second operand is the result. So in the next function.
+    const __m512 m = _mm512_max_ps(_mm512_set1_ps(kGeluLeast), _mm512_loadu_ps(gate + i));
+    const __m512 slope = _mm512_fmadd_ps(_mm512_set1_ps(kGeluCubic), _mm512_mul_ps(m, m), _mm512_set1_ps(kGeluLinear));
+    const __m512 gelu = TimesSigmoid(m, _mm512_mul_ps(m, slope));
+    _mm512_storeu_ps(out + i, _mm512_mul_ps(gelu, _mm512_loadu_ps(up + i)));
+  }
+  kScalarKernels.geglu(gate + i, up + i, n - i, out + i);
+}
+
+void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out) {
+  const __m512 most = _mm512_set1_ps(limit), least = _mm512_set1_ps(-limit);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const __m512 g = _mm512_min_ps(most, _mm512_loadu_ps(gate + i));
+    const __m512 u = _mm512_min_ps(most, _mm512_max_ps(least, _mm512_loadu_ps(up + i)));
+    const __m512 gated = TimesSigmoid(g, _mm512_mul_ps(_mm512_set1_ps(alpha), g));
+    _mm512_storeu_ps(out + i, _mm512_mul_ps(gated, _mm512_add_ps(u, _mm512_set1_ps(1.0f))));
+  }
+  kScalarKernels.clamped_swiglu(gate + i, up + i, n - i, alpha, limit, out + i);
+}
+
 void Add(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void AddScaled(const float* in, float scale, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = __builtin_fmaf(in[i], scale, out[i]);
 }
 
 void RopeHalves(float* head, const float* cos, const float* sin, int half) {
@@ -150,7 +183,10 @@ constexpr Kernels TableOf(InstructionSet set) {
       .matmul = Matmul<kVnni, kBf16>,
       .rms_norm = RmsNorm,
       .swiglu = Swiglu,
+      .geglu = Geglu,
+      .clamped_swiglu = ClampedSwiglu,
       .add = Add,
+      .add_scaled = AddScaled,
       .rope = Rope,
       .store_k = StoreKAvx512,
       .store_v = StoreVAvx512,

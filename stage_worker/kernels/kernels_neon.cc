@@ -70,8 +70,39 @@ void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
   for (; i < n; ++i) out[i] = gate[i] / (1.0f + FixedExp(-gate[i])) * up[i];
 }
 
+// x / (1 + exp(-y)).
+inline float32x4_t TimesSigmoid(float32x4_t x, float32x4_t y) {
+  return vdivq_f32(x, vaddq_f32(vdupq_n_f32(1.0f), Exp(vnegq_f32(y))));
+}
+
+void Geglu(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const float32x4_t m = vmaxq_f32(vdupq_n_f32(kGeluLeast), vld1q_f32(gate + i));
+    const float32x4_t slope = vfmaq_f32(vdupq_n_f32(kGeluLinear), vdupq_n_f32(kGeluCubic), vmulq_f32(m, m));
+    vst1q_f32(out + i, vmulq_f32(TimesSigmoid(m, vmulq_f32(m, slope)), vld1q_f32(up + i)));
+  }
+  kScalarKernels.geglu(gate + i, up + i, n - i, out + i);
+}
+
+void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out) {
+  const float32x4_t most = vdupq_n_f32(limit), least = vdupq_n_f32(-limit);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const float32x4_t g = vminq_f32(most, vld1q_f32(gate + i));
+    const float32x4_t u = vminq_f32(most, vmaxq_f32(least, vld1q_f32(up + i)));
+    const float32x4_t gated = TimesSigmoid(g, vmulq_f32(vdupq_n_f32(alpha), g));
+    vst1q_f32(out + i, vmulq_f32(gated, vaddq_f32(u, vdupq_n_f32(1.0f))));
+  }
+  kScalarKernels.clamped_swiglu(gate + i, up + i, n - i, alpha, limit, out + i);
+}
+
 void Add(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void AddScaled(const float* in, float scale, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = __builtin_fmaf(in[i], scale, out[i]);
 }
 
 // The pairs (a, b) of four angles.
@@ -144,7 +175,10 @@ constexpr Kernels MakeTable(InstructionSet set) {
       .matmul = Matmul<kIntegerMatmul>,
       .rms_norm = RmsNorm,
       .swiglu = Swiglu,
+      .geglu = Geglu,
+      .clamped_swiglu = ClampedSwiglu,
       .add = Add,
+      .add_scaled = AddScaled,
       .rope = Rope,
       .store_k = StoreKScalar,
       .store_v = StoreVScalar,

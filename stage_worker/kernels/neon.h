@@ -17,8 +17,8 @@ void FloatMatmulNeon(const PanelSpan& weights, const Activations& in, int column
 void IntegerMatmulNeon(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
 void IntegerMatmulNeonI8mm(const PanelSpan& weights, const Activations& in, int columns, float* out,
                            int64_t out_stride);
-void AttendNeon(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                AttentionState state);
+void AttendNeon(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                const int32_t* limits, int columns, AttentionState state);
 
 // Loads of bytes: the memory need not be aligned for its elements.
 [[maybe_unused]] static inline float32x4_t LoadFloats(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }

@@ -152,8 +152,28 @@ void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = gate[i] / (1.0f + FixedExp(-gate[i])) * up[i];
 }
 
+void Geglu(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float m = gate[i] < kGeluLeast ? kGeluLeast : gate[i];
+    out[i] = m / (1.0f + FixedExp(-(m * std::fma(kGeluCubic, m * m, kGeluLinear)))) * up[i];
+  }
+}
+
+void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = gate[i] > limit ? limit : gate[i];
+    const float above = up[i] < -limit ? -limit : up[i];
+    const float u = above > limit ? limit : above;
+    out[i] = g / (1.0f + FixedExp(-(alpha * g))) * (u + 1.0f);
+  }
+}
+
 void Add(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void AddScaled(const float* in, float scale, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = std::fma(in[i], scale, out[i]);
 }
 
 void Rope(float* head, const float* cos, const float* sin, int head_dim, bool halves) {
@@ -191,7 +211,10 @@ const Kernels kScalarKernels = {
     .matmul = Matmul,
     .rms_norm = RmsNorm,
     .swiglu = Swiglu,
+    .geglu = Geglu,
+    .clamped_swiglu = ClampedSwiglu,
     .add = Add,
+    .add_scaled = AddScaled,
     .rope = Rope,
     .store_k = StoreKScalar,
     .store_v = StoreVScalar,

@@ -119,6 +119,7 @@ class AttentionRun {
     AttentionSpan span;
     span.type = pool_.shape().type;
     span.head_dim = static_cast<int>(head_dim_);
+    span.value_dim = span.head_dim;
     span.positions = static_cast<int>(Positions(work, granule));
     span.k_tiles = scratch_->k_tiles;
     span.v_tiles = scratch_->v_tiles;
@@ -138,7 +139,7 @@ class AttentionRun {
       const int64_t visible = first_position + column / group_ + 1 - start;
       limits[column] = static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
     }
-    step_.kernels.attend(span, scratch_->q.as<float>(), head_dim_, limits, static_cast<int>(columns), state);
+    step_.kernels.attend(span, scratch_->q.as<float>(), head_dim_, nullptr, limits, static_cast<int>(columns), state);
     AskFor(scratch_->next_k_tiles, tiles, next_tiles, tile_bytes_);
   }
 

@@ -193,7 +193,7 @@ struct Cache {
   }
   AttentionSpan Granule(int64_t granule) const {
     const int64_t first = granule * (kAttentionGranule / kTilePositions);
-    return {type, kHeadDim, &k_tiles[first], &v_tiles[first], kAttentionGranule};
+    return {type, kHeadDim, kHeadDim, &k_tiles[first], &v_tiles[first], kAttentionGranule};
   }
 };
 
@@ -209,7 +209,7 @@ void Attend(benchmark::State& state, const Subject& subject, KvType type, int co
     std::fill(sum.begin(), sum.end(), 0.0f);
     std::fill(acc.begin(), acc.end(), 0.0f);
     for (int64_t granule = 0; granule < granules; ++granule) {
-      kernels.attend(cache.Granule(granule), q.data(), kHeadDim, limits.data(), columns,
+      kernels.attend(cache.Granule(granule), q.data(), kHeadDim, nullptr, limits.data(), columns,
                      {max.data(), sum.data(), acc.data()});
     }
   });
@@ -233,7 +233,10 @@ void RowKernel(benchmark::State& state, const Subject& subject, const std::strin
       {"round_row", [&] { kernels.round_row(x.data(), kRowLength, bf16.data()); }},
       {"rms_norm", [&] { kernels.rms_norm(x.data(), y.data(), kRowLength, 1e-6f, out.data()); }},
       {"swiglu", [&] { kernels.swiglu(x.data(), y.data(), kRowLength, out.data()); }},
+      {"geglu", [&] { kernels.geglu(x.data(), y.data(), kRowLength, out.data()); }},
+      {"clamped_swiglu", [&] { kernels.clamped_swiglu(x.data(), y.data(), kRowLength, 1.702f, 7.0f, out.data()); }},
       {"add", [&] { kernels.add(x.data(), kRowLength, out.data()); }},
+      {"add_scaled", [&] { kernels.add_scaled(x.data(), 1e-9f, kRowLength, out.data()); }},
       {"rope",
        [&] {
          for (int64_t i = 0; i < kRowLength; i += kHeadDim)
@@ -246,7 +249,8 @@ void RowKernel(benchmark::State& state, const Subject& subject, const std::strin
   watch.CountBytes(kRowLength * sizeof(float), 0);
 }
 
-constexpr const char* kRowKernels[] = {"quantize_row", "round_row", "rms_norm", "swiglu", "add", "rope", "log_sum_exp"};
+constexpr const char* kRowKernels[] = {"quantize_row",   "round_row", "rms_norm",   "swiglu", "geglu",
+                                       "clamped_swiglu", "add",       "add_scaled", "rope",   "log_sum_exp"};
 
 template <typename Body>
 void Register(const std::string& name, Body body) {

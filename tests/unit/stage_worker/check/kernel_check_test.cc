@@ -57,11 +57,25 @@ TEST(KernelCheck, NoticesAProductThatIsOffByTheLastBit) {
 
 TEST(KernelCheck, NoticesAKernelThatForgetsThatTheLastTileIsNotFull) {
   Kernels broken = Scalar();
-  broken.attend = [](const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* limits, int columns,
-                     AttentionState state) {
+  broken.attend = [](const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                     const int32_t* limits, int columns, AttentionState state) {
     std::vector<int32_t> whole(limits, limits + columns);
     for (int32_t& limit : whole) limit = limit == 0 ? 0 : span.positions;
-    Scalar().attend(span, q, q_stride, whole.data(), columns, state);
+    Scalar().attend(span, q, q_stride, begins, whole.data(), columns, state);
+  };
+  const KernelCheck check = CheckKernels(broken);
+  EXPECT_THAT(check.differences, Not(IsEmpty()));
+  EXPECT_THAT(check.differences, Each(HasSubstr("attend ")));
+}
+
+TEST(KernelCheck, NoticesAKernelThatForgetsWhereAWindowBegins) {
+  Kernels broken = Scalar();
+  broken.attend = [](const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                     const int32_t* limits, int columns, AttentionState state) {
+    std::vector<int32_t> tiles(begins == nullptr ? std::vector<int32_t>(columns)
+                                                 : std::vector<int32_t>(begins, begins + columns));
+    for (int32_t& begin : tiles) begin -= begin % kTilePositions;
+    Scalar().attend(span, q, q_stride, tiles.data(), limits, columns, state);
   };
   const KernelCheck check = CheckKernels(broken);
   EXPECT_THAT(check.differences, Not(IsEmpty()));

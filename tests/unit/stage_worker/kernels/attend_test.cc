@@ -4,59 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "common/job/job_choices.h"
 #include "tests/testing/sanitizers.h"
-#include "tests/unit/stage_worker/kernels/kernel_inputs.h"
+#include "tests/unit/stage_worker/kernels/attend_granule.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
-
-// Whether heads of this size can be stored as this type.
-bool Fits(KvType type, int head_dim) { return type != KvType::kQ8_0 || head_dim % kKvGroup == 0; }
-
-// One granule of a cache: `written` positions with random K and V, NaN in all other places.
-struct Granule {
-  KvType type;
-  int head_dim, written;
-  std::vector<float> k, v;  // [written, head_dim] as given to store_k and store_v
-  AlignedBuffer bytes;
-  std::vector<const uint8_t*> k_tiles, v_tiles;
-
-  Granule(const Kernels& kernels, KvType t, int h, int w, uint64_t seed, double range = 2.0)
-      : type(t),
-        head_dim(h),
-        written(w),
-        k(RandomFloats(seed, h * w, range)),
-        v(RandomFloats(seed + 1, h * w, range)),
-        bytes(32 * TileBytes()) {
-    std::memset(bytes.data(), 0xff, bytes.size());
-    for (int tile = 0; tile * kTilePositions < written; ++tile) {
-      k_tiles.push_back(bytes.data() + 2 * tile * TileBytes());
-      v_tiles.push_back(bytes.data() + (2 * tile + 1) * TileBytes());
-    }
-    for (int j = 0; j < written; ++j) {
-      uint8_t* k_tile = KTile(j);
-      kernels.store_k(type, &k[j * h], h, j % kTilePositions, k_tile);
-      kernels.store_v(type, &v[j * h], h, j % kTilePositions, k_tile + TileBytes());
-    }
-  }
-  size_t TileBytes() const { return KvTileBytes(type, head_dim); }
-  uint8_t* KTile(int position) { return bytes.data() + 2 * (position / kTilePositions) * TileBytes(); }
-  AttentionSpan span() const { return {type, head_dim, k_tiles.data(), v_tiles.data(), written}; }
-};
-
-struct State {
-  std::vector<float> max, sum, acc;
-  State(int columns, int head_dim)
-      : max(columns, -std::numeric_limits<float>::infinity()), sum(columns, 0.0f), acc(columns * head_dim, 0.0f) {}
-  AttentionState view() { return {max.data(), sum.data(), acc.data()}; }
-};
-
-std::string Difference(const State& a, const State& b) {
-  return FirstDifference(a.max, b.max) + FirstDifference(a.sum, b.sum) + FirstDifference(a.acc, b.acc);
-}
 
 // What limits look like: all the same, a causal diagonal, and a mixture with columns that see nothing.
 std::vector<int32_t> Limits(int pattern, int columns, int written) {
@@ -88,12 +40,13 @@ TEST(Attend, GivesTheSameBitsWithEveryInstructionSet) {
           const int64_t stride = head_dim + 3;
           const std::vector<float> q = RandomFloats(++seed, columns * stride, 1.0);
           State expected(columns, head_dim);
-          if (columns % 2 == 0) Scalar().attend(first.span(), q.data(), stride, full.data(), columns, expected.view());
+          if (columns % 2 == 0)
+            Scalar().attend(first.span(), q.data(), stride, nullptr, full.data(), columns, expected.view());
           State before = expected;
-          Scalar().attend(second.span(), q.data(), stride, limits.data(), columns, expected.view());
+          Scalar().attend(second.span(), q.data(), stride, nullptr, limits.data(), columns, expected.view());
           for (const Kernels* kernels : vector_kernels) {
             State found = before;
-            kernels->attend(second.span(), q.data(), stride, limits.data(), columns, found.view());
+            kernels->attend(second.span(), q.data(), stride, nullptr, limits.data(), columns, found.view());
             ASSERT_EQ(Difference(expected, found), "")
                 << kernels->isa << " " << KvTypeName(type) << " head_dim " << head_dim << " positions " << written
                 << " columns " << columns;
@@ -112,17 +65,15 @@ TEST(Attend, GivesTheSameBitsWhenAWeightVanishes) {
   const std::vector<float> q = RandomFloats(8, columns * head_dim, 1.0);
   const std::vector<int32_t> limits = Limits(1, columns, 200);
   State expected(columns, head_dim);
-  Scalar().attend(granule.span(), q.data(), head_dim, limits.data(), columns, expected.view());
+  Scalar().attend(granule.span(), q.data(), head_dim, nullptr, limits.data(), columns, expected.view());
   for (const Kernels* kernels : vector_kernels) {
     State found(columns, head_dim);
-    kernels->attend(granule.span(), q.data(), head_dim, limits.data(), columns, found.view());
+    kernels->attend(granule.span(), q.data(), head_dim, nullptr, limits.data(), columns, found.view());
     EXPECT_EQ(Difference(expected, found), "") << kernels->isa;
   }
 }
 
 TEST(Attend, AColumnDoesNotDependOnTheColumnsBesideIt) {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
   const int columns = 13, written = 150;
   for (KvType type : kTypes) {
     const int head_dim = Fits(type, 80) ? 80 : 96;
@@ -130,12 +81,12 @@ TEST(Attend, AColumnDoesNotDependOnTheColumnsBesideIt) {
     const std::vector<float> q = RandomFloats(10, columns * head_dim, 1.0);
     for (int pattern : {0, 1, 2}) {
       const std::vector<int32_t> limits = Limits(pattern, columns, written);
-      for (const Kernels* kernels : all) {
+      for (const Kernels* kernels : AllKernels()) {
         State together(columns, head_dim);
-        kernels->attend(granule.span(), q.data(), head_dim, limits.data(), columns, together.view());
+        kernels->attend(granule.span(), q.data(), head_dim, nullptr, limits.data(), columns, together.view());
         for (int c = 0; c < columns; ++c) {
           State alone(1, head_dim);
-          kernels->attend(granule.span(), q.data() + c * head_dim, head_dim, &limits[c], 1, alone.view());
+          kernels->attend(granule.span(), q.data() + c * head_dim, head_dim, nullptr, &limits[c], 1, alone.view());
           ASSERT_EQ(alone.max[0], together.max[c]);
           ASSERT_EQ(alone.sum[0], together.sum[c]);
           ASSERT_EQ(FirstDifference(alone.acc.data(), together.acc.data() + c * head_dim, head_dim), "")
@@ -147,37 +98,21 @@ TEST(Attend, AColumnDoesNotDependOnTheColumnsBesideIt) {
 }
 
 TEST(Attend, LeavesColumnsThatSeeNothingUntouched) {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
   const Granule granule(Scalar(), KvType::kF16, 32, 40, 13);
   const std::vector<float> q = RandomFloats(14, 3 * 32, 1.0);
   const std::vector<int32_t> limits = {40, 0, 3};
-  for (const Kernels* kernels : all) {
+  for (const Kernels* kernels : AllKernels()) {
     State state(3, 32);
     state.max[1] = 5.0f;
     state.sum[1] = 6.0f;
     std::fill_n(state.acc.begin() + 32, 32, 7.0f);
-    kernels->attend(granule.span(), q.data(), 32, limits.data(), 3, state.view());
+    kernels->attend(granule.span(), q.data(), 32, nullptr, limits.data(), 3, state.view());
     EXPECT_EQ(state.max[1], 5.0f);
     EXPECT_EQ(state.sum[1], 6.0f);
     for (int d = 32; d < 64; ++d) ASSERT_EQ(state.acc[d], 7.0f) << kernels->isa;
     EXPECT_GT(state.sum[0], 0.0f);
     EXPECT_GT(state.sum[2], 0.0f);
   }
-}
-
-// Values as they are read back. Q8_0: groups of 32 in steps of a 127th of the largest magnitude.
-std::vector<float> Stored(KvType type, std::vector<float> values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (type == KvType::kF16) values[i] = HalfToFloat(FloatToHalf(values[i]));
-    if (type == KvType::kBF16) values[i] = Bf16ToFloat(FloatToBf16(values[i]));
-    if (type != KvType::kQ8_0 || i % kKvGroup != 0) continue;
-    float largest = 0;
-    for (size_t j = i; j < i + kKvGroup; ++j) largest = std::max(largest, std::fabs(values[j]));
-    const float scale = largest / 127.0f;
-    for (size_t j = i; j < i + kKvGroup; ++j) values[j] = std::nearbyint(values[j] / scale) * scale;
-  }
-  return values;
 }
 
 TEST(Attend, StaysCloseToTheExactSoftmaxOverSeveralGranules) {
@@ -190,7 +125,7 @@ TEST(Attend, StaysCloseToTheExactSoftmaxOverSeveralGranules) {
       const int written = g + 1 == granules ? last : kAttentionGranule;
       const Granule granule(Scalar(), type, head_dim, written, 16 + 2 * g);
       const int32_t limit = written;
-      Scalar().attend(granule.span(), q.data(), head_dim, &limit, 1, state.view());
+      Scalar().attend(granule.span(), q.data(), head_dim, nullptr, &limit, 1, state.view());
       const std::vector<float> k = Stored(type, granule.k), v = Stored(type, granule.v);
       for (int j = 0; j < written; ++j) {
         double score = 0;
@@ -255,7 +190,7 @@ State Fold(const Kernels& kernels, const std::vector<Granule>& granules, const s
   const int columns = static_cast<int>(limits[0].size());
   State state(columns, head_dim);
   for (size_t g = 0; g < granules.size(); ++g) {
-    kernels.attend(granules[g].span(), q.data(), head_dim, limits[g].data(), columns, state.view());
+    kernels.attend(granules[g].span(), q.data(), head_dim, nullptr, limits[g].data(), columns, state.view());
   }
   return state;
 }
@@ -267,15 +202,13 @@ State Merge(const Kernels& kernels, const std::vector<Granule>& granules, const 
   State state(columns, head_dim);
   for (size_t g = 0; g < granules.size(); ++g) {
     State alone(columns, head_dim);
-    kernels.attend(granules[g].span(), q.data(), head_dim, limits[g].data(), columns, alone.view());
+    kernels.attend(granules[g].span(), q.data(), head_dim, nullptr, limits[g].data(), columns, alone.view());
     kernels.merge_attention(alone.view(), columns, head_dim, state.view());
   }
   return state;
 }
 
 TEST(MergeAttention, OfGranulesAttendedAloneGivesTheBitsOfOneWalk) {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
   const int columns = 5;
   for (KvType type : kTypes) {
     for (int head_dim : {20, 64, 96}) {
@@ -290,7 +223,7 @@ TEST(MergeAttention, OfGranulesAttendedAloneGivesTheBitsOfOneWalk) {
       }
       const std::vector<float> q = RandomFloats(50, columns * head_dim, 2.0);
       const State expected = Fold(Scalar(), granules, q, limits, head_dim);
-      for (const Kernels* kernels : all) {
+      for (const Kernels* kernels : AllKernels()) {
         const State found = Merge(*kernels, granules, q, limits, head_dim);
         ASSERT_EQ(Difference(expected, found), "") << kernels->isa << " " << KvTypeName(type) << " " << head_dim;
       }
@@ -299,8 +232,6 @@ TEST(MergeAttention, OfGranulesAttendedAloneGivesTheBitsOfOneWalk) {
 }
 
 TEST(MergeAttention, GivesTheBitsOfOneWalkWhereAGranuleCountsForNothing) {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
   const int head_dim = 32;
   std::vector<Granule> granules;
   for (const uint64_t seed : {60, 62, 64}) granules.emplace_back(Scalar(), KvType::kF32, head_dim, 40, seed);
@@ -311,9 +242,7 @@ TEST(MergeAttention, GivesTheBitsOfOneWalkWhereAGranuleCountsForNothing) {
     for (const int g : {1, 2}) {
       std::vector<float> k(head_dim, 0.0f), v(head_dim, j == 0 ? 0.0f : -1e-45f);
       k[0] = g == 2 ? -infinity : j == 0 ? 200.0f : 197.0f;
-      uint8_t* tile = granules[g].KTile(j);
-      Scalar().store_k(KvType::kF32, k.data(), head_dim, j % kTilePositions, tile);
-      Scalar().store_v(KvType::kF32, v.data(), head_dim, j % kTilePositions, tile + granules[g].TileBytes());
+      granules[g].Store(Scalar(), j, k.data(), v.data());
     }
   }
   std::vector<float> q(2 * head_dim, 0.0f);
@@ -321,7 +250,7 @@ TEST(MergeAttention, GivesTheBitsOfOneWalkWhereAGranuleCountsForNothing) {
   const std::vector<std::vector<int32_t>> limits(3, {40, 40});
   const State expected = Fold(Scalar(), granules, q, limits, head_dim);
   for (const float x : expected.acc) ASSERT_FALSE(std::isnan(x));
-  for (const Kernels* kernels : all) {
+  for (const Kernels* kernels : AllKernels()) {
     EXPECT_EQ(Difference(expected, Fold(*kernels, granules, q, limits, head_dim)), "") << kernels->isa;
     EXPECT_EQ(Difference(expected, Merge(*kernels, granules, q, limits, head_dim)), "") << kernels->isa;
   }

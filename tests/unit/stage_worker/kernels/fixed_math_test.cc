@@ -61,6 +61,47 @@ TEST(FixedLog, HasTheLimitsOfTheFunction) {
   EXPECT_TRUE(std::isnan(FixedLog(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(FixedTanh, StaysWithinThreeUnitsOfTheLastPlace) {
+  double worst = 0;
+  for (uint64_t i = 0; i < 400000; ++i) {
+    // Half of them of all magnitudes, half of them where the function bends.
+    const double magnitude = i % 2 == 0 ? std::exp(-85 + 90 * UniformAt(6, i)) : 10 * UniformAt(6, i);
+    const float x = static_cast<float>(UniformAt(7, i) < 0.5 ? -magnitude : magnitude);
+    worst = std::max(worst, UlpError(FixedTanh(x), std::tanh(static_cast<double>(x))));
+  }
+  EXPECT_LE(worst, 3.0);
+}
+
+TEST(FixedTanh, HasTheLimitsOfTheFunction) {
+  EXPECT_EQ(FixedTanh(kInfinity), 1.0f);
+  EXPECT_EQ(FixedTanh(-kInfinity), -1.0f);
+  EXPECT_EQ(FixedTanh(3e38f), 1.0f);
+  EXPECT_EQ(FixedTanh(0.0f), 0.0f);
+  EXPECT_TRUE(std::signbit(FixedTanh(-0.0f)));
+  EXPECT_EQ(FixedTanh(1e-42f), 1e-42f);
+  EXPECT_TRUE(std::isnan(FixedTanh(std::numeric_limits<float>::quiet_NaN())));
+  for (float x = 0.62f; x < 0.63f; x = std::nextafter(x, 1.0f)) {  // from one formula to the other
+    ASSERT_LE(FixedTanh(x), FixedTanh(std::nextafter(x, 1.0f)) + 2e-7f);
+  }
+}
+
+TEST(FixedSigmoid, StaysWithinThreeUnitsOfTheLastPlace) {
+  double worst = 0;
+  for (uint64_t i = 0; i < 400000; ++i) {
+    const float x = static_cast<float>(-87.0 + 120 * UniformAt(8, i));
+    worst = std::max(worst, UlpError(FixedSigmoid(x), 1 / (1 + std::exp(-static_cast<double>(x)))));
+  }
+  EXPECT_LE(worst, 3.0);
+}
+
+TEST(FixedSigmoid, HasTheLimitsOfTheFunction) {
+  EXPECT_EQ(FixedSigmoid(0.0f), 0.5f);
+  EXPECT_EQ(FixedSigmoid(kInfinity), 1.0f);
+  EXPECT_EQ(FixedSigmoid(-kInfinity), 0.0f);
+  EXPECT_EQ(FixedSigmoid(-3e38f), 0.0f);
+  EXPECT_TRUE(std::isnan(FixedSigmoid(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(FixedSinCos, IsExactToTwelveDigitsForAnglesUpToAMillion) {
   double worst = 0;
   for (uint64_t i = 0; i < 200000; ++i) {

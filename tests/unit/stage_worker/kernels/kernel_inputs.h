@@ -32,6 +32,13 @@ inline std::vector<const Kernels*> VectorKernels() {
   return found;
 }
 
+// Those and the scalar ones.
+inline std::vector<const Kernels*> AllKernels() {
+  std::vector<const Kernels*> all = VectorKernels();
+  all.push_back(&Scalar());
+  return all;
+}
+
 // Uniform in [-range, range).
 inline std::vector<float> RandomFloats(uint64_t seed, size_t count, double range) {
   std::vector<float> values(count);

@@ -115,12 +115,6 @@ bool IsExact(const Kernels& kernels, TensorType type) {
   return ActivationKindFor(kernels, type) != ActivationKind::kBf16;
 }
 
-std::vector<const Kernels*> AllKernels() {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.insert(all.begin(), &Scalar());
-  return all;
-}
-
 TEST(UnpackPanelRow, GivesTheValuesOfTheFile) {
   for (TensorType type : SupportedTypes()) {
     const int64_t cols = 3 * SmallestCols(type), rows = 37;  // the last panel has five rows

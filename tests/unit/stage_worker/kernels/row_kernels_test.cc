@@ -66,12 +66,132 @@ TEST(Swiglu, StaysCloseToTheExactValue) {
   }
 }
 
+// Gates and ups of all sizes: where exp overflows and vanishes, zeros of both signs, the largest numbers, infinity.
+std::vector<float> ActivationInputs(uint64_t seed, int64_t n) {
+  std::vector<float> x = RandomFloats(seed, n, 12.0);
+  for (int64_t i = 1; i < n; i += 3) x[i] *= 12;
+  const float edges[] = {0.0f, -0.0f, 7.0f, -7.0f, 1e30f, -1e30f, 3e38f, -3e38f, 1e-40f, INFINITY, -INFINITY, -12.0f};
+  for (int64_t i = 0; i < n; i += 5) x[i] = edges[(i / 5 + seed) % std::size(edges)];
+  return x;
+}
+
+using Activation = void (*)(const Kernels& kernels, const float* gate, const float* up, int64_t n, float* out);
+void GegluOf(const Kernels& kernels, const float* gate, const float* up, int64_t n, float* out) {
+  kernels.geglu(gate, up, n, out);
+}
+void ClampedOf(const Kernels& kernels, const float* gate, const float* up, int64_t n, float* out) {
+  kernels.clamped_swiglu(gate, up, n, 1.702f, 7.0f, out);
+}
+void UnclampedOf(const Kernels& kernels, const float* gate, const float* up, int64_t n, float* out) {
+  kernels.clamped_swiglu(gate, up, n, 0.5f, INFINITY, out);
+}
+constexpr Activation kActivations[] = {GegluOf, ClampedOf, UnclampedOf};
+
+TEST(Activation, GivesTheSameBitsWithEveryInstructionSet) {
+  VECTOR_KERNELS_OR_SKIP(vector_kernels);
+  for (int64_t n : kLengths) {
+    for (uint64_t seed = 30; seed < 42; ++seed) {
+      const std::vector<float> gate = ActivationInputs(seed, n), up = ActivationInputs(2 * seed, n);
+      for (const Activation activation : kActivations) {
+        std::vector<float> expected(n);
+        activation(Scalar(), gate.data(), up.data(), n, expected.data());
+        for (const Kernels* kernels : vector_kernels) {
+          std::vector<float> found = gate;  // in place
+          activation(*kernels, found.data(), up.data(), n, found.data());
+          for (int64_t i = 0; i < n; ++i) {  // -inf times 0 may be any NaN
+            if (std::isnan(expected[i]) && std::isnan(found[i])) continue;
+            ASSERT_EQ(FirstDifference(&expected[i], &found[i], 1), "")
+                << kernels->isa << " " << gate[i] << " " << up[i];
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Activation, OfFiniteNumbersIsAlwaysANumber) {
+  for (uint64_t seed = 30; seed < 42; ++seed) {
+    std::vector<float> gate = ActivationInputs(seed, 500), up = RandomFloats(seed, 500, 0.1), out(500);
+    for (float& x : gate) x = std::clamp(x, -3e38f, 3e38f);
+    for (const Activation activation : kActivations) {
+      activation(Scalar(), gate.data(), up.data(), 500, out.data());
+      for (size_t i = 0; i < out.size(); ++i) ASSERT_TRUE(std::isfinite(out[i])) << gate[i] << " " << up[i];
+    }
+  }
+}
+
+TEST(Activation, OfNothingANumberIsNoNumberInThatElementAlone) {
+  constexpr int64_t kCount = 37;
+  for (const float sign : {1.0f, -1.0f}) {
+    const float nan = std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
+    for (const Activation activation : kActivations) {
+      const std::vector<float> gate = RandomFloats(50, kCount, 3.0), up = RandomFloats(51, kCount, 3.0);
+      std::vector<float> clean(kCount);
+      activation(Scalar(), gate.data(), up.data(), kCount, clean.data());
+      for (int64_t at = 0; at < kCount; ++at) {
+        for (bool in_gate : {false, true}) {
+          std::vector<float> bad_gate = gate, bad_up = up;
+          (in_gate ? bad_gate : bad_up)[at] = nan;
+          for (const Kernels* kernels : AllKernels()) {
+            std::vector<float> found(kCount);
+            activation(*kernels, bad_gate.data(), bad_up.data(), kCount, found.data());
+            EXPECT_TRUE(std::isnan(found[at])) << kernels->isa << " " << at << " " << in_gate;
+            found[at] = clean[at];
+            EXPECT_EQ(FirstDifference(clean, found), "") << kernels->isa << " " << at;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Geglu, StaysCloseToTheExactValue) {
+  const std::vector<float> gate = RandomFloats(52, 20000, 14.0), up = RandomFloats(53, 20000, 3.0);
+  std::vector<float> found(gate.size());
+  Scalar().geglu(gate.data(), up.data(), 20000, found.data());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double z = gate[i];
+    // As it is usually written, but for the difference of nearly equal numbers: 1 + tanh(y) = 2 / (1 + exp(-2 y)).
+    const double y = std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z);
+    const double exact = 0.5 * z * (2 / (1 + std::exp(-2 * y))) * up[i];
+    // The exponent's rounding counts as often as it is large.
+    ASSERT_NEAR(found[i], exact, std::fabs(exact) * (4e-7 + 4e-7 * std::fabs(std::min(y, 0.0))) + 1e-36) << z;
+    if (z > -4) {
+      ASSERT_NEAR(found[i], 0.5 * z * (1 + std::tanh(y)) * up[i], std::fabs(z * up[i]) * 4e-7) << z;
+    }
+  }
+}
+
+TEST(ClampedSwiglu, StaysCloseToTheExactValue) {
+  const std::vector<float> gate = RandomFloats(54, 20000, 20.0), up = RandomFloats(55, 20000, 20.0);
+  std::vector<float> found(gate.size());
+  Scalar().clamped_swiglu(gate.data(), up.data(), 20000, 1.702f, 7.0f, found.data());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double g = std::min<double>(gate[i], 7), u = std::clamp<double>(up[i], -7, 7);
+    const double exact = g / (1 + std::exp(-static_cast<double>(1.702f) * g)) * (u + 1);
+    // What u + 1 has lost next to u = -1 is a part of 1.
+    const double slack = std::fabs(g) * 1e-7;
+    ASSERT_NEAR(found[i], exact, std::fabs(exact) * (5e-7 + 2e-7 * std::fabs(g)) + slack) << gate[i] << " " << up[i];
+  }
+}
+
+TEST(AddScaled, FusesEachProductAndSumWithEveryInstructionSet) {
+  for (int64_t n : kLengths) {
+    const std::vector<float> in = RandomFloats(56, n, 1.0), out = RandomFloats(57, n, 1.0);
+    for (const float scale : {0.0f, 1.0f, -0.3f, 1e-30f}) {
+      for (const Kernels* kernels : AllKernels()) {
+        std::vector<float> found = out;
+        kernels->add_scaled(in.data(), scale, n, found.data());
+        for (int64_t i = 0; i < n; ++i) ASSERT_EQ(found[i], std::fma(in[i], scale, out[i])) << kernels->isa;
+      }
+    }
+  }
+}
+
 TEST(Add, AddsElementByElementWithEveryInstructionSet) {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
   for (int64_t n : kLengths) {
     const std::vector<float> in = RandomFloats(9, n, 1.0), out = RandomFloats(10, n, 1.0);
-    for (const Kernels* kernels : all) {
+    for (const Kernels* kernels : AllKernels()) {
       std::vector<float> found = out;
       kernels->add(in.data(), n, found.data());
       for (int64_t i = 0; i < n; ++i) ASSERT_EQ(found[i], out[i] + in[i]) << kernels->isa;
@@ -129,9 +249,7 @@ TEST(LogSumExp, StaysCloseToTheExactValue) {
 
 TEST(LogSumExp, OfNothingPossibleIsMinusInfinity) {
   const std::vector<float> x(40, -std::numeric_limits<float>::infinity());
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
-  for (const Kernels* kernels : all) EXPECT_EQ(kernels->log_sum_exp(x.data(), 40), x[0]) << kernels->isa;
+  for (const Kernels* kernels : AllKernels()) EXPECT_EQ(kernels->log_sum_exp(x.data(), 40), x[0]) << kernels->isa;
 }
 
 }  // namespace
