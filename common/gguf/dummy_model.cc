@@ -19,6 +19,8 @@
 #include "common/base/value_range.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/gguf/model_shapes.h"
+#include "common/gguf/shape_keys.h"
+#include "common/gguf/shape_tensors.h"
 #include "common/quant/supported_types.h"
 
 namespace stagecoach {
@@ -41,12 +43,20 @@ struct WeightType {
   bool mixed = false;  // Q4_K_M
 };
 
+// What quantisers write in place of a type whose blocks a row does not fill.
+TensorType Fallback(WeightType weights, TensorType type) {
+  if (!weights.mixed) return TensorType::kQ8_0;
+  return type == TensorType::kQ4_K   ? TensorType::kQ5_0
+         : type == TensorType::kQ5_K ? TensorType::kQ5_1
+                                     : TensorType::kQ8_0;
+}
+
 // general.file_type, where there is a number for it.
 struct FileType {
   TensorType type;
   uint32_t number;
 };
-constexpr uint32_t kMixedFileType = 15;
+constexpr uint32_t kMixedFileType = 15, kMxfp4ExpertsFileType = 38;
 constexpr FileType kFileTypes[] = {
     {TensorType::kF32, 0},     {TensorType::kF16, 1},     {TensorType::kQ4_0, 2},  {TensorType::kQ4_1, 3},
     {TensorType::kQ8_0, 7},    {TensorType::kQ5_0, 8},    {TensorType::kQ5_1, 9},  {TensorType::kQ2_K, 10},
@@ -72,10 +82,9 @@ absl::StatusOr<ModelShape> FindShape(absl::string_view given) {
     if (name != shape.name) continue;
     if (parts.size() > 1) {
       ASSIGN_OR_RETURN(shape.layers, ParseLayers(parts[1]));
+      shape.nextn = 0;  // who cuts a model wants its layers
     }
-    if (shape.experts == 0) return shape;
-    return absl::UnimplementedError(absl::StrCat("mixture-of-experts models are not supported, and '", name, "' has ",
-                                                 shape.experts, " experts; shapes are ", DummyModelShapes()));
+    return shape;
   }
   return absl::InvalidArgumentError(absl::StrCat("no shape is called '", name, "'; shapes are ", DummyModelShapes(),
                                                  "; types are ", DummyModelTypes()));
@@ -87,6 +96,15 @@ absl::StatusOr<WeightType> FindType(absl::string_view name) {
   if (type.ok()) return WeightType{*type, false};
   return absl::InvalidArgumentError(absl::StrCat("no type is called '", name, "'; types are ", DummyModelTypes(),
                                                  "; shapes are ", DummyModelShapes()));
+}
+
+bool IsBias(const GgufTensor& tensor) { return absl::EndsWith(tensor.name, ".bias"); }
+
+// Of what is neither a matrix nor a norm: so that all of it shows in what a model computes, and none of it drowns the
+// rest. A bias of the choice is small beside the differences of the experts' scores, so that every expert is chosen.
+float AmplitudeOf(const GgufTensor& tensor) {
+  if (absl::EndsWith(tensor.name, "exp_probs_b.bias")) return 0.01f;
+  return IsBias(tensor) ? 0.1f : 1.0f;
 }
 
 // The layers whose attn_v and ffn_down llama.cpp's Q4_K_M stores in Q6_K: the first and the last eighth, and every
@@ -106,7 +124,7 @@ std::string DummyModelPath(absl::string_view shape, absl::string_view type) {
 std::string DummyModelShapes() {
   std::string names;
   for (const ModelShape& shape : ModelShapes()) {
-    if (shape.experts == 0) absl::StrAppend(&names, shape.name, ", ");
+    absl::StrAppend(&names, shape.name, ", ");
   }
   return absl::StrCat(names, "or any of them as NAME", kLayersKey, "N");
 }
@@ -153,10 +171,7 @@ class DummyModel::Builder {
     header_.header_hash = Fnv1a(model_.path_);
     header_.metadata.path_ = model_.path_;
     AddMetadata();
-    Matrix("token_embd.weight", shape_.hidden, shape_.vocab, shape_.tied);
-    for (int64_t layer = 0; layer < shape_.layers; ++layer) AddLayer(layer);
-    Vector("output_norm.weight", shape_.hidden);
-    if (!shape_.tied) Matrix("output.weight", shape_.hidden, shape_.vocab, true);
+    for (ShapeTensor& tensor : ShapeTensors(shape_)) Add(std::move(tensor));
   }
 
  private:
@@ -164,76 +179,58 @@ class DummyModel::Builder {
     header_.metadata.index_.emplace(key, header_.metadata.entries_.size());
     header_.metadata.entries_.emplace_back(key, std::move(value));
   }
-  void SetNumber(const char* name, int64_t value) {
-    Set(absl::StrCat(shape_.architecture, ".", name), static_cast<uint64_t>(value));
-  }
 
   void AddMetadata() {
-    Set("general.architecture", std::string(shape_.architecture));
+    for (auto& [key, value] : ShapeKeys(shape_)) Set(key, std::move(value));
     Set("general.name", absl::StrCat(name_, " (random weights)"));
-    for (const FileType& file_type : kFileTypes) {
-      if (file_type.type != type_.type) continue;
-      Set("general.file_type", uint64_t{type_.mixed ? kMixedFileType : file_type.number});
+    if (type_.mixed) {
+      Set("general.file_type", uint64_t{kMixedFileType});
+    } else if (HasMxfp4Experts()) {
+      Set("general.file_type", uint64_t{kMxfp4ExpertsFileType});
+    } else {
+      for (const FileType& file_type : kFileTypes) {
+        if (file_type.type == type_.type) Set("general.file_type", uint64_t{file_type.number});
+      }
     }
-    SetNumber("block_count", shape_.layers);
-    SetNumber("context_length", shape_.context);
-    SetNumber("embedding_length", shape_.hidden);
-    SetNumber("feed_forward_length", shape_.ffn);
-    SetNumber("attention.head_count", shape_.heads);
-    SetNumber("attention.head_count_kv", shape_.kv_heads);
-    SetNumber("attention.key_length", shape_.head_dim);
-    SetNumber("attention.value_length", shape_.head_dim);
-    SetNumber("vocab_size", shape_.vocab);
-    Set(absl::StrCat(shape_.architecture, ".rope.freq_base"), shape_.freq_base);
-    Set(absl::StrCat(shape_.architecture, ".attention.layer_norm_rms_epsilon"), shape_.rms_eps);
     Set("tokenizer.ggml.model", std::string("no_vocab"));
   }
 
-  void AddLayer(int64_t layer) {
-    const std::string prefix = absl::StrCat("blk.", layer, ".");
-    const int64_t q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim;
-    const bool more_bits = HasMoreBits(layer, shape_.layers);
-    Vector(prefix + "attn_norm.weight", shape_.hidden);
-    Matrix(prefix + "attn_q.weight", shape_.hidden, q);
-    Matrix(prefix + "attn_k.weight", shape_.hidden, kv);
-    Matrix(prefix + "attn_v.weight", shape_.hidden, kv, more_bits);
-    if (shape_.qkv_bias) {
-      Vector(prefix + "attn_q.bias", q);
-      Vector(prefix + "attn_k.bias", kv);
-      Vector(prefix + "attn_v.bias", kv);
+  // Only experts are published in MXFP4; what is around them has more bits.
+  bool HasMxfp4Experts() const { return type_.type == TensorType::kMXFP4 && shape_.experts.count > 0; }
+
+  TensorType TypeOf(const ShapeTensor& tensor) const {
+    if (tensor.kind == ShapeTensorKind::kFloats) return TensorType::kF32;
+    if (HasMxfp4Experts() && !tensor.experts) return TensorType::kQ8_0;
+    if (!type_.mixed) return type_.type;
+    switch (tensor.kind) {
+      case ShapeTensorKind::kHead: return TensorType::kQ6_K;
+      case ShapeTensorKind::kFusedQkv: return TensorType::kQ5_K;
+      case ShapeTensorKind::kMoreBits:
+        return HasMoreBits(tensor.layer, shape_.blocks()) ? TensorType::kQ6_K : type_.type;
+      default: return type_.type;
     }
-    if (shape_.qk_norm) {
-      Vector(prefix + "attn_q_norm.weight", shape_.head_dim);
-      Vector(prefix + "attn_k_norm.weight", shape_.head_dim);
-    }
-    Matrix(prefix + "attn_output.weight", q, shape_.hidden);
-    Vector(prefix + "ffn_norm.weight", shape_.hidden);
-    Matrix(prefix + "ffn_gate.weight", shape_.hidden, shape_.ffn);
-    Matrix(prefix + "ffn_up.weight", shape_.hidden, shape_.ffn);
-    Matrix(prefix + "ffn_down.weight", shape_.ffn, shape_.hidden, more_bits);
   }
 
-  void Vector(const std::string& name, int64_t size) { Add(name, {size}, TensorType::kF32); }
-
-  void Matrix(const std::string& name, int64_t cols, int64_t rows, bool more_bits = false) {
-    TensorType type = type_.mixed && more_bits ? TensorType::kQ6_K : type_.type;
-    if (cols % GetTensorType(type).block_elements != 0) type = TensorType::kQ8_0;
-    Add(name, {cols, rows}, type);
-    for (const auto& bank : model_.banks_) {
-      if (bank->type == type && bank->cols == cols) return;
-    }
-    model_.banks_.push_back(std::make_unique<Bank>(type, cols));
-  }
-
-  void Add(const std::string& name, std::vector<int64_t> dims, TensorType type) {
+  void Add(ShapeTensor shape_tensor) {
+    const int64_t cols = shape_tensor.dims[0];
+    TensorType type = TypeOf(shape_tensor);
+    if (cols % GetTensorType(type).block_elements != 0) type = Fallback(type_, type);
     GgufTensor tensor;
-    tensor.name = name;
-    tensor.dims = std::move(dims);
+    tensor.name = std::move(shape_tensor.name);
+    tensor.dims = std::move(shape_tensor.dims);
     tensor.type_id = static_cast<uint32_t>(type);
     tensor.bytes = RowBytes(type, tensor.cols()) * static_cast<uint64_t>(tensor.rows());
     tensor.file_offset = next_offset_;
     next_offset_ += RoundUp(tensor.bytes, kGgufDefaultAlignment);
+    if (tensor.dims.size() > 1 && !IsBias(tensor)) AddBank(type, cols);
     header_.tensors.push_back(std::move(tensor));
+  }
+
+  void AddBank(TensorType type, int64_t cols) {
+    for (const auto& bank : model_.banks_) {
+      if (bank->type == type && bank->cols == cols) return;
+    }
+    model_.banks_.push_back(std::make_unique<Bank>(type, cols));
   }
 
   const ModelShape& shape_;
@@ -279,14 +276,24 @@ const DummyModel::Bank& DummyModel::BankOf(const GgufTensor& tensor) const {
   CHECK(false);
 }
 
-void DummyModel::Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
-  if (tensor.dims.size() == 1) {  // F32
-    const float value = absl::EndsWith(tensor.name, "norm.weight") ? 1.0f : 0.0f;
+void DummyModel::ReadFloats(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
+  const bool norm = absl::EndsWith(tensor.name, "norm.weight");
+  const float amplitude = AmplitudeOf(tensor);
+  const uint64_t seed = Fnv1a(tensor.name);
+  for (size_t done = 0; done < out.size();) {
+    const uint64_t element = (offset + done) / sizeof(float);
+    const size_t within = (offset + done) % sizeof(float);
+    const float value = norm ? 1.0f : amplitude * static_cast<float>(2 * UniformAt(seed, element) - 1);
     uint8_t bytes[sizeof(value)];
     std::memcpy(bytes, &value, sizeof(value));
-    for (size_t i = 0; i < out.size(); ++i) out[i] = bytes[(offset + i) % sizeof(value)];
-    return;
+    const size_t part = std::min(sizeof(value) - within, out.size() - done);
+    std::memcpy(out.data() + done, bytes + within, part);
+    done += part;
   }
+}
+
+void DummyModel::Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
+  if (tensor.dims.size() == 1 || IsBias(tensor)) return ReadFloats(tensor, offset, out);
   const Bank& bank = BankOf(tensor);
   const std::vector<uint8_t>& bytes = bank.Bytes();
   const size_t block_bytes = GetTensorType(bank.type).block_bytes;

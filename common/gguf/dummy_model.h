@@ -6,10 +6,13 @@
 // valid blocks that are made when they are read. So anyone can measure a machine, along the very path a file takes.
 //
 // A shape is one of ModelShapes, or one of them with another number of layers, "qwen3-0.6b:layers=512": a model for a
-// pipeline of more stages than any published one has layers.
+// pipeline of more stages than any published one has layers, or "kimi-k2:layers=6", as much of one as a small machine
+// holds. The layers are its first ones: dense ones before those of experts and the pattern of windows keep their
+// places. Blocks that only draft are left out.
 //
-// Types are those of SupportedTypes and Q4_K_M: Q4_K, and Q6_K where llama.cpp's mix of that name has it. Vectors are
-// F32. A matrix whose rows do not fill the blocks of the type is Q8_0.
+// Types are those of SupportedTypes and Q4_K_M: Q4_K, and Q6_K where llama.cpp's mix of that name has it. Vectors,
+// routers and biases are F32. With experts, MXFP4 is what they are stored as, and the rest is Q8_0. A matrix whose rows
+// do not fill the blocks of the type is Q8_0, or in Q4_K_M what llama.cpp takes instead.
 
 #include <cstdint>
 #include <memory>
@@ -37,7 +40,7 @@ std::string DummyModelTypes();   // "f32, f16, ..., q4_k_m"
 class DummyModel {
  public:
   // An unknown shape or type is kInvalidArgument, with the lists, and so is a number of layers that is none or not from
-  // 1 to kMostDummyLayers; a shape that cannot run is kUnimplemented.
+  // 1 to kMostDummyLayers. Whether anything here runs the shape is not asked.
   static absl::StatusOr<std::unique_ptr<DummyModel>> Create(const std::string& path);
   ~DummyModel();
 
@@ -46,8 +49,9 @@ class DummyModel {
   FileFingerprint fingerprint() const;  // the same everywhere and at all times
 
   // Fills `out` with the tensor's bytes from `offset` on, always the same ones. Matrices have values with a root mean
-  // square of 1 / sqrt(row length), so that what goes in and what comes out of a product are of one size; norms are 1,
-  // biases 0. At the speed of copying memory: rows are windows of a few MiB of random blocks.
+  // square of 1 / sqrt(row length), so that what goes in and what comes out of a product are of one size; so a router
+  // chooses every expert about as often. Norms are 1; biases and sinks are random and small. At the speed of copying
+  // memory: rows are windows of a few MiB of random blocks.
   void Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
 
  private:
@@ -55,6 +59,7 @@ class DummyModel {
   struct Bank;
   DummyModel();
   const Bank& BankOf(const GgufTensor& tensor) const;
+  void ReadFloats(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
 
   std::string path_;
   GgufHeader header_;

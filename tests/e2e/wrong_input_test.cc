@@ -137,7 +137,6 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCommand{"ModelIsADirectory", {"inspect", "-m", "/"}, 3, "'/'"},
         WrongCommand{"UnknownShape", {"inspect", "-m", "dummy://qwen3-7b/q8_0"}, 3, "shapes are tiny, "},
         WrongCommand{"UnknownTypeOfAShape", {"inspect", "-m", "dummy://tiny/q9"}, 3, "types are f32, "},
-        WrongCommand{"ShapeWithExperts", {"inspect", "-m", "dummy://qwen3-30b-a3b/q8_0"}, 3, "mixture-of-experts"},
         WrongCommand{"NoTokenizerToGenerate",
                      {"generate", "-m", "dummy://tiny/q8_0", "-p", "x"},
                      3,

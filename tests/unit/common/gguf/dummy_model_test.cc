@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <thread>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "common/base/counter_rng.h"
 #include "common/gguf/model_shapes.h"
 #include "common/quant/supported_types.h"
 #include "gmock/gmock.h"
@@ -124,16 +127,63 @@ TEST(DummyModel, RowsAndTensorsDiffer) {
   EXPECT_NE(ReadOrDie(*file, up, 0, up.bytes), ReadOrDie(*file, *file->FindTensor("blk.1.ffn_up.weight"), 0, up.bytes));
 }
 
-TEST(DummyModel, NormsAreOneAndBiasesZero) {
-  const auto file = OpenDummy("dummy://qwen2.5-0.5b/q8_0");
-  for (const auto& [name, value] : {std::pair<const char*, float>{"output_norm.weight", 1}, {"blk.3.attn_k.bias", 0}}) {
-    const GgufTensor& tensor = *file->FindTensor(name);
-    const std::vector<uint8_t> bytes = ReadOrDie(*file, tensor, 0, tensor.bytes);
-    std::vector<float> values(static_cast<size_t>(tensor.cols()));
-    DequantizeRow(TensorType::kF32, bytes.data(), tensor.cols(), values.data());
-    EXPECT_THAT(values, ::testing::Each(value)) << name;
-    EXPECT_EQ(ReadOrDie(*file, tensor, 2, 7)[5], bytes[7]);
+std::vector<float> FloatsOf(const GgufFile& file, const std::string& name) {
+  const GgufTensor& tensor = *file.FindTensor(name);
+  EXPECT_EQ(tensor.type_id, static_cast<uint32_t>(TensorType::kF32)) << name;
+  const std::vector<uint8_t> bytes = ReadOrDie(file, tensor, 0, tensor.bytes);
+  std::vector<float> values(static_cast<size_t>(tensor.cols() * tensor.rows()));
+  DequantizeRow(TensorType::kF32, bytes.data(), static_cast<int64_t>(values.size()), values.data());
+  EXPECT_EQ(ReadOrDie(file, tensor, 2, 7)[5], bytes[7]) << name;
+  return values;
+}
+
+TEST(DummyModel, NormsAreOneAndBiasesAndSinksRandomAndSmall) {
+  const auto file = OpenDummy("dummy://gpt-oss-20b:layers=4/mxfp4");
+  EXPECT_THAT(FloatsOf(*file, "output_norm.weight"), ::testing::Each(1.0f));
+  EXPECT_THAT(FloatsOf(*file, "blk.3.post_attention_norm.weight"), ::testing::Each(1.0f));
+  const auto glm = OpenDummy("dummy://glm-4.5-air:layers=2/q8_0");
+  const struct {
+    const GgufFile& file;
+    const char* name;
+    double most;
+  } cases[] = {{*file, "blk.3.attn_k.bias", 0.1},
+               {*file, "blk.3.attn_sinks.weight", 1},
+               {*file, "blk.3.ffn_gate_inp.bias", 0.1},
+               {*file, "blk.3.ffn_up_exps.bias", 0.1},
+               {*glm, "blk.1.exp_probs_b.bias", 0.01}};
+  for (const auto& [of, name, most] : cases) {
+    const std::vector<float> values = FloatsOf(of, name);
+    double sum = 0, squares = 0;
+    for (const float value : values) {
+      EXPECT_LE(std::fabs(value), most) << name;
+      sum += value;
+      squares += double{value} * value;
+    }
+    const auto count = static_cast<double>(values.size());
+    EXPECT_LT(std::fabs(sum / count), 0.3 * most) << name;
+    EXPECT_GT(std::sqrt(squares / count), 0.4 * most) << name;  // of uniform numbers 0.58
   }
+}
+
+TEST(DummyModel, ARouterChoosesEveryExpertAboutAsOften) {
+  const auto file = OpenDummy("dummy://qwen3-30b-a3b:layers=2/q4_k_m");
+  const std::vector<float> router = FloatsOf(*file, "blk.1.ffn_gate_inp.weight");
+  constexpr size_t kHidden = 2048, kExperts = 128, kUsed = 8, kRows = 256;
+  std::vector<int> chosen(kExperts);
+  for (size_t row = 0; row < kRows; ++row) {
+    std::vector<float> input(kHidden);
+    for (size_t i = 0; i < kHidden; ++i) input[i] = static_cast<float>(2 * UniformAt(7, row * kHidden + i) - 1);
+    std::vector<std::pair<float, size_t>> logits;
+    for (size_t expert = 0; expert < kExperts; ++expert) {
+      const float* weights = router.data() + expert * kHidden;
+      logits.emplace_back(std::inner_product(input.begin(), input.end(), weights, 0.0f), expert);
+    }
+    std::partial_sort(logits.begin(), logits.begin() + kUsed, logits.end(), std::greater<>());
+    for (size_t i = 0; i < kUsed; ++i) ++chosen[logits[i].second];
+  }
+  // 16 on average.
+  EXPECT_GE(*std::min_element(chosen.begin(), chosen.end()), 3);
+  EXPECT_LE(*std::max_element(chosen.begin(), chosen.end()), 45);
 }
 
 TEST(DummyModel, RowsThatDoNotFillTheBlocksOfTheTypeAreQ8) {
@@ -188,14 +238,114 @@ TEST(DummyModel, AShapeHasAsManyLayersAsOneAsksFor) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(std::string("the number of layers is '") + layers + "', expected 1 to 1024"));
   }
-  EXPECT_THAT(DummyModelShapes(), HasSubstr("llama-3.1-70b, or any of them as NAME:layers=N"));
+  EXPECT_THAT(DummyModelShapes(), HasSubstr("kimi-k2, or any of them as NAME:layers=N"));
 }
 
-TEST(DummyModel, MixturesOfExpertsAreRefused) {
-  const auto status = GgufFile::Open("dummy://qwen3-30b-a3b/q8_0").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("mixture-of-experts models are not supported"));
-  EXPECT_THAT(DummyModelShapes(), ::testing::Not(HasSubstr("a3b")));
+// What published files have: those of llama.cpp's converter, by the counts that it prints when it loads them.
+TEST(DummyModel, HasAsManyTensorsAndParametersAsThePublishedFiles) {
+  const struct {
+    const char* shape;
+    size_t tensors;
+    double parameters;  // in 10^9
+  } published[] = {
+      {"qwen3-30b-a3b", 579, 30.53},  {"qwen3-235b-a22b", 1131, 235.09}, {"qwen3-coder-480b-a35b", 747, 480.15},
+      {"gpt-oss-20b", 459, 20.91},    {"gpt-oss-120b", 687, 116.83},     {"glm-4.5-air", 803, 110.47},
+      {"glm-4.5", 1761, 358.34},      {"deepseek-v3", 1086, 671.03},     {"kimi-k2", 1096, 1026.41},
+      {"glm-4.7-flash", 844, 29.94},  {"minimax-m2", 809, 228.69},       {"deepseek-v2-lite", 404, 15.71},
+      {"gemma-2-2b", 288, 2.61},      {"gemma-2-9b", 464, 9.24},         {"gemma-2-27b", 508, 27.23},
+      {"gemma-3-1b", 340, 1.0},       {"gemma-3-4b", 444, 3.88},         {"gemma-3-12b", 626, 11.77},
+      {"gemma-3-27b", 808, 27.01},    {"phi-3-mini-4k", 195, 3.82},      {"phi-4", 243, 14.66},
+      {"mistral-7b-v0.3", 291, 7.25}, {"granite-3.3-2b", 362, 2.53},     {"granite-3.3-8b", 362, 8.17},
+      {"olmo-2-7b", 355, 7.30},       {"olmo-2-13b", 443, 13.72},        {"smollm3-3b", 326, 3.08},
+  };
+  for (const auto& [shape, tensors, parameters] : published) {
+    const auto file = OpenDummy(DummyModelPath(shape, "q4_k_m"));
+    ASSERT_NE(file, nullptr) << shape;
+    EXPECT_EQ(file->tensors().size(), tensors) << shape;
+    double elements = 0;
+    for (const GgufTensor& tensor : file->tensors()) elements += static_cast<double>(tensor.cols() * tensor.rows());
+    EXPECT_NEAR(elements * 1e-9, parameters, 0.0051 * std::max(1.0, parameters / 100)) << shape;
+  }
+}
+
+TEST(DummyModel, ExpertsAreOneTensorOfThreeDimensionsBesideARouterOfFloats) {
+  const auto file = OpenDummy("dummy://qwen3-30b-a3b/q4_k_m");
+  EXPECT_EQ(*file->metadata().GetInt("qwen3moe.expert_count"), 128);
+  EXPECT_EQ(*file->metadata().GetInt("qwen3moe.expert_used_count"), 8);
+  EXPECT_EQ(*file->metadata().GetInt("qwen3moe.expert_feed_forward_length"), 768);
+  EXPECT_EQ(*file->metadata().GetInt("qwen3moe.feed_forward_length"), 6144);
+  EXPECT_THAT(file->FindTensor("blk.9.ffn_gate_inp.weight")->dims, ElementsAre(2048, 128));
+  EXPECT_EQ(TypeOf(*file, "blk.9.ffn_gate_inp.weight"), TensorType::kF32);
+  EXPECT_THAT(file->FindTensor("blk.9.ffn_up_exps.weight")->dims, ElementsAre(2048, 768, 128));
+  EXPECT_THAT(file->FindTensor("blk.9.ffn_down_exps.weight")->dims, ElementsAre(768, 2048, 128));
+  EXPECT_EQ(TypeOf(*file, "blk.0.ffn_down_exps.weight"), TensorType::kQ6_K);  // as the mix has of dense layers
+  EXPECT_EQ(TypeOf(*file, "blk.9.ffn_up_exps.weight"), TensorType::kQ4_K);
+  EXPECT_EQ(TypeOf(*file, "output.weight"), TensorType::kQ6_K);
+}
+
+TEST(DummyModel, Mxfp4IsForExpertsWhereThereAreAny) {
+  const auto file = OpenDummy("dummy://gpt-oss-120b/mxfp4");
+  EXPECT_EQ(*file->metadata().GetInt("general.file_type"), 38);
+  EXPECT_EQ(TypeOf(*file, "blk.0.ffn_down_exps.weight"), TensorType::kMXFP4);
+  for (const char* name : {"blk.0.attn_q.weight", "token_embd.weight", "output.weight"}) {
+    EXPECT_EQ(TypeOf(*file, name), TensorType::kQ8_0) << name;
+  }
+  EXPECT_EQ(TypeOf(*file, "blk.0.ffn_down_exps.bias"), TensorType::kF32);
+  EXPECT_EQ(*file->metadata().GetInt("gpt-oss.attention.sliding_window"), 128);
+  EXPECT_FALSE(file->metadata().Has("gpt-oss.attention.sliding_window_pattern"));
+}
+
+TEST(DummyModel, TheMixTakesWhatLlamaCppDoesWhereRowsDoNotFillItsBlocks) {
+  const auto file = OpenDummy("dummy://glm-4.5-air/q4_k_m");
+  EXPECT_EQ(TypeOf(*file, "blk.1.ffn_down_exps.weight"), TensorType::kQ8_0);   // rows of 1408, would be Q6_K
+  EXPECT_EQ(TypeOf(*file, "blk.8.ffn_down_shexp.weight"), TensorType::kQ5_0);  // likewise, Q4_K
+  EXPECT_EQ(TypeOf(*file, "blk.8.ffn_up_exps.weight"), TensorType::kQ4_K);
+}
+
+TEST(DummyModel, LatentAttentionHasTheTensorsOfItsAbsorbedForm) {
+  const auto file = OpenDummy("dummy://deepseek-v3/q8_0");
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetInt("deepseek2.attention.key_length"), 576);
+  EXPECT_EQ(*metadata.GetInt("deepseek2.attention.key_length_mla"), 192);
+  EXPECT_EQ(*metadata.GetInt("deepseek2.attention.head_count_kv"), 1);
+  EXPECT_DOUBLE_EQ(*metadata.GetFloat("deepseek2.rope.scaling.yarn_log_multiplier"), 0.1);
+  EXPECT_EQ(*metadata.GetInt("deepseek2.expert_group_count"), 8);
+  EXPECT_EQ(*metadata.GetBool("deepseek2.expert_weights_norm"), true);
+  EXPECT_THAT(file->FindTensor("blk.0.attn_q_b.weight")->dims, ElementsAre(1536, 128 * 192));
+  EXPECT_THAT(file->FindTensor("blk.0.attn_kv_a_mqa.weight")->dims, ElementsAre(7168, 576));
+  EXPECT_THAT(file->FindTensor("blk.0.attn_k_b.weight")->dims, ElementsAre(128, 512, 128));
+  EXPECT_THAT(file->FindTensor("blk.0.attn_v_b.weight")->dims, ElementsAre(512, 128, 128));
+  EXPECT_EQ(file->FindTensor("blk.2.ffn_gate_inp.weight"), nullptr);  // three dense layers lead
+  EXPECT_NE(file->FindTensor("blk.3.exp_probs_b.bias"), nullptr);
+  EXPECT_THAT(file->FindTensor("blk.3.ffn_down_shexp.weight")->dims, ElementsAre(2048, 7168));
+}
+
+TEST(DummyModel, DraftingBlocksCountAsBlocksUnlessTheModelIsCut) {
+  const auto whole = OpenDummy("dummy://glm-4.5/q8_0");
+  EXPECT_EQ(*whole->metadata().GetInt("glm4moe.block_count"), 93);
+  EXPECT_EQ(*whole->metadata().GetInt("glm4moe.nextn_predict_layers"), 1);
+  EXPECT_NE(whole->FindTensor("blk.92.nextn.eh_proj.weight"), nullptr);
+  const auto cut = OpenDummy("dummy://glm-4.5:layers=6/q8_0");
+  EXPECT_EQ(*cut->metadata().GetInt("glm4moe.block_count"), 6);
+  EXPECT_FALSE(cut->metadata().Has("glm4moe.nextn_predict_layers"));
+  EXPECT_EQ(*cut->metadata().GetInt("glm4moe.leading_dense_block_count"), 3);
+  EXPECT_NE(cut->FindTensor("blk.2.ffn_gate.weight"), nullptr);
+  EXPECT_NE(cut->FindTensor("blk.3.ffn_gate_exps.weight"), nullptr);
+  EXPECT_EQ(cut->FindTensor("blk.5.nextn.eh_proj.weight"), nullptr);
+}
+
+TEST(DummyModel, OffsetsGoFarBeyondFourGigabytes) {
+  const auto file = OpenDummy("dummy://kimi-k2/bf16");
+  EXPECT_GT(file->fingerprints()[0].size_bytes, uint64_t{2'000'000'000'000});
+  const GgufTensor& tensor = *file->FindTensor("blk.60.ffn_down_exps.weight");
+  EXPECT_GT(tensor.file_offset, uint64_t{2'000'000'000'000});
+  EXPECT_EQ(tensor.bytes, uint64_t{2048} * 7168 * 384 * 2);
+  const uint64_t row_bytes = 2048 * 2, last = tensor.bytes - row_bytes;
+  EXPECT_GT(last, uint64_t{1} << 32);
+  const std::vector<uint8_t> row = ReadOrDie(*file, tensor, last, row_bytes);
+  EXPECT_NE(row, ReadOrDie(*file, tensor, last % (uint64_t{1} << 32), row_bytes));
+  const std::vector<uint8_t> tail = ReadOrDie(*file, tensor, last + 100, row_bytes - 100);
+  EXPECT_TRUE(std::equal(tail.begin(), tail.end(), row.begin() + 100));
 }
 
 }  // namespace
