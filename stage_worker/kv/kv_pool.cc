@@ -24,8 +24,9 @@ absl::StatusOr<KvPool> KvPool::Create(const KvPoolShape& shape) {
   KvPool pool;
   pool.shape_ = shape;
   pool.tiles_ = static_cast<size_t>(shape.block_tokens / kTilePositions);
+  pool.head_tiles_ = pool.tiles_ * (shape.values ? 2 : 1);
   uint64_t bytes = KvTileBytes(shape.type, kKvGroup) / kKvGroup;  // of one dimension: at most 64
-  const int64_t factors[] = {shape.head_dim, static_cast<int64_t>(pool.tiles_) * 2, shape.kv_heads, shape.blocks,
+  const int64_t factors[] = {shape.head_dim, static_cast<int64_t>(pool.head_tiles_), shape.kv_heads, shape.blocks,
                              shape.layers};
   for (const int64_t factor : factors) {
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(factor), &bytes)) {

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
 #define STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
 
-// The memory behind the block tables: K and V of `blocks` blocks for every layer of this stage, in the tiles that the
-// attention kernel reads. Which block belongs to whom is the coordinator's business; see SequenceTable.
+// The memory behind the block tables: K and V of `blocks` blocks for every layer of this stage, or K alone, in the
+// tiles that the attention kernel reads. Which block belongs to whom is the coordinator's business; see SequenceTable.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +21,7 @@ struct KvPoolShape {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   KvType type = KvType::kF16;
+  bool values = true;  // whether there is V; in latent attention it is the beginning of K
 };
 
 // Not zeroed and not touched before use: no position is read before it was written. Different tiles may be used by
@@ -35,6 +36,7 @@ class KvPool {
   uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
     return memory_.data() + HeadOffset(layer, block, kv_head) + tile * tile_bytes_;
   }
+  // Only with values.
   uint8_t* VTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
     return KTile(layer, block, kv_head, tile) + tiles_ * tile_bytes_;
   }
@@ -49,14 +51,15 @@ class KvPool {
   size_t bytes() const { return memory_.size(); }
 
  private:
-  // [layer][block][kv head]{ K tiles, V tiles }
+  // [layer][block][kv head]{ K tiles, V tiles if there are values }
   size_t HeadOffset(int64_t layer, BlockId block, int64_t kv_head) const {
     const size_t head = (static_cast<size_t>(layer) * shape_.blocks + block) * shape_.kv_heads + kv_head;
-    return head * 2 * tiles_ * tile_bytes_;
+    return head * head_tiles_ * tile_bytes_;
   }
 
   KvPoolShape shape_;
-  size_t tiles_ = 0;  // of one block and head, K or V
+  size_t tiles_ = 0;       // of one block and head, K or V
+  size_t head_tiles_ = 0;  // K and V
   size_t tile_bytes_ = 0;
   PageMemory memory_;
 };

@@ -70,6 +70,17 @@ TEST(KvPool, KeepsAScaleForEachGroupOfEightBitElements) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("heads have 80"));
 }
 
+TEST(KvPool, MayHaveKeysAlone) {
+  KvPoolShape shape = SmallShape();
+  const size_t both_bytes = KvPool::Create(shape)->bytes();
+  shape.values = false;
+  absl::StatusOr<KvPool> pool = KvPool::Create(shape);
+  ASSERT_TRUE(pool.ok());
+  EXPECT_EQ(2 * pool->bytes(), both_bytes);
+  EXPECT_EQ(pool->KTile(0, 0, 1, 0), pool->KTile(0, 0, 0, 2) + 16 * 10 * 2);
+  std::memset(pool->KTile(2, 4, 1, 2), 1, 16 * 10 * 2);  // the last
+}
+
 TEST(KvPool, CostsNothingBeforeItIsUsed) {
   KvPoolShape shape = SmallShape();
   shape.blocks = 1 << 24;  // 184 GB, more than any test machine has to spare
