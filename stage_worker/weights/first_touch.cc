@@ -2,6 +2,9 @@
 
 #include <cstddef>
 
+#include "common/base/check.h"
+#include "stage_worker/weights/panel_shares.h"
+
 namespace stagecoach {
 namespace {
 
@@ -9,8 +12,9 @@ constexpr size_t kPageBytes = 4096;
 
 }  // namespace
 
-std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, const QkvHeads& shape, int thread,
-                                                       int threads) {
+std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
+                                                       int thread, int threads) {
+  CHECK_EQ(specs.size(), weights.layers.size());
   std::vector<absl::Span<const uint8_t>> shares;
   const auto add = [&](const PackedMatrix& matrix, Gang::Part part) {
     const PanelSpan span = matrix.Panels(part.begin, part.end);
@@ -18,16 +22,20 @@ std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weigh
       shares.emplace_back(span.data, static_cast<size_t>(span.panels) * PanelBytes(span.type, span.cols));
   };
   const auto add_panels = [&](const PackedMatrix& matrix) { add(matrix, SharePanels(matrix, thread, threads)); };
-  const QkvShare heads = ShareHeads(shape, thread, threads);
-  const auto add_heads = [&](const PackedMatrix& matrix, Gang::Part part) {
-    if (!SharesWholeHeads(shape, threads)) return add_panels(matrix);
-    const int64_t panels = shape.head_dim / kPanelRows;
-    add(matrix, {part.begin * panels, part.end * panels});
-  };
-  for (const LayerWeights& layer : weights.layers) {
+  const auto add_qkv = [&](const QkvHeads& shape, const LayerWeights& layer) {
+    const QkvShare heads = ShareHeads(shape, thread, threads);
+    const auto add_heads = [&](const PackedMatrix& matrix, Gang::Part part) {
+      if (!SharesWholeHeads(shape, threads)) return add_panels(matrix);
+      const int64_t panels = shape.head_dim / kPanelRows;
+      add(matrix, {part.begin * panels, part.end * panels});
+    };
     add_heads(layer.q, heads.q);
     add_heads(layer.k, heads.k);
     add_heads(layer.v, heads.v);
+  };
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    const LayerWeights& layer = weights.layers[i];
+    if (!specs[i].attention.latent()) add_qkv(QkvHeads::Of(specs[i].attention), layer);
     add_panels(layer.attn_output);
     add(layer.gate, SharePanelPairs(layer.gate, thread, threads));
     add(layer.up, SharePanelPairs(layer.up, thread, threads));
@@ -38,9 +46,9 @@ std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weigh
   return shares;
 }
 
-void TouchShares(const QkvHeads& shape, int thread, int threads, StageWeights* weights) {
+void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights) {
   uint8_t* const memory = weights->panels.data();
-  for (absl::Span<const uint8_t> share : SharesOfWeights(*weights, shape, thread, threads)) {
+  for (absl::Span<const uint8_t> share : SharesOfWeights(*weights, specs, thread, threads)) {
     uint8_t* const begin = memory + (share.data() - memory);
     for (size_t at = 0; at < share.size(); at += kPageBytes) begin[at] = 0;
   }

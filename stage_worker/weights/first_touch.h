@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "stage_worker/weights/panel_shares.h"
+#include "common/model/layer_spec.h"
 #include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
 // What a thread of `threads` reads of the weights in each step, each a run of panels of one matrix. Over all threads
-// every byte of every matrix once.
-std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, const QkvHeads& shape, int thread,
-                                                       int threads);
+// every byte of every matrix once. specs: of the stage's layers.
+std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
+                                                       int thread, int threads);
 
 // Writes a zero to every page of the thread's shares, from that thread. The memory holds nothing yet.
-void TouchShares(const QkvHeads& shape, int thread, int threads, StageWeights* weights);
+void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights);
 
 }  // namespace stagecoach
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/model/layer_spec.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/weights/packed_matrix.h"
 
@@ -15,15 +16,19 @@ struct QkvHeads {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  bool apart = true;  // whether a head is finished without the others (QkNorm)
 
+  static QkvHeads Of(const AttentionSpec& spec) {
+    return {spec.heads, spec.kv_heads, spec.head_dim, spec.qk_norm != QkNorm::kWhole};
+  }
   int64_t all() const { return heads + 2 * kv_heads; }
 };
 
-// Whether threads take whole heads of q, k and v: when heads are whole panels, and when that leaves no thread with more
-// than an eighth above its fair share. Otherwise each matrix is shared by panels.
+// Whether threads take whole heads of q, k and v: when heads are whole panels that are finished apart, and when that
+// leaves no thread with more than an eighth above its fair share. Otherwise each matrix is shared by panels.
 inline bool SharesWholeHeads(const QkvHeads& shape, int threads) {
   const int64_t most = (shape.all() + threads - 1) / threads;
-  return shape.head_dim % kPanelRows == 0 && most * threads * 8 <= shape.all() * 9;
+  return shape.apart && shape.head_dim % kPanelRows == 0 && most * threads * 8 <= shape.all() * 9;
 }
 
 // A thread's heads of each matrix: its part of all heads side by side.

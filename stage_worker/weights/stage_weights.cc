@@ -54,25 +54,26 @@ class StageReader {
     RETURN_IF_ERROR(Qkv(spec.attention, tensors, layer));
     RETURN_IF_ERROR(Vector(tensors.attn_q_norm, &layer->q_norm));
     RETURN_IF_ERROR(Vector(tensors.attn_k_norm, &layer->k_norm));
+    RETURN_IF_ERROR(Vector(tensors.attn_sinks, &layer->sinks));
     RETURN_IF_ERROR(Matrix(tensors.attn_output, &layer->attn_output));
     RETURN_IF_ERROR(Vector(tensors.attn_output_bias, &layer->attn_output_bias));
+    RETURN_IF_ERROR(Vector(tensors.attn_post_norm, &layer->attn_post_norm));
     RETURN_IF_ERROR(Vector(tensors.ffn_norm, &layer->ffn_norm));
     RETURN_IF_ERROR(Matrix(tensors.ffn_gate, &layer->gate));
     RETURN_IF_ERROR(Matrix(tensors.ffn_up, &layer->up));
     RETURN_IF_ERROR(Matrix(tensors.ffn_down, &layer->down));
     RETURN_IF_ERROR(Vector(tensors.ffn_gate_bias, &layer->gate_bias));
     RETURN_IF_ERROR(Vector(tensors.ffn_up_bias, &layer->up_bias));
-    return Vector(tensors.ffn_down_bias, &layer->down_bias);
+    RETURN_IF_ERROR(Vector(tensors.ffn_down_bias, &layer->down_bias));
+    return Vector(tensors.ffn_post_norm, &layer->ffn_post_norm);
   }
 
-  // Panels and vectors into `weights`.
-  absl::Status Finish(Gang* gang, StageWeights* weights) {
+  // Panels and vectors into `weights`. specs: of its layers.
+  absl::Status Finish(absl::Span<const LayerSpec> specs, Gang* gang, StageWeights* weights) {
     ASSIGN_OR_RETURN(weights->panels, matrices_.Allocate());
-    const AttentionSpec& attention = model_.hyper.layers[0].attention;  // every layer's
-    const QkvHeads shape = {attention.heads, attention.kv_heads, attention.head_dim};
     const int threads = gang->threads();
     if (threads > 1) {
-      gang->Run([&](int thread) { TouchShares(shape, thread, threads, weights); });
+      gang->Run([&](int thread) { TouchShares(specs, thread, threads, weights); });
     }
     gang->Release();  // the loader's threads inherit where this one may run
     RETURN_IF_ERROR(matrices_.Load(threads, bytes_loaded_, &weights->panels));
@@ -142,7 +143,9 @@ absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, con
     RETURN_IF_ERROR(reader.Vector(model.output_bias, &weights.output_bias));
     if (!shares_matrix) RETURN_IF_ERROR(reader.Matrix(model.output, &weights.output));
   }
-  RETURN_IF_ERROR(reader.Finish(request.gang, &weights));
+  const auto specs =
+      absl::MakeConstSpan(model.hyper.layers).subspan(static_cast<size_t>(request.first_layer), weights.layers.size());
+  RETURN_IF_ERROR(reader.Finish(specs, request.gang, &weights));
   if (request.owns_head && shares_matrix) weights.output = weights.embedding;
   return weights;
 }

@@ -30,16 +30,12 @@ StageWeights Load(const ModelDescription& model, Gang* gang) {
   return LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &loaded).value();
 }
 
-QkvHeads ShapeOf(const ModelDescription& model) {
-  const AttentionSpec& attention = model.hyper.layers[0].attention;
-  return {attention.heads, attention.kv_heads, attention.head_dim};
-}
-
 TEST(SharesOfWeights, AreEveryByteOfEveryMatrixOnce) {
   const testing::TempDir dir;
-  // Heads of whole panels, and of parts of one.
+  // Heads of whole panels, and of parts of one; layers that differ.
   for (int64_t head_dim : {32, 24}) {
-    const auto model = Write(dir, {.layers = 2, .head_dim = head_dim, .tied = false});
+    auto model = std::make_shared<ModelDescription>(*Write(dir, {.layers = 2, .head_dim = head_dim, .tied = false}));
+    model->hyper.layers[1].attention.qk_norm = QkNorm::kWhole;
     Gang gang(1, {});
     const StageWeights weights = Load(*model, &gang);
     std::map<const uint8_t*, size_t> matrices;
@@ -54,7 +50,7 @@ TEST(SharesOfWeights, AreEveryByteOfEveryMatrixOnce) {
     for (int threads : {1, 2, 3, 7, 40}) {
       std::map<const uint8_t*, size_t> shares;
       for (int thread = 0; thread < threads; ++thread) {
-        for (absl::Span<const uint8_t> share : SharesOfWeights(weights, ShapeOf(*model), thread, threads)) {
+        for (absl::Span<const uint8_t> share : SharesOfWeights(weights, model->hyper.layers, thread, threads)) {
           EXPECT_TRUE(shares.emplace(share.data(), share.size()).second) << "two shares begin at the same place";
         }
       }
@@ -89,7 +85,8 @@ TEST(TouchShares, EveryThreadFirstTouchesWhatItWillRead) {
   const StageWeights weights = Load(*model, &gang);
   gang.Run([&](int thread) { faults[thread] = PageFaults() - faults[thread]; });
   size_t bytes = 0;
-  for (absl::Span<const uint8_t> share : SharesOfWeights(weights, ShapeOf(*model), 1, kThreads)) bytes += share.size();
+  for (absl::Span<const uint8_t> share : SharesOfWeights(weights, model->hyper.layers, 1, kThreads))
+    bytes += share.size();
   ASSERT_GT(bytes, size_t{20} << 20);
   // A fault a page, and the pages have 2 MiB at most; at the ends of a share they may be another thread's. The second
   // thread of the gang does nothing else while weights are loaded, and nobody but a gang thread may touch first.
