@@ -10,6 +10,10 @@ namespace {
 
 // Columns of a walk: enough to reuse K and V from the first-level cache, few enough to share the work out.
 constexpr int64_t kColumnsPerWork = 64;
+// Of latent attention: what it takes to lay out the values is shared by more of them. One row has so many heads in a
+// walk, so that few rows are enough for several threads.
+constexpr int64_t kLatentColumnsPerWork = 128;
+constexpr int64_t kLatentHeadsPerWork = 64;
 
 // Pieces a thread takes in a step: more even out what the last one leaves, fewer cost less to start and to merge.
 constexpr int64_t kPiecesPerThread = 4;
@@ -103,34 +107,86 @@ LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot) {
   return forms;
 }
 
+AttentionSizes AttentionSizes::Of(const AttentionSpec& spec, const StepLimits& limits) {
+  AttentionSizes sizes = {.max_rows = limits.max_rows,
+                          .max_slices = limits.max_slices,
+                          .context = limits.context,
+                          .head_groups = spec.kv_heads,
+                          .group = spec.group(),
+                          .key_dim = spec.key_dim(),
+                          .value_dim = spec.cached_value_dim(),
+                          .window = spec.kind == AttentionKind::kWindowed ? spec.window : 0,
+                          .latent = spec.latent(),
+                          .threads = limits.threads};
+  if (!sizes.latent) return sizes;
+  sizes.group = std::min(spec.heads, kLatentHeadsPerWork);
+  while (spec.heads % sizes.group != 0) --sizes.group;
+  sizes.head_groups = spec.heads / sizes.group;
+  return sizes;
+}
+
 int32_t AttentionSizes::RowsPerWork() const {
-  return static_cast<int32_t>(std::max<int64_t>(1, kColumnsPerWork / group));
+  const int64_t columns = latent ? kLatentColumnsPerWork : kColumnsPerWork;
+  return static_cast<int32_t>(std::max<int64_t>(1, columns / group));
 }
 
 int64_t AttentionSizes::ColumnsPerWork() const { return RowsPerWork() * group; }
+
+int64_t AttentionSizes::GranulesPerWalk() const {
+  const auto granules = [](int64_t positions) { return (positions + kAttentionGranule - 1) / kAttentionGranule; };
+  if (window == 0) return granules(context);
+  return std::min(granules(context), granules(window + RowsPerWork()) + 1);  // it may begin anywhere in a granule
+}
 
 // A walk is cut when it costs more than a piece should, and there are so many pieces.
 int32_t AttentionSizes::MaxCuts() const { return threads > 1 ? static_cast<int32_t>(kPiecesPerThread) * threads : 0; }
 
 int64_t AttentionSizes::PartialColumns() const {
-  const int64_t granules = (context + kAttentionGranule - 1) / kAttentionGranule;
-  const int64_t columns = MaxCuts() * kCutRows * group * granules;
-  return std::min(columns, kMaxPartialBytes / (static_cast<int64_t>(sizeof(float)) * (head_dim + 2)));
+  const int64_t columns = MaxCuts() * kCutRows * group * GranulesPerWalk();
+  return std::min(columns, kMaxPartialBytes / (static_cast<int64_t>(sizeof(float)) * (value_dim + 2)));
+}
+
+WalkMemory WalkMemory::Of(const AttentionSizes& sizes) {
+  const int64_t columns = sizes.ColumnsPerWork(), state = 2 + sizes.value_dim;
+  return {.query_floats = columns * sizes.key_dim,
+          .state_floats = columns * state,
+          .limits = columns,
+          .begins = sizes.window > 0 ? columns : 0,
+          // In the type of the cache, which is no wider than a float.
+          .value_floats = sizes.latent ? kAttentionGranule * sizes.value_dim : 0,
+          .partial_floats = sizes.PartialColumns() * state,
+          .cuts = sizes.MaxCuts()};
+}
+
+void WalkMemory::Cover(const WalkMemory& other) {
+  for (int64_t WalkMemory::*part :
+       {&WalkMemory::query_floats, &WalkMemory::state_floats, &WalkMemory::limits, &WalkMemory::begins,
+        &WalkMemory::value_floats, &WalkMemory::partial_floats, &WalkMemory::cuts}) {
+    this->*part = std::max(this->*part, other.*part);
+  }
+}
+
+WalkMemory LayerScratchSizes::walk_memory() const {
+  WalkMemory memory;
+  for (const AttentionSizes& sizes : walks) memory.Cover(WalkMemory::Of(sizes));
+  return memory;
 }
 
 uint64_t LayerScratchSizes::bytes() const {
-  const int64_t rows = attention.max_rows, state = 2 + head_dim;
-  // Angles; q, k and v; what attention makes of them; inputs; partial states of cut walks.
-  uint64_t bytes = 2 * Floats(rows, head_dim / 2) + Floats(rows, q_stride) + 2 * Floats(rows, kv_stride) +
-                   Floats(rows, q_stride) + forms.Bytes(rows, input_width) + ffn_forms.Bytes(rows, ffn_width) +
-                   Floats(attention.PartialColumns(), state);
-  // Of every thread: a row on its way into an input, an input of few rows, outputs of two matrices; queries, states and
-  // limits of a walk.
-  const int64_t columns = attention.ColumnsPerWork();
+  const int64_t rows = limits.max_rows;
+  const WalkMemory walk = walk_memory();
+  // q; k and v; what attention makes of them; inputs; outputs that are completed first; partial states of cut walks;
+  // angles.
+  uint64_t bytes = Floats(rows, q_stride) + 2 * Floats(rows, kv_stride) + Floats(rows, attended_stride) +
+                   forms.Bytes(rows, input_width) + ffn_forms.Bytes(rows, ffn_width) + Floats(rows, delta_width) +
+                   Floats(1, walk.partial_floats);
+  for (const RopeParameters& rope : ropes) bytes += 2 * Floats(rows, rope.dims / 2);
+  // Of every thread: a row on its way into an input, an input of few rows, outputs of two matrices; queries, states,
+  // limits and values of a walk.
   const uint64_t thread_bytes = Floats(1, input_width) + forms.Bytes(kFewRows, input_width) + Floats(2, kBlockFloats) +
-                                Floats(columns, head_dim) + Floats(columns, state) +
-                                static_cast<uint64_t>(columns) * sizeof(int32_t);
-  return bytes + static_cast<uint64_t>(attention.threads) * thread_bytes;
+                                Floats(1, walk.query_floats + walk.state_floats + walk.value_floats) +
+                                static_cast<uint64_t>(walk.limits + walk.begins) * sizeof(int32_t);
+  return bytes + static_cast<uint64_t>(limits.threads) * thread_bytes;
 }
 
 int HeadScratchSizes::sampling_threads() const { return static_cast<int>(std::min<int64_t>(threads, tile_rows)); }
@@ -148,29 +204,40 @@ uint64_t StageScratchSizes::bytes() const {
   return layers.bytes() + (head.has_value() ? head->head_bytes() + head->sampler_bytes() : 0);
 }
 
+namespace {
+
+template <typename T>
+void AddOnce(const T& value, std::vector<T>* values) {
+  if (std::find(values->begin(), values->end(), value) == values->end()) values->push_back(value);
+}
+
+void AddLayer(const LayerSpec& spec, const LayerTensors& tensors, int64_t hidden, LayerScratchSizes* sizes) {
+  const AttentionSpec& attention = spec.attention;
+  const auto cover = [](int64_t value, int64_t* size) { *size = std::max(*size, value); };
+  cover(WholePanels(attention.heads * attention.key_dim()), &sizes->q_stride);
+  cover(WholePanels(attention.kv_heads * attention.key_dim()), &sizes->kv_stride);
+  cover(WholePanels(attention.heads * attention.cached_value_dim()), &sizes->attended_stride);
+  cover(std::max(hidden, attention.output_width()), &sizes->input_width);
+  cover(spec.ffn.width, &sizes->ffn_width);
+  if (spec.completes_outputs()) cover(hidden, &sizes->delta_width);
+  AddOnce(AttentionSizes::Of(attention, sizes->limits), &sizes->walks);
+  if (attention.rope.dims > 0) AddOnce(attention.rope, &sizes->ropes);
+  const LayerInputForms forms = InputFormsOf(tensors, sizes->limits.bf16_dot);
+  for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn}) sizes->forms.Add(*input);
+  sizes->ffn_forms.Add(forms.down);
+}
+
+}  // namespace
+
 StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_head,
                                  const StepLimits& limits) {
   CHECK(0 <= first_layer && first_layer < last_layer && last_layer <= model.hyper.layer_count());
   const int64_t hidden = model.hyper.hidden;
-  const AttentionSpec& attention = model.hyper.layers[static_cast<size_t>(first_layer)].attention;  // of all layers
   StageScratchSizes sizes;
-  LayerScratchSizes& layers = sizes.layers;
-  layers.head_dim = attention.head_dim;
-  layers.q_stride = WholePanels(attention.q_width());
-  layers.kv_stride = WholePanels(attention.kv_width());
-  layers.input_width = std::max(hidden, attention.q_width());
-  layers.attention = {.max_rows = limits.max_rows,
-                      .max_slices = limits.max_slices,
-                      .context = limits.context,
-                      .kv_heads = attention.kv_heads,
-                      .group = attention.group(),
-                      .head_dim = attention.head_dim,
-                      .threads = limits.threads};
+  sizes.layers.limits = limits;
   for (int64_t layer = first_layer; layer < last_layer; ++layer) {
-    const LayerInputForms forms = InputFormsOf(model.layers[static_cast<size_t>(layer)], limits.bf16_dot);
-    for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn}) layers.forms.Add(*input);
-    layers.ffn_forms.Add(forms.down);
-    layers.ffn_width = std::max(layers.ffn_width, model.hyper.layers[static_cast<size_t>(layer)].ffn.width);
+    AddLayer(model.hyper.layers[static_cast<size_t>(layer)], model.layers[static_cast<size_t>(layer)], hidden,
+             &sizes.layers);
   }
   if (!owns_head) return sizes;
   sizes.head = HeadScratchSizes{.tile_rows = std::min<int64_t>(kMaxHeadTileRows, limits.max_rows),

@@ -80,31 +80,54 @@ struct StepLimits {
   bool bf16_dot = false;  // of the instruction set
 };
 
-// The sizes that attention's memory and the cuts of its walks depend on.
+// What attention is made of: a walk takes consecutive rows of a sequence over the granules of positions that they see,
+// for the query heads that share a KV head; of latent attention, where all do, for some of them. Its columns are these
+// heads of these rows. Layers whose sizes are equal have the same walks in a step.
 struct AttentionSizes {
-  int32_t max_rows = 0;    // of a step
-  int32_t max_slices = 0;  // of a step
-  int64_t context = 0;     // most positions of a sequence
-  int64_t kv_heads = 0;
-  int64_t group = 1;  // query heads to a KV head
-  int64_t head_dim = 0;
+  int32_t max_rows = 0;                // of a step
+  int32_t max_slices = 0;              // of a step
+  int64_t context = 0;                 // most positions of a sequence
+  int64_t head_groups = 0;             // walks of the same rows: KV heads, or parts of the heads
+  int64_t group = 1;                   // query heads of a walk
+  int64_t key_dim = 0, value_dim = 0;  // of what the cache has of a position
+  int64_t window = 0;                  // positions that a row sees, its own included; 0: all up to its own
+  bool latent = false;                 // values are the beginnings of the keys, and laid out for each walk
   int threads = 1;
+
+  static AttentionSizes Of(const AttentionSpec& spec, const StepLimits& limits);
 
   int32_t RowsPerWork() const;     // most rows of a walk
   int64_t ColumnsPerWork() const;  // most columns of a walk: rows times query heads
+  int64_t GranulesPerWalk() const;
   int32_t MaxCuts() const;         // most walks of a step that are cut
   int64_t PartialColumns() const;  // columns of all partial states of a step
+  friend bool operator==(const AttentionSizes&, const AttentionSizes&) = default;
+};
+
+// The numbers that the memory for walks has room for. The walks of all layers use the same.
+struct WalkMemory {
+  int64_t query_floats = 0, state_floats = 0;  // of a thread's columns
+  int64_t limits = 0, begins = 0;              // of a thread's columns; begins only with windows
+  int64_t value_floats = 0;                    // a thread's values of a granule, if they have to be laid out
+  int64_t partial_floats = 0, cuts = 0;        // of a step
+
+  static WalkMemory Of(const AttentionSizes& sizes);
+  void Cover(const WalkMemory& other);  // the larger of each
 };
 
 // The working memory of a stage's layers.
 struct LayerScratchSizes {
-  int64_t head_dim = 0;
-  int64_t q_stride = 0, kv_stride = 0;  // of rows of q, and of k and v: whole panels
-  int64_t input_width = 0;              // of the widest input but the down projection's: D or Nq*H
-  int64_t ffn_width = 0;                // of the widest input of a down projection
-  InputForms forms, ffn_forms;          // of all layers' inputs of these widths
-  AttentionSizes attention;             // with the limits of the steps
+  StepLimits limits;
+  // Of rows of q, of k and v, and of what attention makes of them: whole panels.
+  int64_t q_stride = 0, kv_stride = 0, attended_stride = 0;
+  int64_t input_width = 0;            // of the widest input but the down projection's: D or that of attn_output
+  int64_t ffn_width = 0;              // of the widest input of a down projection
+  int64_t delta_width = 0;            // D, if a layer completes its outputs before it adds them
+  InputForms forms, ffn_forms;        // of all layers' inputs of these widths
+  std::vector<AttentionSizes> walks;  // of the layers, each once
+  std::vector<RopeParameters> ropes;  // of the layers that rotate, each once
 
+  WalkMemory walk_memory() const;
   uint64_t bytes() const;
 };
 

@@ -130,6 +130,8 @@ struct LayerSpec {
   float residual_scale = 1;
   int32_t block_group = 0;  // of its KV: see BlockLists in common/step/step.h
 
+  // Whether the output of a half must be whole before it is added.
+  bool completes_outputs() const { return post_norms || residual_scale != 1; }
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 

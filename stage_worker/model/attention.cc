@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "stage_worker/model/value_tile.h"
+
 namespace stagecoach {
 namespace {
 
@@ -25,15 +27,21 @@ void AskFor(const uint8_t* const* tiles, int begin, int end, size_t tile_bytes) 
 class AttentionRun {
  public:
   AttentionRun(const StageLayer& layer, const StepContext& step, int threads, AttentionScratch* scratch)
-      : layer_(layer.pool_layer),
+      : spec_(layer.spec.attention),
+        sinks_(layer.weights.sinks),
+        layer_(layer.pool_layer),
         block_group_(static_cast<size_t>(layer.spec.block_group)),
         pool_(step.PoolOf(layer.spec)),
         step_(step),
+        walks_(step.plan.walks(layer.walks)),
         threads_(threads),
         scratch_(scratch),
-        group_(layer.spec.attention.group()),
-        head_dim_(layer.spec.attention.head_dim),
-        tile_bytes_(KvTileBytes(pool_.shape().type, head_dim_)) {}
+        group_(walks_.sizes().group),
+        key_dim_(walks_.sizes().key_dim),
+        value_dim_(walks_.sizes().value_dim),
+        window_(walks_.sizes().window),
+        tile_bytes_(KvTileBytes(pool_.shape().type, key_dim_)),
+        value_tile_bytes_(KvTileBytes(pool_.shape().type, value_dim_)) {}
 
   void Run() {
     const AttentionWork* work = Take();
@@ -50,62 +58,96 @@ class AttentionRun {
   // From the end, where the longest walks of a prefill chunk are; who takes what does not change a result. Every thread
   // asks once when nothing is left; the last to do so sets the counter back for the next layer, behind the barrier.
   const AttentionWork* Take() {
-    const int64_t count = static_cast<int64_t>(step_.plan.attention().size());
+    const int64_t count = static_cast<int64_t>(walks_.work().size());
     const int64_t taken = step_.scratch.next_attention_work.fetch_add(1, std::memory_order_relaxed);
     if (taken == count + threads_ - 1) step_.scratch.next_attention_work.store(0, std::memory_order_relaxed);
-    return taken < count ? &step_.plan.attention()[static_cast<size_t>(count - 1 - taken)] : nullptr;
+    return taken < count ? &walks_.work()[static_cast<size_t>(count - 1 - taken)] : nullptr;
   }
 
-  // Positions of a granule that the last row of the work sees.
+  int64_t FirstPosition(const AttentionWork& work) const {
+    return step_.plan.rows()[static_cast<size_t>(work.first_row)].position;
+  }
+
+  // Positions of a granule up to the last that the last row of the work sees.
   int64_t Positions(const AttentionWork& work, int64_t granule) const {
-    const int64_t end = step_.plan.rows()[static_cast<size_t>(work.first_row)].position + work.rows;
-    return std::min<int64_t>(kAttentionGranule, end - granule * kAttentionGranule);
+    return std::min<int64_t>(kAttentionGranule, FirstPosition(work) + work.rows - granule * kAttentionGranule);
   }
 
-  // Where the tiles of a granule lie; K's alone where v_tiles is nullptr. Returns how many.
+  // The first position of a granule that a row at `position` sees, if it sees any.
+  int64_t Begin(int64_t position, int64_t granule) const {
+    return window_ == 0 ? 0 : std::max<int64_t>(0, position + 1 - window_ - granule * kAttentionGranule);
+  }
+
+  // Where the tiles of a granule lie; K's alone where v_tiles is nullptr. Those that no row of the work sees, whose
+  // blocks may be others' by now, are the first one that is seen. Returns how many.
   int FindTiles(const AttentionWork& work, int64_t granule, const uint8_t** k_tiles, const uint8_t** v_tiles) const {
     const std::vector<BlockId>& blocks = step_.plan.rows()[static_cast<size_t>(work.first_row)].tables[block_group_];
     const int32_t block_tiles = pool_.shape().block_tokens / kTilePositions;
-    const int64_t first_tile = granule * (kAttentionGranule / kTilePositions);
     const int count = static_cast<int>((Positions(work, granule) + kTilePositions - 1) / kTilePositions);
+    const int first = static_cast<int>(Begin(FirstPosition(work), granule) / kTilePositions);
+    const int64_t kv_head = spec_.latent() ? 0 : work.head_group;
+    const int64_t first_tile = granule * (kAttentionGranule / kTilePositions) + first;
     int64_t block = first_tile / block_tiles;
     int32_t tile = static_cast<int32_t>(first_tile % block_tiles);
-    for (int t = 0; t < count; ++t) {
-      k_tiles[t] = pool_.KTile(layer_, blocks[block], work.kv_head, tile);
-      if (v_tiles != nullptr) v_tiles[t] = pool_.VTile(layer_, blocks[block], work.kv_head, tile);
+    for (int t = first; t < count; ++t) {
+      k_tiles[t] = pool_.KTile(layer_, blocks[block], kv_head, tile);
+      if (v_tiles != nullptr) v_tiles[t] = ValueTile(blocks[block], kv_head, tile, t, k_tiles[t]);
       if (++tile == block_tiles) {
         tile = 0;
         ++block;
       }
     }
+    std::fill_n(k_tiles, first, k_tiles[first]);
+    if (v_tiles != nullptr) std::fill_n(v_tiles, first, v_tiles[first]);
     return count;
+  }
+
+  // The values of tile t of a granule. Latent attention lays them out, for all columns of the walk.
+  const uint8_t* ValueTile(BlockId block, int64_t kv_head, int32_t tile, int t, const uint8_t* k_tile) const {
+    if (!spec_.latent()) return pool_.VTile(layer_, block, kv_head, tile);
+    uint8_t* const values = scratch_->values.data() + static_cast<size_t>(t) * value_tile_bytes_;
+    LayOutValues(pool_.shape().type, k_tile, key_dim_, value_dim_, values);
+    return values;
   }
 
   // Columns are (row, query head of the group), scaled queries side by side.
   void GatherQueries(const AttentionWork& work) {
-    const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim_)));
+    const float scale = static_cast<float>(spec_.score_scale);
     float* out = scratch_->q.as<float>();
     for (int32_t row = 0; row < work.rows; ++row) {
       const float* q = step_.scratch.q.as<float>() + (work.first_row + row) * step_.scratch.q_stride +
-                       work.kv_head * group_ * head_dim_;
-      for (int64_t i = 0; i < group_ * head_dim_; ++i) *out++ = q[i] * scale;
+                       work.head_group * group_ * key_dim_;
+      for (int64_t i = 0; i < group_ * key_dim_; ++i) *out++ = q[i] * scale;
     }
   }
 
   void StartSoftmax(int64_t columns, AttentionState state) const {
     std::fill_n(state.max, columns, -std::numeric_limits<float>::infinity());
     std::fill_n(state.sum, columns, 0.0f);
-    std::fill_n(state.acc, columns * head_dim_, 0.0f);
+    std::fill_n(state.acc, columns * value_dim_, 0.0f);
+  }
+
+  // Merges a granule with the maximum `sink`, the sum 1 and no values, as Kernels::merge_attention would. Behind all
+  // granules of the walk, wherever they were computed.
+  void JoinSink(float sink, int64_t column, AttentionState state) const {
+    const float old_max = state.max[column];
+    const float max = old_max > sink ? old_max : sink;
+    const float factor = FixedExp(old_max - max);
+    state.sum[column] = std::fma(state.sum[column], factor, FixedExp(sink - max));
+    state.max[column] = max;
+    float* const acc = state.acc + column * value_dim_;
+    for (int64_t d = 0; d < value_dim_; ++d) acc[d] *= factor;
   }
 
   void ScatterResults(const AttentionWork& work, AttentionState state) const {
     for (int32_t row = 0; row < work.rows; ++row) {
-      float* out = step_.scratch.attended.as<float>() + (work.first_row + row) * step_.scratch.q_stride +
-                   work.kv_head * group_ * head_dim_;
+      float* out = step_.scratch.attended.as<float>() + (work.first_row + row) * step_.scratch.attended_stride +
+                   work.head_group * group_ * value_dim_;
       for (int64_t head = 0; head < group_; ++head) {
         const int64_t column = row * group_ + head;
-        const float* acc = state.acc + column * head_dim_;
-        for (int64_t d = 0; d < head_dim_; ++d) out[head * head_dim_ + d] = acc[d] / state.sum[column];
+        if (spec_.sinks) JoinSink(sinks_[static_cast<size_t>(work.head_group * group_ + head)], column, state);
+        const float* acc = state.acc + column * value_dim_;
+        for (int64_t d = 0; d < value_dim_; ++d) out[head * value_dim_ + d] = acc[d] / state.sum[column];
       }
     }
   }
@@ -115,11 +157,11 @@ class AttentionRun {
   // by the kernel as far as it reads V, the rest here.
   void AttendGranule(const AttentionWork& work, int64_t granule, AttentionState state) {
     const int64_t columns = work.rows * group_;
-    const int64_t start = granule * kAttentionGranule;
     AttentionSpan span;
     span.type = pool_.shape().type;
-    span.head_dim = static_cast<int>(head_dim_);
-    span.value_dim = span.head_dim;
+    span.head_dim = static_cast<int>(key_dim_);
+    span.value_dim = static_cast<int>(value_dim_);
+    span.score_cap = static_cast<float>(spec_.score_cap);
     span.positions = static_cast<int>(Positions(work, granule));
     span.k_tiles = scratch_->k_tiles;
     span.v_tiles = scratch_->v_tiles;
@@ -133,34 +175,45 @@ class AttentionRun {
       for (int t = next_tiles; t < tiles; ++t) scratch_->next_k_tiles[t] = scratch_->next_k_tiles[0];
       span.next_k_tiles = scratch_->next_k_tiles;
     }
-    const int64_t first_position = step_.plan.rows()[static_cast<size_t>(work.first_row)].position;
-    int32_t* const limits = scratch_->limits.as<int32_t>();
-    for (int64_t column = 0; column < columns; ++column) {
-      const int64_t visible = first_position + column / group_ + 1 - start;
-      limits[column] = static_cast<int32_t>(std::clamp<int64_t>(visible, 0, span.positions));
-    }
-    step_.kernels.attend(span, scratch_->q.as<float>(), head_dim_, nullptr, limits, static_cast<int>(columns), state);
+    SetLimits(work, granule, span.positions);
+    step_.kernels.attend(span, scratch_->q.as<float>(), key_dim_,
+                         window_ > 0 ? scratch_->begins.as<int32_t>() : nullptr, scratch_->limits.as<int32_t>(),
+                         static_cast<int>(columns), state);
     AskFor(scratch_->next_k_tiles, tiles, next_tiles, tile_bytes_);
+  }
+
+  // What each column sees of the first `positions` of a granule.
+  void SetLimits(const AttentionWork& work, int64_t granule, int64_t positions) {
+    int32_t* limit = scratch_->limits.as<int32_t>();
+    int32_t* begin = scratch_->begins.as<int32_t>();
+    for (int32_t row = 0; row < work.rows; ++row) {
+      const int64_t position = FirstPosition(work) + row;
+      const int64_t end = std::clamp<int64_t>(position + 1 - granule * kAttentionGranule, 0, positions);
+      limit = std::fill_n(limit, group_, static_cast<int32_t>(end));
+      if (window_ == 0) continue;
+      begin = std::fill_n(begin, group_, static_cast<int32_t>(std::min(Begin(position, granule), end)));
+    }
   }
 
   void RunWalk(const AttentionWork& work) {
     const int64_t columns = work.rows * group_;
     const AttentionState state = StateAt(scratch_->state.as<float>(), columns);
     StartSoftmax(columns, state);
-    for (int64_t granule = 0; granule < work.end_granule; ++granule) AttendGranule(work, granule, state);
+    for (int64_t granule = work.begin_granule; granule < work.end_granule; ++granule)
+      AttendGranule(work, granule, state);
     ScatterResults(work, state);
   }
 
   // A piece of a cut walk. Merging the partial states in ascending order gives the bits of the whole walk: see
   // Kernels::merge_attention.
   void RunPiece(const AttentionWork& work) {
-    const AttentionCut& cut = step_.plan.cuts()[static_cast<size_t>(work.cut)];
-    const int64_t partial_floats = cut.columns * (2 + head_dim_);
-    float* const partials = step_.scratch.partials.states.as<float>() + cut.first_column * (2 + head_dim_);
+    const AttentionCut& cut = walks_.cuts()[static_cast<size_t>(work.cut)];
+    const int64_t partial_floats = cut.columns * (2 + value_dim_);
+    float* const partials = step_.scratch.partials.states.as<float>() + cut.first_column * (2 + value_dim_);
     for (int64_t granule = work.begin_granule; granule < work.end_granule; ++granule) {
-      const int64_t partial = std::max<int64_t>(0, granule - cut.folded + 1);
+      const int64_t partial = std::max<int64_t>(0, granule - cut.folded_end + 1);
       const AttentionState state = StateAt(partials + partial * partial_floats, cut.columns);
-      if (partial > 0 || granule == 0) StartSoftmax(cut.columns, state);
+      if (partial > 0 || granule == work.begin_granule) StartSoftmax(cut.columns, state);
       AttendGranule(work, granule, state);
     }
     std::atomic<int32_t>& finished = step_.scratch.partials.finished[static_cast<size_t>(work.cut)];
@@ -169,20 +222,23 @@ class AttentionRun {
     const AttentionState state = StateAt(partials, cut.columns);
     for (int64_t partial = 1; partial < cut.partials; ++partial) {
       step_.kernels.merge_attention(StateAt(partials + partial * partial_floats, cut.columns), cut.columns,
-                                    static_cast<int>(head_dim_), state);
+                                    static_cast<int>(value_dim_), state);
     }
     ScatterResults(work, state);
   }
 
-  const int64_t layer_;  // within the pool
+  const AttentionSpec& spec_;
+  const std::vector<float>& sinks_;  // [Nq], or empty
+  const int64_t layer_;              // within the pool
   const size_t block_group_;
   const KvPool& pool_;
   const StepContext& step_;
+  const WalkPlan& walks_;
   const int threads_;
   AttentionScratch* const scratch_;
-  const int64_t group_, head_dim_;
-  const size_t tile_bytes_;
-  const AttentionWork* next_ = nullptr;  // of this thread, once the last granule of the current one has begun
+  const int64_t group_, key_dim_, value_dim_, window_;
+  const size_t tile_bytes_, value_tile_bytes_;  // of K, of V
+  const AttentionWork* next_ = nullptr;         // of this thread, once the last granule of the current one has begun
 };
 
 }  // namespace

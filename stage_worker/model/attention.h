@@ -1,18 +1,20 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_ATTENTION_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_ATTENTION_H_
 
-// Grouped-query attention over the paged KV cache.
+// Attention over the paged KV cache: of grouped queries, or of latent attention's absorbed ones.
 
 #include "stage_worker/model/stage_layer.h"
 #include "stage_worker/model/step_context.h"
 
 namespace stagecoach {
 
-// scratch.attended [rows, Nq*H] = softmax(q K^T / sqrt(H)) V for every row over positions up to its own. Work is taken
+// scratch.attended = softmax(score_scale * q K^T) V for every row over the positions that AttentionSpec lets it see,
+// with the sink of each head where there is one: [rows, Nq*H], of latent attention [rows, Nq*kv_rank]. Work is taken
 // from scratch.next_attention_work, which is 0 before and after. Runs on all threads of the gang and leaves the barrier
 // after it to the caller. A walk that is long for its share of the step is cut into pieces that any thread takes;
-// whoever ends the last piece of a walk merges its granules in ascending order. So attended is complete at the barrier
-// after this phase, and the next phase has nothing to merge.
+// whoever ends the last piece of a walk merges its granules in ascending order, the sink behind the last. So attended
+// is complete at the barrier after this phase, and the next phase has nothing to merge. Blocks whose positions no row
+// of the step sees are never touched: their places in the table may hold anything.
 void Attend(const StageLayer& layer, const StepContext& step, const Worker& worker);
 
 }  // namespace stagecoach

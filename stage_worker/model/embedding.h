@@ -6,8 +6,8 @@
 
 namespace stagecoach {
 
-// x [rows, D] = the table's row of each row's token, without scaling. Shared by rows.
-void EmbedTokens(const PackedMatrix& table, const StepPlan& plan, const Worker& worker, float* x);
+// x [rows, D] = the table's row of each row's token, times scale. Shared by rows.
+void EmbedTokens(const PackedMatrix& table, float scale, const StepPlan& plan, const Worker& worker, float* x);
 
 }  // namespace stagecoach
 

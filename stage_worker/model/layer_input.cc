@@ -1,5 +1,7 @@
 #include "stage_worker/model/layer_input.h"
 
+#include "stage_worker/model/latent.h"
+
 namespace stagecoach {
 namespace {
 
@@ -24,14 +26,18 @@ Activations Normalized(const StageLayer& layer, const std::vector<float>& norm, 
                        const StepContext& step, const Worker& worker) {
   float* const normed = step.scratch.workers[static_cast<size_t>(worker.thread)].row.as<float>();
   return PrepareInput(forms, step.hidden, step, worker, [&](int64_t row) {
-    step.kernels.rms_norm(x + row * step.hidden, norm.data(), step.hidden, layer.spec.norm_eps, normed);
-    return normed;
+    const float* const in = x + row * step.hidden;
+    if (!layer.spec.pre_norms) return in;
+    step.kernels.rms_norm(in, norm.data(), step.hidden, layer.spec.norm_eps, normed);
+    return static_cast<const float*>(normed);
   });
 }
 
 Activations Attended(const StageLayer& layer, const StepContext& step, const Worker& worker) {
-  return PrepareInput(layer.forms.output, layer.spec.attention.q_width(), step, worker,
-                      [&](int64_t row) { return step.scratch.attended.as<float>() + row * step.scratch.q_stride; });
+  if (layer.spec.attention.latent()) return LatentOutput(layer, step, worker);
+  return PrepareInput(layer.forms.output, layer.spec.attention.output_width(), step, worker, [&](int64_t row) {
+    return step.scratch.attended.as<float>() + row * step.scratch.attended_stride;
+  });
 }
 
 }  // namespace stagecoach

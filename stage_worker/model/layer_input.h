@@ -12,11 +12,11 @@
 
 namespace stagecoach {
 
-// RMSNorm(x) for x [rows, D], with the layer's epsilon.
+// RMSNorm(x) for x [rows, D], with the layer's epsilon; x itself in a layer without pre_norms.
 Activations Normalized(const StageLayer& layer, const std::vector<float>& norm, const float* x, const InputForms& forms,
                        const StepContext& step, const Worker& worker);
 
-// What attention left in scratch.attended [rows, Nq*H], for the output projection.
+// What attention left in scratch.attended, for the output projection: [rows, Nq*H], or what LatentOutput makes of it.
 Activations Attended(const StageLayer& layer, const StepContext& step, const Worker& worker);
 
 }  // namespace stagecoach

@@ -46,10 +46,23 @@ void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, si
   const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
   Project(kernels_, matrix, weights_.output_bias, input_.View(width), count, panels,
           logits_.as<float>() + panels.begin * kPanelRows, stride);
+  const Gang::Part columns = OutputColumns(matrix, panels);
+  for (int64_t i = 0; i < count; ++i) {
+    ScaleAndCap(logits_.as<float>() + i * stride + columns.begin, columns.end - columns.begin);
+  }
   worker.Barrier();
   for (int64_t i = part.begin; i < part.end; ++i) {
     consume(worker.thread, first_index + static_cast<size_t>(i), logits_.as<float>() + i * stride);
   }
+}
+
+void OutputHead::ScaleAndCap(float* logits, int64_t count) const {
+  const float scale = hyper_.logit_scale, cap = hyper_.logit_cap;
+  if (scale != 1) {
+    for (int64_t i = 0; i < count; ++i) logits[i] *= scale;
+  }
+  if (cap == 0) return;
+  for (int64_t i = 0; i < count; ++i) logits[i] = cap * FixedTanh(logits[i] / cap);
 }
 
 }  // namespace stagecoach

@@ -27,12 +27,14 @@ class OutputHead {
   OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels,
              const HeadScratchSizes& sizes, Gang* gang);
 
-  // logits = Wout RMSNorm(hidden row) (+ bias) of these rows of hidden [.., D], each handed to `consume` once.
+  // logits = Wout RMSNorm(hidden row) (+ bias), times logit_scale and then capped where the model says so, of these
+  // rows of hidden [.., D], each handed to `consume` once.
   void ForEachRow(const float* hidden, absl::Span<const int32_t> rows, Consumer consume);
 
  private:
   void RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, Consumer consume,
                const Worker& worker);
+  void ScaleAndCap(float* logits, int64_t count) const;
 
   const StageWeights& weights_;
   const HyperParameters& hyper_;

@@ -3,20 +3,30 @@
 #include <algorithm>
 #include <vector>
 
+#include "stage_worker/model/latent.h"
 #include "stage_worker/model/projection.h"
 #include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
 namespace {
 
-// What a head of q or k still needs once its matrix product is there. `row` of the step; `head` [H].
+// The first rope.dims of a head of q or k. `row` of the step; `head` [H].
+void Rotate(const StageLayer& layer, int64_t row, const StepContext& step, float* head) {
+  if (layer.angles < 0) return;
+  const RopeParameters& rope = layer.spec.attention.rope;
+  const StepAngles& angles = step.scratch.angles[static_cast<size_t>(layer.angles)];
+  step.kernels.rope(head, angles.cos.as<float>() + row * angles.pairs, angles.sin.as<float>() + row * angles.pairs,
+                    static_cast<int>(rope.dims), rope.pairs == RopePairs::kHalves);
+}
+
+// What a head of q or k still needs once its matrix product is there.
 void NormAndRotate(const StageLayer& layer, const std::vector<float>& norm, int64_t row, const StepContext& step,
                    float* head) {
   const AttentionSpec& spec = layer.spec.attention;
-  if (spec.qk_norm != QkNorm::kNone) step.kernels.rms_norm(head, norm.data(), spec.head_dim, layer.spec.norm_eps, head);
-  const int64_t half = spec.head_dim / 2;
-  step.kernels.rope(head, step.scratch.cos.as<float>() + row * half, step.scratch.sin.as<float>() + row * half,
-                    static_cast<int>(spec.head_dim), spec.rope.pairs == RopePairs::kHalves);
+  if (spec.qk_norm == QkNorm::kHeads) {
+    step.kernels.rms_norm(head, norm.data(), spec.head_dim, layer.spec.norm_eps, head);
+  }
+  Rotate(layer, row, step, head);
 }
 
 struct KvPlace {
@@ -71,11 +81,28 @@ void RunPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const
   Project(step.kernels, matrix, bias, input, step.plan.row_count(), panels, out + panels.begin * kPanelRows, stride);
 }
 
+// Of QkNorm::kWhole, the rows of q and k, once they are there: who has a row norms it before its heads are rotated.
+void NormWholeRows(const StageLayer& layer, const StepContext& step, const Worker& worker) {
+  if (layer.spec.attention.qk_norm != QkNorm::kWhole) return;
+  const LayerWeights& w = layer.weights;
+  StepScratch& scratch = step.scratch;
+  const Gang::Part part = worker.Share(2 * step.plan.row_count());
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    const bool is_q = i % 2 == 0;
+    const std::vector<float>& norm = is_q ? w.q_norm : w.k_norm;
+    float* const row =
+        is_q ? scratch.q.as<float>() + i / 2 * scratch.q_stride : scratch.k.as<float>() + i / 2 * scratch.kv_stride;
+    step.kernels.rms_norm(row, norm.data(), static_cast<int64_t>(norm.size()), layer.spec.norm_eps, row);
+  }
+  worker.Barrier();
+}
+
 }  // namespace
 
 void ProjectQkv(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker) {
   const LayerWeights& w = layer.weights;
   const AttentionSpec& spec = layer.spec.attention;
+  if (spec.latent()) return ProjectLatent(layer, input, step, worker);
   StepScratch& scratch = step.scratch;
   float* const q = scratch.q.as<float>();
   float* const k = scratch.k.as<float>();
@@ -87,7 +114,7 @@ void ProjectQkv(const StageLayer& layer, const Activations& input, const StepCon
   };
   const auto finish_v = [&](int64_t head, int64_t row, float* at) { StoreV(layer, head, row, step, at); };
 
-  if (const QkvHeads shape = {spec.heads, spec.kv_heads, spec.head_dim}; SharesWholeHeads(shape, worker.threads())) {
+  if (const QkvHeads shape = QkvHeads::Of(spec); SharesWholeHeads(shape, worker.threads())) {
     const QkvShare share = ShareHeads(shape, worker.thread, worker.threads());
     RunHeads(w.q, w.q_bias, input, spec.head_dim, step, share.q, q, scratch.q_stride, finish_q);
     RunHeads(w.k, w.k_bias, input, spec.head_dim, step, share.k, k, scratch.kv_stride, finish_k);
@@ -98,6 +125,7 @@ void ProjectQkv(const StageLayer& layer, const Activations& input, const StepCon
   RunPanels(w.k, w.k_bias, input, step, worker, k, scratch.kv_stride);
   RunPanels(w.v, w.v_bias, input, step, worker, v, scratch.kv_stride);
   worker.Barrier();
+  NormWholeRows(layer, step, worker);
   const int64_t heads_per_row = spec.heads + spec.kv_heads;
   const Gang::Part part = worker.Share(step.plan.row_count() * heads_per_row);
   for (int64_t i = part.begin; i < part.end; ++i) {

@@ -9,7 +9,7 @@ namespace stagecoach {
 // From the normalised input [rows, D]: q = Wq a (+ bq) into scratch.q, k and v alike into the pool; q and k heads with
 // their RMSNorm where the model has it, then with RoPE. Runs on all threads, shared by heads: whoever computes a head
 // finishes it. Leaves the barrier after it to the caller, and has one inside where heads are not shared
-// (SharesWholeHeads).
+// (SharesWholeHeads). Latent attention: ProjectLatent.
 void ProjectQkv(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker);
 
 }  // namespace stagecoach

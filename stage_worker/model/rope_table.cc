@@ -14,10 +14,10 @@ namespace {
 // How much of each pair's frequency YaRN leaves unscaled: 1 for the fast pairs, 0 for the slow ones, a ramp between.
 class YarnRamp {
  public:
-  YarnRamp(const RopeParameters& rope, int64_t head_dim) {
-    const double last = static_cast<double>(head_dim - 1);
-    low_ = std::max(0.0, std::floor(PairOfRotations(rope, head_dim, rope.beta_fast)));
-    high_ = std::min(last, std::ceil(PairOfRotations(rope, head_dim, rope.beta_slow)));
+  explicit YarnRamp(const RopeParameters& rope) {
+    const double last = static_cast<double>(rope.dims - 1);
+    low_ = std::max(0.0, std::floor(PairOfRotations(rope, rope.beta_fast)));
+    high_ = std::min(last, std::ceil(PairOfRotations(rope, rope.beta_slow)));
   }
 
   double At(int64_t pair) const {
@@ -26,9 +26,9 @@ class YarnRamp {
 
  private:
   // The (real) pair index that makes `rotations` turns within the original context.
-  static double PairOfRotations(const RopeParameters& rope, int64_t head_dim, double rotations) {
+  static double PairOfRotations(const RopeParameters& rope, double rotations) {
     const double wavelengths = static_cast<double>(rope.original_context) / (rotations * 2 * std::numbers::pi);
-    return static_cast<double>(head_dim) * FixedLn(wavelengths) / (2 * FixedLn(rope.freq_base));
+    return static_cast<double>(rope.dims) * FixedLn(wavelengths) / (2 * FixedLn(rope.freq_base));
   }
 
   double low_, high_;
@@ -36,17 +36,18 @@ class YarnRamp {
 
 }  // namespace
 
-RopeTable::RopeTable(const RopeParameters& rope, int64_t head_dim, const std::vector<float>& rope_freqs)
-    : frequencies_(static_cast<size_t>(head_dim / 2)) {
-  CHECK(rope_freqs.empty() || rope_freqs.size() == frequencies_.size());
+RopeTable::RopeTable(const RopeParameters& rope, const std::vector<float>& rope_freqs)
+    : frequencies_(static_cast<size_t>(rope.dims / 2)) {
+  const bool divided = rope.factors && !rope_freqs.empty();
+  CHECK(!divided || rope_freqs.size() == frequencies_.size());
   for (size_t i = 0; i < frequencies_.size(); ++i) {
-    frequencies_[i] = FixedPow(rope.freq_base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    if (!rope_freqs.empty()) frequencies_[i] /= static_cast<double>(rope_freqs[i]);
+    frequencies_[i] = FixedPow(rope.freq_base, -2.0 * static_cast<double>(i) / static_cast<double>(rope.dims));
+    if (divided) frequencies_[i] /= static_cast<double>(rope_freqs[i]);
   }
   if (rope.scaling == RopeScaling::kLinear) {
     for (double& frequency : frequencies_) frequency /= rope.factor;
   } else if (rope.scaling == RopeScaling::kYarn) {
-    const YarnRamp ramp(rope, head_dim);
+    const YarnRamp ramp(rope);
     for (size_t i = 0; i < frequencies_.size(); ++i) {
       const double unscaled = ramp.At(static_cast<int64_t>(i)) * rope.ext_factor;
       frequencies_[i] = frequencies_[i] / rope.factor * (1 - unscaled) + frequencies_[i] * unscaled;

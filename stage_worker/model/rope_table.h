@@ -13,14 +13,14 @@ namespace stagecoach {
 // bits. Immutable.
 class RopeTable {
  public:
-  // rope_freqs: empty, or head_dim / 2 divisors of the frequencies.
-  RopeTable(const RopeParameters& rope, int64_t head_dim, const std::vector<float>& rope_freqs);
+  // rope_freqs: rope.dims / 2 divisors of the frequencies where rope.factors says that there are some.
+  RopeTable(const RopeParameters& rope, const std::vector<float>& rope_freqs);
 
-  // cos and sin [head_dim / 2] of one position, to be applied to every head. With YaRN both carry the attention factor.
+  // cos and sin [rope.dims / 2] of one position, to be applied to every head. With YaRN both carry the magnitude.
   void Angles(int64_t position, float* cos, float* sin) const;
 
  private:
-  std::vector<double> frequencies_;  // [head_dim / 2] radians per position
+  std::vector<double> frequencies_;  // [rope.dims / 2] radians per position
   double magnitude_ = 1;
 };
 

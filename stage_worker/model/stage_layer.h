@@ -16,14 +16,17 @@ struct StageLayer {
   const LayerSpec& spec;
   const LayerWeights& weights;
   int64_t pool_layer = 0;  // its place among the layers of this stage that share its KV pool
+  size_t walks = 0;        // which of StepPlan's walks are its attention's
+  int32_t angles = -1;     // which of StepScratch's angles it rotates by; -1: it does not rotate
 
   LayerInputForms forms;
 };
 
-// The layers of a stage, which begin with the model's `first_layer`. The model and `weights`, one a layer, outlive
-// them.
+// The layers of a stage, which begin with the model's `first_layer`, with the places that their walks and angles have
+// in `sizes`. The model and `weights`, one a layer, outlive them.
 std::vector<StageLayer> MakeLayers(const ModelDescription& model, int64_t first_layer,
-                                   const std::vector<LayerWeights>& weights, const Kernels& kernels);
+                                   const std::vector<LayerWeights>& weights, const LayerScratchSizes& sizes,
+                                   const Kernels& kernels);
 
 }  // namespace stagecoach
 

@@ -61,9 +61,21 @@ absl::StatusOr<std::vector<KvPool>> MakePools(const ModelDescription& model, con
   for (int64_t i = config.first_layer; i < config.last_layer; ++i) {
     const LayerSpec& layer = model.hyper.layers[static_cast<size_t>(i)];
     KvPoolShape& shape = shapes[static_cast<size_t>(layer.block_group)];
-    shape = {shape.layers + 1,         config.group_blocks[static_cast<size_t>(layer.block_group)],
-             config.block_tokens,      layer.attention.kv_heads,
-             layer.attention.head_dim, config.kv_type};
+    const KvPoolShape wanted = {.layers = shape.layers + 1,
+                                .blocks = config.group_blocks[static_cast<size_t>(layer.block_group)],
+                                .block_tokens = config.block_tokens,
+                                .kv_heads = layer.attention.kv_heads,
+                                .head_dim = layer.attention.key_dim(),
+                                .type = config.kv_type,
+                                .values = !layer.attention.latent()};
+    if (shape.layers > 0 &&
+        (shape.kv_heads != wanted.kv_heads || shape.head_dim != wanted.head_dim || shape.values != wanted.values)) {
+      return absl::UnimplementedError(absl::StrCat("layer ", i, " caches ", wanted.kv_heads, " heads of ",
+                                                   wanted.head_dim, ", another layer of its block group ",
+                                                   shape.kv_heads, " of ", shape.head_dim,
+                                                   ", but the layers of a block group share their blocks"));
+    }
+    shape = wanted;
   }
   std::vector<KvPool> pools(shapes.size());
   for (size_t group = 0; group < shapes.size(); ++group) {
@@ -105,14 +117,13 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       kernels_(kernels),
       weights_(std::move(weights)),
       scratch_sizes_(SizesOf(*model_, config, kernels)),
-      layers_(MakeLayers(*model_, config.first_layer, weights_.layers, kernels)),
-      attention_(layers_[0].spec.attention),
-      rope_(attention_.rope, attention_.head_dim, weights_.rope_freqs),
+      layers_(MakeLayers(*model_, config.first_layer, weights_.layers, scratch_sizes_.layers, kernels)),
       pools_(std::move(pools)),
       table_(config.block_tokens, config.group_blocks, config.context),
       gang_(std::move(gang)),
-      plan_(scratch_sizes_.layers.attention),
+      plan_(scratch_sizes_.layers.walks),
       scratch_(scratch_sizes_.layers) {
+  for (const RopeParameters& rope : scratch_sizes_.layers.ropes) ropes_.emplace_back(rope, weights_.rope_freqs);
   if (!config_.owns_head) return;
   head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, *scratch_sizes_.head, gang_.get());
   samplers_.resize(static_cast<size_t>(config_.threads));
@@ -191,12 +202,16 @@ void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
   const StepContext step = {hyper_.hidden, kernels_, plan_, pools_, scratch_};
   gang_->Run([&](int thread) {
     const Worker worker{*gang_, thread};
-    if (config_.owns_embedding) EmbedTokens(weights_.embedding, plan_, worker, hidden);
+    if (config_.owns_embedding) {
+      EmbedTokens(weights_.embedding, hyper_.embedding_scale, plan_, worker, hidden);
+    }
     const Gang::Part rows = worker.Share(plan_.row_count());
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
-      const int64_t at = row * (attention_.head_dim / 2);
-      rope_.Angles(plan_.rows()[static_cast<size_t>(row)].position, scratch_.cos.as<float>() + at,
-                   scratch_.sin.as<float>() + at);
+    for (size_t i = 0; i < ropes_.size(); ++i) {
+      StepAngles& angles = scratch_.angles[i];
+      for (int64_t row = rows.begin; row < rows.end; ++row) {
+        ropes_[i].Angles(plan_.rows()[static_cast<size_t>(row)].position, angles.cos.as<float>() + row * angles.pairs,
+                         angles.sin.as<float>() + row * angles.pairs);
+      }
     }
     worker.Barrier();
     for (const StageLayer& layer : layers_) {

@@ -51,8 +51,7 @@ class StageModelImpl final : public StageModel {
   };
 
   StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
-                 const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights,
-                 std::vector<KvPool> pools);
+                 const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights, std::vector<KvPool> pools);
 
   absl::Status CheckSize(const MicroBatch& batch) const;
   absl::Status CheckTokens(const MicroBatch& batch) const;    // stage with the embedding
@@ -68,8 +67,7 @@ class StageModelImpl final : public StageModel {
   const StageWeights weights_;
   const StageScratchSizes scratch_sizes_;
   const std::vector<StageLayer> layers_;
-  const AttentionSpec& attention_;  // of all layers
-  const RopeTable rope_;
+  std::vector<RopeTable> ropes_;  // [scratch_sizes_.layers.ropes]
 
   std::vector<KvPool> pools_;  // [block groups]; empty where no layer of this stage is in the group
   SequenceTable table_;

@@ -1,5 +1,7 @@
 #include "stage_worker/model/step_scratch.h"
 
+#include <algorithm>
+
 namespace stagecoach {
 namespace {
 
@@ -9,14 +11,19 @@ AlignedBuffer Floats(int64_t rows, int64_t cols) {
 
 }  // namespace
 
-AttentionScratch::AttentionScratch(const AttentionSizes& sizes)
-    : q(Floats(sizes.ColumnsPerWork(), sizes.head_dim)),
-      state(Floats(sizes.ColumnsPerWork(), 2 + sizes.head_dim)),
-      limits(static_cast<size_t>(sizes.ColumnsPerWork()) * sizeof(int32_t)) {}
+AttentionScratch::AttentionScratch(const WalkMemory& memory)
+    : q(Floats(1, memory.query_floats)),
+      state(Floats(1, memory.state_floats)),
+      limits(static_cast<size_t>(memory.limits) * sizeof(int32_t)),
+      begins(static_cast<size_t>(memory.begins) * sizeof(int32_t)),
+      values(Floats(1, memory.value_floats)) {}
 
-AttentionPartials::AttentionPartials(const AttentionSizes& sizes)
-    : states(Floats(sizes.PartialColumns(), 2 + sizes.head_dim)),
-      finished(new std::atomic<int32_t>[static_cast<size_t>(sizes.MaxCuts())]()) {}
+AttentionPartials::AttentionPartials(const WalkMemory& memory)
+    : states(Floats(1, memory.partial_floats)),
+      finished(new std::atomic<int32_t>[static_cast<size_t>(memory.cuts)]()) {}
+
+StepAngles::StepAngles(int64_t rows, int64_t row_pairs)
+    : pairs(row_pairs), cos(Floats(rows, row_pairs)), sin(Floats(rows, row_pairs)) {}
 
 WorkerScratch::WorkerScratch(const LayerScratchSizes& sizes)
     : row(Floats(1, sizes.input_width)),
@@ -26,18 +33,20 @@ WorkerScratch::WorkerScratch(const LayerScratchSizes& sizes)
 StepScratch::StepScratch(const LayerScratchSizes& sizes)
     : q_stride(sizes.q_stride),
       kv_stride(sizes.kv_stride),
-      cos(Floats(sizes.attention.max_rows, sizes.head_dim / 2)),
-      sin(Floats(sizes.attention.max_rows, sizes.head_dim / 2)),
-      q(Floats(sizes.attention.max_rows, q_stride)),
-      k(Floats(sizes.attention.max_rows, kv_stride)),
-      v(Floats(sizes.attention.max_rows, kv_stride)),
-      attended(Floats(sizes.attention.max_rows, q_stride)),
-      input(sizes.forms, sizes.attention.max_rows, sizes.input_width),
-      ffn_input(sizes.ffn_forms, sizes.attention.max_rows, sizes.ffn_width),
-      partials(sizes.attention) {
-  for (int thread = 0; thread < sizes.attention.threads; ++thread) {
+      attended_stride(sizes.attended_stride),
+      q(Floats(sizes.limits.max_rows, q_stride)),
+      k(Floats(sizes.limits.max_rows, kv_stride)),
+      v(Floats(sizes.limits.max_rows, kv_stride)),
+      attended(Floats(sizes.limits.max_rows, attended_stride)),
+      input(sizes.forms, sizes.limits.max_rows, sizes.input_width),
+      ffn_input(sizes.ffn_forms, sizes.limits.max_rows, sizes.ffn_width),
+      delta(Floats(sizes.limits.max_rows, sizes.delta_width)),
+      partials(sizes.walk_memory()) {
+  std::fill_n(delta.as<float>(), sizes.limits.max_rows * sizes.delta_width, 0.0f);
+  for (const RopeParameters& rope : sizes.ropes) angles.emplace_back(sizes.limits.max_rows, rope.dims / 2);
+  for (int thread = 0; thread < sizes.limits.threads; ++thread) {
     workers.emplace_back(sizes);
-    attention.emplace_back(sizes.attention);
+    attention.emplace_back(sizes.walk_memory());
   }
 }
 

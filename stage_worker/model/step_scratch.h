@@ -17,11 +17,13 @@ namespace stagecoach {
 
 // One thread's working memory for attention.
 struct AttentionScratch {
-  explicit AttentionScratch(const AttentionSizes& sizes);
+  explicit AttentionScratch(const WalkMemory& memory);
 
-  AlignedBuffer q;       // float [columns, H]
-  AlignedBuffer state;   // float [columns, 2 + H]: maxima, sums, weighted values
+  AlignedBuffer q;       // float [columns, key_dim]
+  AlignedBuffer state;   // float [columns, 2 + value_dim]: maxima, sums, weighted values
   AlignedBuffer limits;  // int32 [columns]
+  AlignedBuffer begins;  // int32 [columns]
+  AlignedBuffer values;  // V tiles of a granule, of latent attention
   const uint8_t* k_tiles[kAttentionGranule / kTilePositions];
   const uint8_t* v_tiles[kAttentionGranule / kTilePositions];
   const uint8_t* next_k_tiles[kAttentionGranule / kTilePositions];
@@ -29,9 +31,9 @@ struct AttentionScratch {
 
 // What the threads that share walks hand to each other: the partial states of StepPlan's cuts.
 struct AttentionPartials {
-  explicit AttentionPartials(const AttentionSizes& sizes);
+  explicit AttentionPartials(const WalkMemory& memory);
 
-  AlignedBuffer states;                              // float [columns, 2 + H], as in AttentionScratch for each partial
+  AlignedBuffer states;                              // float [columns, 2 + value_dim], as in AttentionScratch for each
   std::unique_ptr<std::atomic<int32_t>[]> finished;  // [cuts]: pieces; all 0 when no thread is in Attend
 };
 
@@ -44,18 +46,27 @@ struct WorkerScratch {
   AlignedBuffer block;  // float [2, kBlockFloats]: outputs of one or two matrices
 };
 
+// The angles of one RopeTable for all rows.
+struct StepAngles {
+  explicit StepAngles(int64_t rows, int64_t pairs);
+
+  int64_t pairs;           // of a row
+  AlignedBuffer cos, sin;  // float [rows, pairs]
+};
+
 // The buffers of a step, made once for the largest one: LayerScratchSizes::bytes() of aligned memory. A stride is a
 // width rounded up to whole panels, because the matrix kernel writes whole panels.
 struct StepScratch {
   explicit StepScratch(const LayerScratchSizes& sizes);
 
-  const int64_t q_stride, kv_stride;
-  AlignedBuffer cos, sin;                   // float [rows, H/2]
-  AlignedBuffer q;                          // float [rows, q_stride]
+  const int64_t q_stride, kv_stride, attended_stride;
+  std::vector<StepAngles> angles;           // [LayerScratchSizes::ropes]
+  AlignedBuffer q;                          // float [rows, q_stride]; of latent attention absorbed, [heads, key_dim]
   AlignedBuffer k, v;                       // float [rows, kv_stride]
-  AlignedBuffer attended;                   // float [rows, q_stride]
-  MatmulInput input;                        // [rows, D or Nq*H], of steps with more than kFewRows
+  AlignedBuffer attended;                   // float [rows, attended_stride]; of latent attention [heads, kv_rank]
+  MatmulInput input;                        // [rows, D or attn_output's], of steps with more than kFewRows
   MatmulInput ffn_input;                    // [rows, F]
+  AlignedBuffer delta;                      // float [rows, D]: an output that is completed; 0 between the halves
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   AttentionPartials partials;

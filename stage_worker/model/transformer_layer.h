@@ -7,7 +7,8 @@
 namespace stagecoach {
 
 // One layer on the residual stream x [rows, D], in place, by all threads of the gang together:
-//   x += Wo attention(RMSNorm(x));  x += ffn(RMSNorm(x)).
+//   x += Wo attention(RMSNorm(x));  x += ffn(RMSNorm(x)),
+// or with the norms and the scale that LayerSpec says.
 // Ends with a barrier: x is complete when a thread has returned.
 void RunTransformerLayer(const StageLayer& layer, const StepContext& step, const Worker& worker, float* x);
 

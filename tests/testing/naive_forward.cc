@@ -51,9 +51,9 @@ Vector Norm(const double* x, const Vector& weight, double eps) {
 // The angle of pair i at a position, and the factor of cos and sin.
 double Angle(const AttentionSpec& spec, const Vector& freqs, int64_t position, int64_t i, double* magnitude) {
   const RopeParameters& rope = spec.rope;
-  const double dims = static_cast<double>(spec.head_dim);
+  const double dims = static_cast<double>(rope.dims);
   double theta = static_cast<double>(position) * std::pow(rope.freq_base, -2.0 * static_cast<double>(i) / dims);
-  if (!freqs.empty()) theta /= freqs[static_cast<size_t>(i)];
+  if (rope.factors && !freqs.empty()) theta /= freqs[static_cast<size_t>(i)];
   *magnitude = 1;
   if (rope.scaling == RopeScaling::kLinear) return theta / rope.factor;
   if (rope.scaling == RopeScaling::kNone) return theta;
@@ -64,12 +64,12 @@ double Angle(const AttentionSpec& spec, const Vector& freqs, int64_t position, i
   const double lo = std::max(0.0, std::floor(dim(rope.beta_fast)));
   const double hi = std::min(dims - 1, std::ceil(dim(rope.beta_slow)));
   const double ramp = 1 - std::clamp((static_cast<double>(i) - lo) / std::max(0.001, hi - lo), 0.0, 1.0);
-  *magnitude = rope.attn_factor * (1 + 0.1 * std::log(rope.factor));
+  *magnitude = rope.attn_factor * (rope.log_magnitude ? 1 + 0.1 * std::log(rope.factor) : 1);
   return theta / rope.factor * (1 - ramp * rope.ext_factor) + theta * ramp * rope.ext_factor;
 }
 
 void Rotate(const AttentionSpec& spec, const Vector& freqs, int64_t position, double* head) {
-  const int64_t half = spec.head_dim / 2;
+  const int64_t half = spec.rope.dims / 2;
   for (int64_t i = 0; i < half; ++i) {
     const bool halves = spec.rope.pairs == RopePairs::kHalves;
     double& a = head[halves ? i : 2 * i];
@@ -95,6 +95,9 @@ class Layer {
         k_norm_(ReadTensor(model, t.attn_k_norm)),
         out_(ReadTensor(model, t.attn_output)),
         out_bias_(ReadTensor(model, t.attn_output_bias)),
+        sinks_(ReadTensor(model, t.attn_sinks)),
+        attn_post_norm_(ReadTensor(model, t.attn_post_norm)),
+        ffn_post_norm_(ReadTensor(model, t.ffn_post_norm)),
         ffn_norm_(ReadTensor(model, t.ffn_norm)),
         gate_(ReadTensor(model, t.ffn_gate)),
         up_(ReadTensor(model, t.ffn_up)),
@@ -109,21 +112,28 @@ class Layer {
 
   // Takes in the next position.
   void Run(Vector* x) {
-    const Vector attended = Multiply(out_, out_bias_, Attend(Norm(x->data(), attn_norm_, spec_.norm_eps)));
-    for (size_t i = 0; i < x->size(); ++i) (*x)[i] += attended[i];
-    const Vector m = Norm(x->data(), ffn_norm_, spec_.norm_eps);
+    Add(Multiply(out_, out_bias_, Attend(Input(*x, attn_norm_))), attn_post_norm_, x);
+    const Vector m = Input(*x, ffn_norm_);
     Vector gate = Multiply(gate_, gate_bias_, m);
     const Vector up = Multiply(up_, up_bias_, m);
     for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-    const Vector down = Multiply(down_, down_bias_, gate);
-    for (size_t i = 0; i < x->size(); ++i) (*x)[i] += down[i];
+    Add(Multiply(down_, down_bias_, gate), ffn_post_norm_, x);
   }
 
  private:
   static void Append(const Vector& from, Vector* to) { to->insert(to->end(), from.begin(), from.end()); }
 
+  Vector Input(const Vector& x, const Vector& norm) const {
+    return spec_.pre_norms ? Norm(x.data(), norm, spec_.norm_eps) : x;
+  }
+
+  void Add(Vector output, const Vector& norm, Vector* x) const {
+    if (spec_.post_norms) output = Norm(output.data(), norm, spec_.norm_eps);
+    for (size_t i = 0; i < x->size(); ++i) (*x)[i] += static_cast<double>(spec_.residual_scale) * output[i];
+  }
+
   void PlaceHead(const Vector& norm, double* head) const {
-    if (!norm.empty()) {
+    if (spec_.attention.qk_norm == QkNorm::kHeads) {
       const Vector normed = Norm(head, norm, spec_.norm_eps);
       std::copy(normed.begin(), normed.end(), head);
     }
@@ -134,6 +144,13 @@ class Layer {
     Vector q = Multiply(qkv_, qkv_bias_, a);
     const int64_t width = spec_.attention.head_dim, heads = spec_.attention.heads;
     const int64_t kv_heads = spec_.attention.kv_heads;
+    const AttentionSpec& spec = spec_.attention;
+    if (spec.qk_norm == QkNorm::kWhole) {
+      const Vector q_normed = Norm(q.data(), q_norm_, spec_.norm_eps);
+      const Vector k_normed = Norm(q.data() + heads * width, k_norm_, spec_.norm_eps);
+      std::copy(q_normed.begin(), q_normed.end(), q.begin());
+      std::copy(k_normed.begin(), k_normed.end(), q.begin() + heads * width);
+    }
     for (int64_t h = 0; h < heads; ++h) PlaceHead(q_norm_, q.data() + h * width);
     for (int64_t h = 0; h < kv_heads; ++h) PlaceHead(k_norm_, q.data() + (heads + h) * width);
     keys_.emplace_back(q.begin() + heads * width, q.begin() + (heads + kv_heads) * width);
@@ -144,10 +161,14 @@ class Layer {
       Vector scores(keys_.size());
       for (size_t j = 0; j < keys_.size(); ++j) {
         for (int64_t d = 0; d < width; ++d) scores[j] += q[h * width + d] * keys_[j][kv + d];
-        scores[j] /= std::sqrt(static_cast<double>(width));
+        scores[j] *= spec.score_scale;
+        if (spec.score_cap > 0) scores[j] = spec.score_cap * std::tanh(scores[j] / spec.score_cap);
+        const bool windowed = spec.kind == AttentionKind::kWindowed;
+        if (windowed && static_cast<int64_t>(keys_.size() - j) > spec.window) scores[j] = -INFINITY;
       }
-      const double max = *std::max_element(scores.begin(), scores.end());
-      double sum = 0;
+      double max = *std::max_element(scores.begin(), scores.end());
+      if (spec.sinks) max = std::max(max, sinks_[h]);
+      double sum = spec.sinks ? std::exp(sinks_[h] - max) : 0;
       for (double& score : scores) sum += score = std::exp(score - max);
       for (size_t j = 0; j < keys_.size(); ++j) {
         for (int64_t d = 0; d < width; ++d) out[h * width + d] += scores[j] / sum * values_[j][kv + d];
@@ -157,8 +178,8 @@ class Layer {
   }
 
   const LayerSpec& spec_;
-  Vector freqs_, attn_norm_, qkv_, qkv_bias_, q_norm_, k_norm_, out_, out_bias_, ffn_norm_, gate_, up_, down_,
-      gate_bias_, up_bias_, down_bias_;
+  Vector freqs_, attn_norm_, qkv_, qkv_bias_, q_norm_, k_norm_, out_, out_bias_, sinks_, attn_post_norm_,
+      ffn_post_norm_, ffn_norm_, gate_, up_, down_, gate_bias_, up_bias_, down_bias_;
   std::vector<Vector> keys_, values_;  // [positions][Nk*H]
 };
 
@@ -173,8 +194,14 @@ std::vector<std::vector<double>> NaiveLogits(const ModelDescription& model, cons
   for (const TokenId token : tokens) {
     const auto row = embedding.begin() + token * model.hyper.hidden;
     Vector x(row, row + model.hyper.hidden);
+    for (double& value : x) value *= static_cast<double>(model.hyper.embedding_scale);
     for (Layer& layer : layers) layer.Run(&x);
     logits.push_back(Multiply(head, output_bias, Norm(x.data(), output_norm, model.hyper.rms_eps)));
+    const double cap = static_cast<double>(model.hyper.logit_cap);
+    for (double& logit : logits.back()) {
+      logit *= static_cast<double>(model.hyper.logit_scale);
+      if (cap > 0) logit = cap * std::tanh(logit / cap);
+    }
   }
   return logits;
 }

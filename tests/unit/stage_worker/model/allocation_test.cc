@@ -240,6 +240,42 @@ TEST(StageMemory, IsWhatThePlannerCounts) {
   }
 }
 
+// Windows have a memory of begins, angles are those of every kind, and outputs that are completed wait somewhere.
+TEST(StageMemory, IsWhatThePlannerCountsForLayersThatDiffer) {
+  const testing::TempDir dir;
+  const auto plain = OpenModel(testing::WriteTinyModel(dir.File("tiny.gguf"), {}));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const StepLimits limits = {.max_rows = 40, .max_slices = 8, .context = 512, .threads = 3};
+  for (int kinds = 0; kinds < 4; ++kinds) {
+    const auto model = std::make_shared<ModelDescription>(**plain);
+    std::vector<LayerSpec>& layers = model->hyper.layers;
+    if (kinds > 0) layers[1].attention.kind = AttentionKind::kWindowed;
+    layers[1].attention.window = 40;
+    if (kinds > 1) layers[2].attention.rope.dims = 16;
+    if (kinds > 2) layers[3].residual_scale = 0.5;
+    StageConfig config;
+    config.last_layer = 4;
+    config.group_blocks = {16};
+    config.threads = limits.threads;
+    config.context = limits.context;
+    config.max_rows = limits.max_rows;
+    config.max_slices = limits.max_slices;
+    StageCounters counters;
+    const int64_t before = aligned_bytes;
+    const auto stage = StageModel::Load(model, config, &counters);
+    ASSERT_TRUE(stage.ok()) << stage.status();
+    const uint64_t counted = ScratchSizesOf(*model, 0, 4, false, limits).bytes();
+    EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(counted + sizeof(Gang)));
+    if (kinds > 0) {
+      LayerSpec& last = layers[static_cast<size_t>(kinds)];
+      const LayerSpec changed = last;
+      last = layers[0];
+      EXPECT_LT(ScratchSizesOf(*model, 0, 4, false, limits).bytes(), counted);
+      last = changed;
+    }
+  }
+}
+
 TEST(StageMemory, FollowsTheFormsThatTheKernelsOfEveryInstructionSetWant) {
   for (const Isa& isa : ListIsas()) {
     EXPECT_EQ(isa.kernels->bf16_dot, HasBf16Dot(*ParseInstructionSet(isa.kernels->isa))) << isa.kernels->isa;

@@ -13,13 +13,14 @@ constexpr int32_t kTokensOfABlock = 32;
 
 // Two threads and 32 rows to a walk. A walk of 32 rows over g granules that is cut into p pieces has
 // 1 + g - g / p partial states of 64 columns; there is room for 64 columns a granule of the context.
-AttentionSizes SizesFor(int64_t context, int64_t kv_heads) {
+AttentionSizes SizesFor(int64_t context, int64_t head_groups) {
   return {.max_rows = 128,
           .max_slices = 8,
           .context = context,
-          .kv_heads = kv_heads,
+          .head_groups = head_groups,
           .group = 2,
-          .head_dim = 32,
+          .key_dim = 32,
+          .value_dim = 32,
           .threads = 2};
 }
 
@@ -27,7 +28,7 @@ AttentionSizes SizesFor(int64_t context, int64_t kv_heads) {
 class PlanRig {
  public:
   PlanRig(const AttentionSizes& sizes, const std::vector<int32_t>& lengths)
-      : table_(kTokensOfABlock, {4096}, sizes.context), plan_(sizes) {
+      : table_(kTokensOfABlock, {4096}, sizes.context), plan_({sizes}) {
     BlockId next_block = 0;
     MicroBatch stored;
     for (size_t i = 0; i < lengths.size(); ++i) {
@@ -43,7 +44,7 @@ class PlanRig {
   }
 
   void Build() { plan_.Build(batch_, table_); }
-  const StepPlan& plan() const { return plan_; }
+  const WalkPlan& plan() const { return plan_.walks(0); }
 
  private:
   SequenceTable table_;
@@ -52,7 +53,7 @@ class PlanRig {
 };
 
 // Partial states lie behind each other, in the memory that is there.
-void ExpectWithinTheRoom(const StepPlan& plan, const AttentionSizes& sizes) {
+void ExpectWithinTheRoom(const WalkPlan& plan, const AttentionSizes& sizes) {
   int64_t columns = 0;
   for (const AttentionCut& cut : plan.cuts()) {
     EXPECT_EQ(cut.first_column, columns);
@@ -72,15 +73,15 @@ TEST(StepPlan, CutsAWalkThatJustFitsIntoTheRoomForPartialStates) {
 
 TEST(StepPlan, LeavesAWalkWholeWhenItsPartialStatesFindNoRoomEvenAlone) {
   AttentionSizes sizes = SizesFor(8 * kAttentionGranule, 1);
-  sizes.head_dim = 16777;  // so wide that the room is bounded by its bytes
+  sizes.value_dim = 16777;  // so wide that the room is bounded by its bytes
   ASSERT_GT(sizes.PartialColumns(), 0);
   ASSERT_LT(sizes.PartialColumns(), 8 * 64);
   const PlanRig rig(sizes, {8 * kAttentionGranule});
   EXPECT_TRUE(rig.plan().cuts().empty());
-  ASSERT_EQ(rig.plan().attention().size(), 1u);
-  EXPECT_EQ(rig.plan().attention()[0].cut, -1);
-  EXPECT_EQ(rig.plan().attention()[0].begin_granule, 0);
-  EXPECT_EQ(rig.plan().attention()[0].end_granule, 8);
+  ASSERT_EQ(rig.plan().work().size(), 1u);
+  EXPECT_EQ(rig.plan().work()[0].cut, -1);
+  EXPECT_EQ(rig.plan().work()[0].begin_granule, 0);
+  EXPECT_EQ(rig.plan().work()[0].end_granule, 8);
 }
 
 TEST(StepPlan, LeavesWholeTheWalksThatFindNoRoomBesideTheOthers) {
@@ -91,11 +92,11 @@ TEST(StepPlan, LeavesWholeTheWalksThatFindNoRoomBesideTheOthers) {
     ASSERT_EQ(rig.plan().cuts().size(), 1u);
     EXPECT_EQ(rig.plan().cuts()[0].partials, 22);
     ExpectWithinTheRoom(rig.plan(), sizes);
-    ASSERT_EQ(rig.plan().attention().size(), 5u);
-    for (size_t piece = 0; piece < 4; ++piece) EXPECT_EQ(rig.plan().attention()[piece].cut, 0);
-    EXPECT_EQ(rig.plan().attention()[4].cut, -1);
-    EXPECT_EQ(rig.plan().attention()[4].kv_head, 1);
-    EXPECT_EQ(rig.plan().attention()[4].end_granule, 28);
+    ASSERT_EQ(rig.plan().work().size(), 5u);
+    for (size_t piece = 0; piece < 4; ++piece) EXPECT_EQ(rig.plan().work()[piece].cut, 0);
+    EXPECT_EQ(rig.plan().work()[4].cut, -1);
+    EXPECT_EQ(rig.plan().work()[4].head_group, 1);
+    EXPECT_EQ(rig.plan().work()[4].end_granule, 28);
     rig.Build();
   }
 }
