@@ -33,6 +33,37 @@ TensorType TypeOf(const GgufTensor* tensor) { return static_cast<TensorType>(ten
 
 double BytesOf(const GgufTensor* tensor) { return tensor == nullptr ? 0 : static_cast<double>(tensor->bytes); }
 
+// What fills up the last panels of a layer's experts.
+uint64_t ExpertPadding(const LayerTensors& layer) {
+  uint64_t bytes = 0;
+  const auto add = [&bytes](const GgufTensor* tensor, int64_t matrices_an_expert) {
+    if (tensor == nullptr) return;
+    const int64_t rows = tensor->rows(), experts = tensor->dims.size() < 3 ? 1 : tensor->dims[2];
+    const int64_t matrices = experts * matrices_an_expert;
+    const int64_t padding = matrices * WholePanels(rows / matrices) - rows;
+    bytes += PackedBytes(TypeOf(tensor), tensor->bytes / static_cast<uint64_t>(rows) * static_cast<uint64_t>(padding));
+  };
+  add(layer.gate_exps, 1);
+  add(layer.up_exps, 1);
+  add(layer.gate_up_exps, 2);
+  add(layer.down_exps, 1);
+  return bytes;
+}
+
+void AddExperts(const FfnSpec& ffn, const LayerInputForms& forms, int64_t hidden, const StepLimits& limits,
+                ExpertScratchSizes* sizes) {
+  sizes->experts = std::max(sizes->experts, ffn.experts);
+  sizes->used = std::max(sizes->used, ffn.experts_used);
+  sizes->units = std::max(sizes->units, ffn.experts_used + (ffn.shared_width > 0 ? 1 : 0));
+  sizes->rows = std::clamp<int64_t>(kExpertPairs / sizes->used, 1, limits.max_rows);
+  sizes->logits_stride = WholePanels(sizes->experts);
+  sizes->input_width = hidden;
+  sizes->width = std::max(sizes->width, ffn.width);
+  sizes->input_forms.Add(forms.ffn);
+  sizes->output_forms.Add(forms.expert_down);
+  sizes->threads = limits.threads;
+}
+
 }  // namespace
 
 ModelCosts CostsOf(const ModelDescription& model) {
@@ -63,6 +94,9 @@ uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, i
   uint64_t bytes = 0;
   for (const GgufTensor* tensor : model.StageTensors(first_layer, last_layer, owns_embedding, owns_head)) {
     bytes += PackedBytes(TypeOf(tensor), tensor->bytes);
+  }
+  for (int64_t layer = first_layer; layer < last_layer; ++layer) {
+    bytes += ExpertPadding(model.layers[static_cast<size_t>(layer)]);
   }
   return bytes;
 }
@@ -102,8 +136,16 @@ LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot) {
                   ? InputForms::Of({TypeOf(layer.attn_qkv)}, bf16_dot)
                   : InputForms::Of({TypeOf(layer.attn_q), TypeOf(layer.attn_k), TypeOf(layer.attn_v)}, bf16_dot);
   forms.output = InputForms::Of({TypeOf(layer.attn_output)}, bf16_dot);
-  forms.ffn = InputForms::Of({TypeOf(layer.ffn_gate), TypeOf(layer.ffn_up)}, bf16_dot);
-  forms.down = InputForms::Of({TypeOf(layer.ffn_down)}, bf16_dot);
+  const auto add = [bf16_dot](std::initializer_list<const GgufTensor*> readers, InputForms* input) {
+    for (const GgufTensor* reader : readers) {
+      if (reader != nullptr) input->Add(InputForms::Of({TypeOf(reader)}, bf16_dot));
+    }
+  };
+  add({layer.ffn_gate, layer.ffn_up, layer.ffn_gate_up, layer.router, layer.gate_exps, layer.up_exps,
+       layer.gate_up_exps},
+      &forms.ffn);
+  add({layer.ffn_down}, &forms.down);
+  add({layer.down_exps}, &forms.expert_down);
   return forms;
 }
 
@@ -172,6 +214,30 @@ WalkMemory LayerScratchSizes::walk_memory() const {
   return memory;
 }
 
+int64_t ExpertScratchSizes::few_pairs() const { return std::min(kFewRows, rows) * used; }
+
+int64_t ExpertScratchSizes::gather_rows() const { return std::min(kExpertGatherRows, rows); }
+
+int64_t ExpertScratchSizes::routing_floats() const { return 4 * experts; }
+
+int64_t ExpertScratchSizes::outputs() const {
+  const int64_t panel = rows * units * kPanelRows;
+  const int64_t all = rows * units * WholePanels(input_width);
+  return std::min(all, std::max(panel, kExpertOutputs));
+}
+
+uint64_t ExpertScratchSizes::bytes() const {
+  if (experts == 0) return 0;
+  // Logits; chosen experts and their weights; the input of down.
+  const uint64_t shared = Floats(rows, logits_stride) + 2 * Floats(pairs(), 1) + output_forms.Bytes(pairs(), width);
+  // Of every thread: what routing works in, choices of few rows, the plan of who goes where, the input of one expert,
+  // outputs.
+  const uint64_t thread_bytes = Floats(1, routing_floats()) + 2 * Floats(few_pairs(), 1) + Floats(1, 2 * experts + 1) +
+                                2 * Floats(pairs(), 1) + input_forms.Bytes(gather_rows(), input_width) +
+                                Floats(1, outputs());
+  return shared + static_cast<uint64_t>(threads) * thread_bytes;
+}
+
 uint64_t LayerScratchSizes::bytes() const {
   const int64_t rows = limits.max_rows;
   const WalkMemory walk = walk_memory();
@@ -179,7 +245,7 @@ uint64_t LayerScratchSizes::bytes() const {
   // angles.
   uint64_t bytes = Floats(rows, q_stride) + 2 * Floats(rows, kv_stride) + Floats(rows, attended_stride) +
                    forms.Bytes(rows, input_width) + ffn_forms.Bytes(rows, ffn_width) + Floats(rows, delta_width) +
-                   Floats(1, walk.partial_floats);
+                   Floats(1, walk.partial_floats) + experts.bytes();
   for (const RopeParameters& rope : ropes) bytes += 2 * Floats(rows, rope.dims / 2);
   // Of every thread: a row on its way into an input, an input of few rows, outputs of two matrices; queries, states,
   // limits and values of a walk.
@@ -218,13 +284,14 @@ void AddLayer(const LayerSpec& spec, const LayerTensors& tensors, int64_t hidden
   cover(WholePanels(attention.kv_heads * attention.key_dim()), &sizes->kv_stride);
   cover(WholePanels(attention.heads * attention.cached_value_dim()), &sizes->attended_stride);
   cover(std::max(hidden, attention.output_width()), &sizes->input_width);
-  cover(spec.ffn.width, &sizes->ffn_width);
+  cover(spec.ffn.kind == FfnKind::kDense ? spec.ffn.width : spec.ffn.shared_width, &sizes->ffn_width);
   if (spec.completes_outputs()) cover(hidden, &sizes->delta_width);
   AddOnce(AttentionSizes::Of(attention, sizes->limits), &sizes->walks);
   if (attention.rope.dims > 0) AddOnce(attention.rope, &sizes->ropes);
   const LayerInputForms forms = InputFormsOf(tensors, sizes->limits.bf16_dot);
   for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn}) sizes->forms.Add(*input);
   sizes->ffn_forms.Add(forms.down);
+  if (spec.ffn.kind == FfnKind::kExperts) AddExperts(spec.ffn, forms, hidden, sizes->limits, &sizes->experts);
 }
 
 }  // namespace

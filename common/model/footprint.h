@@ -34,7 +34,8 @@ ModelCosts CostsOf(const ModelDescription& model);
 // Bytes of the tensors that stage [first_layer, last_layer) needs, as stored, each tensor once.
 uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                           bool owns_head);
-// What these tensors take in a stage's memory, in the kernels' layout, but for the padding of each matrix's last panel.
+// What these tensors take in a stage's memory, in the kernels' layout, but for the padding of each matrix's last panel;
+// that of experts, of which there are many, is counted.
 uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                            bool owns_head);
 
@@ -53,10 +54,11 @@ struct InputForms {
 
 // Of the inputs of one layer.
 struct LayerInputForms {
-  InputForms qkv;     // of q, k and v; D wide
-  InputForms output;  // of attn_output; Nq*H wide
-  InputForms ffn;     // of gate and up; D wide
-  InputForms down;    // of down; F wide
+  InputForms qkv;          // of q, k and v; D wide
+  InputForms output;       // of attn_output; Nq*H wide
+  InputForms ffn;          // of gate and up, and of a router and its experts' gate and up; D wide
+  InputForms down;         // of down; F wide, beside experts shared_width
+  InputForms expert_down;  // of the experts' down; F wide
 };
 LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot);
 
@@ -70,6 +72,12 @@ inline constexpr int64_t kBlockFloats = 128 << 10;  // outputs of one matrix tha
 inline constexpr int64_t kMaxHeadTileRows = 32;
 inline constexpr uint64_t kSamplerBytesPerToken = 22;  // of the vocabulary: at most, of one sampler ...
 inline constexpr uint64_t kSamplerBytes = 4096;        // ... beside this
+
+// Of experts so many chosen ones (rows times experts_used) are computed at once: enough rows to each expert for reading
+// its weights to cost little beside computing, while what they give still fits a third-level cache.
+inline constexpr int64_t kExpertPairs = 4096;
+inline constexpr int64_t kExpertGatherRows = 64;      // rows of one expert whose input is gathered at once
+inline constexpr int64_t kExpertOutputs = 768 << 10;  // floats of what experts give that a thread sums at once
 
 // How large the steps of a stage can get, and who computes them.
 struct StepLimits {
@@ -115,6 +123,25 @@ struct WalkMemory {
   void Cover(const WalkMemory& other);  // the larger of each
 };
 
+// What the memory of layers of experts depends on: the largest of each. All 0 without such layers.
+struct ExpertScratchSizes {
+  int64_t experts = 0, used = 0;         // E, k
+  int64_t rows = 0;                      // of a step that are computed at once
+  int64_t logits_stride = 0;             // E in whole panels
+  int64_t input_width = 0;               // D
+  int64_t width = 0;                     // F
+  int64_t units = 0;                     // most outputs that are summed for a row: k, and one of a shared unit
+  InputForms input_forms, output_forms;  // of D wide inputs, and of what down takes, F wide
+  int threads = 0;
+
+  int64_t pairs() const { return rows * used; }
+  int64_t few_pairs() const;       // of so few rows that each thread routes them all
+  int64_t gather_rows() const;     // rows of an expert's gathered input
+  int64_t routing_floats() const;  // what Route works in
+  int64_t outputs() const;         // floats of a thread's outputs of experts: of all units whole panels, at least one
+  uint64_t bytes() const;
+};
+
 // The working memory of a stage's layers.
 struct LayerScratchSizes {
   StepLimits limits;
@@ -124,6 +151,7 @@ struct LayerScratchSizes {
   int64_t ffn_width = 0;              // of the widest input of a down projection
   int64_t delta_width = 0;            // D, if a layer completes its outputs before it adds them
   InputForms forms, ffn_forms;        // of all layers' inputs of these widths
+  ExpertScratchSizes experts;
   std::vector<AttentionSizes> walks;  // of the layers, each once
   std::vector<RopeParameters> ropes;  // of the layers that rotate, each once
 

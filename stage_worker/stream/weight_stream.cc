@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
@@ -52,8 +53,9 @@ void WeightStream::AddChunks(const WeightRange& range, std::vector<std::shared_p
 void WeightStream::PlanTensors(absl::Span<const GgufTensor* const> tensors, std::unique_ptr<WeightCache> cache) {
   cache_ = std::move(cache);
   std::vector<const GgufTensor*> ordered(tensors.begin(), tensors.end());
-  const auto matrices = std::stable_partition(ordered.begin(), ordered.end(),
-                                              [](const GgufTensor* tensor) { return tensor->rows() == 1; });
+  const auto matrices = std::stable_partition(ordered.begin(), ordered.end(), [](const GgufTensor* tensor) {
+    return tensor->rows() == 1 || absl::EndsWith(tensor->name, ".bias");
+  });
   std::sort(matrices, ordered.end(), [](const GgufTensor* a, const GgufTensor* b) {
     return std::tie(a->shard, a->file_offset) < std::tie(b->shard, b->file_offset);
   });

@@ -41,8 +41,8 @@ class WeightStream {
 
   // Replaces the plan: nothing else can be read from now on. Nobody may be reading.
   void Plan(absl::Span<const WeightRange> ranges);
-  // Plans whole tensors: single rows, which are read one by one, in the order given, then all others in that of the
-  // files. `cache`: where to look for them first, and to keep them; nullptr: nowhere.
+  // Plans whole tensors: single rows and biases, which are read one by one, in the order given, then all others in that
+  // of the files. `cache`: where to look for them first, and to keep them; nullptr: nowhere.
   void PlanTensors(absl::Span<const GgufTensor* const> tensors, std::unique_ptr<WeightCache> cache = nullptr);
   // Waits for the bytes. kInternal for bytes that were not planned; the status of Stop, or why the coordinator refused.
   absl::Status Read(int shard, uint64_t offset, absl::Span<uint8_t> out);

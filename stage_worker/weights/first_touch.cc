@@ -1,5 +1,6 @@
 #include "stage_worker/weights/first_touch.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "common/base/check.h"
@@ -10,6 +11,24 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
+// Any thread may compute any part of an expert, and the few that a row chooses should keep all memory controllers busy:
+// so the threads touch the matrices of the experts in turns, a run of panels of about a huge page each.
+constexpr size_t kRunBytes = size_t{2} << 20;
+
+template <typename Add>
+void AddRunsInTurns(const ExpertWeights& experts, int thread, int threads, const Add& add) {
+  int64_t turn = 0;
+  for (const std::vector<PackedMatrix>* matrices : {&experts.gate, &experts.up, &experts.down}) {
+    for (const PackedMatrix& matrix : *matrices) {
+      const size_t panel_bytes = PanelBytes(matrix.type, matrix.cols);
+      const int64_t run = static_cast<int64_t>(std::max<size_t>(1, kRunBytes / panel_bytes));
+      for (int64_t panel = 0; panel < matrix.panels(); panel += run, ++turn) {
+        if (turn % threads == thread) add(matrix, Gang::Part{panel, std::min(panel + run, matrix.panels())});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
@@ -17,9 +36,9 @@ std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weigh
   CHECK_EQ(specs.size(), weights.layers.size());
   std::vector<absl::Span<const uint8_t>> shares;
   const auto add = [&](const PackedMatrix& matrix, Gang::Part part) {
+    if (part.begin == part.end) return;
     const PanelSpan span = matrix.Panels(part.begin, part.end);
-    if (span.panels > 0)
-      shares.emplace_back(span.data, static_cast<size_t>(span.panels) * PanelBytes(span.type, span.cols));
+    shares.emplace_back(span.data, static_cast<size_t>(span.panels) * PanelBytes(span.type, span.cols));
   };
   const auto add_panels = [&](const PackedMatrix& matrix) { add(matrix, SharePanels(matrix, thread, threads)); };
   const auto add_qkv = [&](const QkvHeads& shape, const LayerWeights& layer) {
@@ -40,6 +59,8 @@ std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weigh
     add(layer.gate, SharePanelPairs(layer.gate, thread, threads));
     add(layer.up, SharePanelPairs(layer.up, thread, threads));
     add_panels(layer.down);
+    add_panels(layer.experts.router);
+    AddRunsInTurns(layer.experts, thread, threads, add);
   }
   if (weights.embedding.data != nullptr) add_panels(weights.embedding);
   if (weights.output.data != nullptr) add_panels(weights.output);

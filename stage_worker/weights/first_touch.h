@@ -13,8 +13,9 @@
 
 namespace stagecoach {
 
-// What a thread of `threads` reads of the weights in each step, each a run of panels of one matrix. Over all threads
-// every byte of every matrix once. specs: of the stage's layers.
+// What a thread of `threads` reads of the weights in each step, each a run of panels of one matrix; of experts, whose
+// parts are computed by whoever is free, every so many huge pages one. Over all threads every byte of every matrix
+// once. specs: of the stage's layers.
 std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
                                                        int thread, int threads);
 

@@ -20,12 +20,14 @@ class StageReader {
   StageReader(const ModelDescription& model, const Kernels& kernels, std::atomic<uint64_t>* bytes_loaded)
       : model_(model), bytes_loaded_(bytes_loaded), matrices_(*model.file, kernels) {}
 
+  // One vector, or one of each expert behind each other. Of a float type, whose rows follow each other without a gap.
   absl::Status Vector(const GgufTensor* tensor, std::vector<float>* out) {
     if (tensor == nullptr) return absl::OkStatus();
     std::vector<uint8_t> raw(tensor->bytes);
     RETURN_IF_ERROR(model_.file->Read(*tensor, 0, absl::MakeSpan(raw)));
-    out->resize(static_cast<size_t>(tensor->cols()));
-    DequantizeRow(static_cast<TensorType>(tensor->type_id), raw.data(), tensor->cols(), out->data());
+    const int64_t elements = tensor->cols() * tensor->rows();
+    out->resize(static_cast<size_t>(elements));
+    DequantizeRow(static_cast<TensorType>(tensor->type_id), raw.data(), elements, out->data());
     bytes_loaded_->fetch_add(raw.size(), std::memory_order_relaxed);
     vector_bytes_ += out->size() * sizeof(float);
     return absl::OkStatus();
@@ -33,6 +35,16 @@ class StageReader {
 
   absl::Status Matrix(const GgufTensor* tensor, PackedMatrix* out) {
     return matrices_.Add(*tensor, 0, tensor->rows(), out);
+  }
+
+  // Matrices that lie behind each other in a tensor, each [rows, cols], from row `first` of each `stride` rows on.
+  absl::Status Matrices(const GgufTensor* tensor, int64_t first, int64_t rows, int64_t stride,
+                        std::vector<PackedMatrix>* out) {
+    out->resize(static_cast<size_t>(tensor->rows() / stride));
+    for (size_t i = 0; i < out->size(); ++i) {
+      RETURN_IF_ERROR(matrices_.Add(*tensor, static_cast<int64_t>(i) * stride + first, rows, &(*out)[i]));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Qkv(const AttentionSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
@@ -59,12 +71,8 @@ class StageReader {
     RETURN_IF_ERROR(Vector(tensors.attn_output_bias, &layer->attn_output_bias));
     RETURN_IF_ERROR(Vector(tensors.attn_post_norm, &layer->attn_post_norm));
     RETURN_IF_ERROR(Vector(tensors.ffn_norm, &layer->ffn_norm));
-    RETURN_IF_ERROR(Matrix(tensors.ffn_gate, &layer->gate));
-    RETURN_IF_ERROR(Matrix(tensors.ffn_up, &layer->up));
-    RETURN_IF_ERROR(Matrix(tensors.ffn_down, &layer->down));
-    RETURN_IF_ERROR(Vector(tensors.ffn_gate_bias, &layer->gate_bias));
-    RETURN_IF_ERROR(Vector(tensors.ffn_up_bias, &layer->up_bias));
-    RETURN_IF_ERROR(Vector(tensors.ffn_down_bias, &layer->down_bias));
+    if (spec.ffn.kind == FfnKind::kExperts) RETURN_IF_ERROR(Experts(spec.ffn, tensors, &layer->experts));
+    RETURN_IF_ERROR(Unit(tensors, layer));
     return Vector(tensors.ffn_post_norm, &layer->ffn_post_norm);
   }
 
@@ -95,6 +103,40 @@ class StageReader {
     layer->k_bias.assign(k, v);
     layer->v_bias.assign(v, fused.end());
     return absl::OkStatus();
+  }
+
+  absl::Status Experts(const FfnSpec& spec, const LayerTensors& tensors, ExpertWeights* experts) {
+    RETURN_IF_ERROR(Matrix(tensors.router, &experts->router));
+    RETURN_IF_ERROR(Vector(tensors.router_bias, &experts->router_bias));
+    RETURN_IF_ERROR(Vector(tensors.selection_bias, &experts->selection_bias));
+    const int64_t width = spec.width, hidden = model_.hyper.hidden;
+    if (tensors.gate_up_exps != nullptr) {
+      RETURN_IF_ERROR(Matrices(tensors.gate_up_exps, 0, width, 2 * width, &experts->gate));
+      RETURN_IF_ERROR(Matrices(tensors.gate_up_exps, width, width, 2 * width, &experts->up));
+    } else {
+      RETURN_IF_ERROR(Matrices(tensors.gate_exps, 0, width, width, &experts->gate));
+      RETURN_IF_ERROR(Matrices(tensors.up_exps, 0, width, width, &experts->up));
+    }
+    RETURN_IF_ERROR(Matrices(tensors.down_exps, 0, hidden, hidden, &experts->down));
+    RETURN_IF_ERROR(Vector(tensors.gate_exps_bias, &experts->gate_bias));
+    RETURN_IF_ERROR(Vector(tensors.up_exps_bias, &experts->up_bias));
+    return Vector(tensors.down_exps_bias, &experts->down_bias);
+  }
+
+  // A dense layer's only unit, or the shared one beside experts, where there is one.
+  absl::Status Unit(const LayerTensors& tensors, LayerWeights* layer) {
+    if (tensors.ffn_gate_up != nullptr) {
+      const int64_t width = tensors.ffn_gate_up->rows() / 2;
+      RETURN_IF_ERROR(matrices_.Add(*tensors.ffn_gate_up, 0, width, &layer->gate));
+      RETURN_IF_ERROR(matrices_.Add(*tensors.ffn_gate_up, width, width, &layer->up));
+    } else if (tensors.ffn_gate != nullptr) {
+      RETURN_IF_ERROR(Matrix(tensors.ffn_gate, &layer->gate));
+      RETURN_IF_ERROR(Matrix(tensors.ffn_up, &layer->up));
+    }
+    if (tensors.ffn_down != nullptr) RETURN_IF_ERROR(Matrix(tensors.ffn_down, &layer->down));
+    RETURN_IF_ERROR(Vector(tensors.ffn_gate_bias, &layer->gate_bias));
+    RETURN_IF_ERROR(Vector(tensors.ffn_up_bias, &layer->up_bias));
+    return Vector(tensors.ffn_down_bias, &layer->down_bias);
   }
 
   const ModelDescription& model_;
