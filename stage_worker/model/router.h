@@ -1,0 +1,26 @@
+#ifndef STAGECOACH_STAGE_WORKER_MODEL_ROUTER_H_
+#define STAGECOACH_STAGE_WORKER_MODEL_ROUTER_H_
+
+#include <cstdint>
+
+#include "common/model/layer_spec.h"
+
+namespace stagecoach {
+
+// Which of `experts` a row goes to, and what the output of each counts: chosen [used] in descending order of the
+// selection score, weights [used] of them, by RouterSpec's rules. Depends on the row's logits alone, and every machine
+// gives the same bits: exp is FixedExp, sums run in double in ascending order of the expert (of the chosen: of their
+// rank), quotients are rounded to float; the sum that normalises is of floats in the order of rank.
+//
+// A score that is no number ranks as -inf. So whatever the logits are, chosen are `used` different experts of
+// [0, experts); the weights are then what arithmetic makes of them, perhaps no numbers, and whoever looks at the
+// logits of the model at its end finds that.
+//
+// logits and selection_bias: [experts]; no bias: nullptr. work: [4 * experts] floats to calculate in.
+// 0 < used <= experts; the groups divide the experts, and those that are used hold at least `used` of them.
+void Route(const RouterSpec& spec, int64_t experts, int64_t used, const float* logits, const float* selection_bias,
+           float* work, int32_t* chosen, float* weights);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_MODEL_ROUTER_H_
