@@ -1,12 +1,14 @@
 #include "stage_worker/model/ffn.h"
 
+#include "stage_worker/model/activation.h"
+#include "stage_worker/model/expert_ffn.h"
 #include "stage_worker/model/projection.h"
 #include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
 namespace {
 
-// scratch.ffn_input [rows, F] = silu(Wgate m) * (Wup m), in the forms that the down projection wants. Shared by output
+// scratch.ffn_input [rows, F] = act(Wgate m, Wup m), in the forms that the down projection wants. Shared by output
 // panels.
 void GateAndUp(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker) {
   const LayerWeights& w = layer.weights;
@@ -24,7 +26,7 @@ void GateAndUp(const StageLayer& layer, const Activations& input, const StepCont
     const int64_t count = columns.end - columns.begin;
     for (int64_t row = 0; row < block_rows; ++row) {
       float* const out = gate + row * stride;
-      step.kernels.swiglu(out, up + row * stride, count, out);
+      ApplyActivation(step.kernels, layer.spec.ffn.activation, out, up + row * stride, count, out);
       step.scratch.ffn_input.Set(step.kernels, layer.forms.down, first + row, w.down.cols, columns.begin, out, count);
     }
   });
@@ -33,11 +35,12 @@ void GateAndUp(const StageLayer& layer, const Activations& input, const StepCont
 }  // namespace
 
 void AddFfn(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker,
-            float* x) {
+            float* out) {
+  if (layer.spec.ffn.kind == FfnKind::kExperts) return AddExperts(layer, input, step, worker, out);
   GateAndUp(layer, input, step, worker);
   worker.Barrier();
   AddProjection(layer.weights.down, layer.weights.down_bias, step.scratch.ffn_input.View(layer.spec.ffn.width), step,
-                worker, x);
+                worker, out);
 }
 
 }  // namespace stagecoach

@@ -6,9 +6,11 @@
 
 namespace stagecoach {
 
-// x [rows, D] += Wdown (silu(Wgate m) * Wup m) with biases where the model has them, from the input m [rows, D]. Runs
-// on all threads of the gang with a barrier inside; the one after it is the caller's.
-void AddFfn(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker, float* x);
+// out [rows, D] += Wdown act(Wgate m, Wup m) with biases where the model has them, from the input m [rows, D]; of a
+// layer of experts what AddExperts says. Runs on all threads of the gang with barriers inside; the one after it is the
+// caller's.
+void AddFfn(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker,
+            float* out);
 
 }  // namespace stagecoach
 

@@ -48,6 +48,18 @@ void MatmulInput::Set(const Kernels& kernels, const InputForms& forms, int64_t r
   }
 }
 
+void MatmulInput::Copy(const InputForms& forms, int64_t row, int64_t cols, const Activations& from) {
+  if (forms.floats) std::copy_n(from.x, cols, x_.as<float>() + row * cols);
+  if (forms.bf16) std::copy_n(from.bf16, cols, bf16_.as<uint16_t>() + row * cols);
+  if (forms.int8) {
+    const int64_t groups = cols / kActivationGroup;
+    std::copy_n(from.q, cols, q_.as<int8_t>() + row * cols);
+    std::copy_n(from.scales, groups, scales_.as<float>() + row * groups);
+    std::copy_n(from.starts, groups, starts_.as<int32_t>() + row * groups);
+    std::copy_n(from.half_starts, 2 * groups, half_starts_.as<int32_t>() + row * 2 * groups);
+  }
+}
+
 Activations MatmulInput::View(int64_t cols) const {
   Activations view;
   view.x = x_.as<float>();

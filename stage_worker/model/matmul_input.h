@@ -25,6 +25,9 @@ class MatmulInput {
   void Set(const Kernels& kernels, const InputForms& forms, int64_t row, int64_t cols, int64_t begin, const float* x,
            int64_t count);
 
+  // Sets a whole row to the first one of `from`, which is as wide and has these forms.
+  void Copy(const InputForms& forms, int64_t row, int64_t cols, const Activations& from);
+
   // All rows of an input that is `cols` wide; meaningful in the forms that were set.
   Activations View(int64_t cols) const;
 

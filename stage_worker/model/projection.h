@@ -18,16 +18,20 @@ inline Gang::Part OutputColumns(const PackedMatrix& matrix, Gang::Part panels) {
 }
 
 // out[row, o] = dot(matrix row 16 panels.begin + o, input row) (+ bias): `panels` only, whose first output is column 0.
-// out: [rows, out_stride], with room for whole panels. bias: empty or [matrix.rows].
-inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const std::vector<float>& bias,
-                    const Activations& input, int64_t rows, Gang::Part panels, float* out, int64_t out_stride) {
+// out: [rows, out_stride], with room for whole panels. bias: nullptr or [matrix.rows].
+inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const float* bias, const Activations& input,
+                    int64_t rows, Gang::Part panels, float* out, int64_t out_stride) {
   if (panels.begin == panels.end) return;
   kernels.matmul(matrix.Panels(panels.begin, panels.end), input, static_cast<int>(rows), out, out_stride);
-  if (bias.empty()) return;
+  if (bias == nullptr) return;
   const Gang::Part columns = OutputColumns(matrix, panels);
   for (int64_t row = 0; row < rows; ++row) {
-    kernels.add(bias.data() + columns.begin, columns.end - columns.begin, out + row * out_stride);
+    kernels.add(bias + columns.begin, columns.end - columns.begin, out + row * out_stride);
   }
+}
+inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const std::vector<float>& bias,
+                    const Activations& input, int64_t rows, Gang::Part panels, float* out, int64_t out_stride) {
+  Project(kernels, matrix, bias.empty() ? nullptr : bias.data(), input, rows, panels, out, out_stride);
 }
 
 // A product's outputs are used in blocks, so that they are still in the second-level cache: of up to kBlockRows rows,

@@ -27,17 +27,6 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
     return absl::InvalidArgumentError(absl::StrCat("a stage with KV pools of ", config.group_blocks.size(),
                                                    " block groups, the model has ", model.hyper.block_groups()));
   }
-  for (const LayerSpec& layer : model.hyper.layers) {
-    const AttentionSpec& attention = layer.attention;
-    if (layer.ffn.kind == FfnKind::kDense && layer.ffn.activation == Activation::kSwiglu && !attention.latent() &&
-        attention == model.hyper.layers[0].attention && attention.kind == AttentionKind::kFull && !attention.sinks &&
-        attention.qk_norm != QkNorm::kWhole && attention.rope.dims == attention.head_dim && layer.pre_norms &&
-        !layer.post_norms && layer.residual_scale == 1) {
-      continue;
-    }
-    return absl::UnimplementedError(absl::StrCat("'", model.file->path(), "': layers of architecture ",
-                                                 model.hyper.architecture, " are read, and not computed"));
-  }
   RETURN_IF_ERROR(CheckJobField({"max_rows", JobLimits::kMaxNumBatchedTokens.range}, config.max_rows));
   RETURN_IF_ERROR(CheckJobField({"max_slices", JobLimits::kMaxNumSeqs.range}, config.max_slices));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kThreads, config.threads));

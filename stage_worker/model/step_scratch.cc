@@ -41,6 +41,7 @@ StepScratch::StepScratch(const LayerScratchSizes& sizes)
       input(sizes.forms, sizes.limits.max_rows, sizes.input_width),
       ffn_input(sizes.ffn_forms, sizes.limits.max_rows, sizes.ffn_width),
       delta(Floats(sizes.limits.max_rows, sizes.delta_width)),
+      experts(sizes.experts),
       partials(sizes.walk_memory()) {
   std::fill_n(delta.as<float>(), sizes.limits.max_rows * sizes.delta_width, 0.0f);
   for (const RopeParameters& rope : sizes.ropes) angles.emplace_back(sizes.limits.max_rows, rope.dims / 2);

@@ -10,6 +10,7 @@
 #include "common/base/aligned_buffer.h"
 #include "common/model/footprint.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/model/expert_scratch.h"
 #include "stage_worker/model/matmul_input.h"
 #include "stage_worker/model/step_plan.h"
 
@@ -65,8 +66,9 @@ struct StepScratch {
   AlignedBuffer k, v;                       // float [rows, kv_stride]
   AlignedBuffer attended;                   // float [rows, attended_stride]; of latent attention [heads, kv_rank]
   MatmulInput input;                        // [rows, D or attn_output's], of steps with more than kFewRows
-  MatmulInput ffn_input;                    // [rows, F]
+  MatmulInput ffn_input;                    // [rows, F] of dense and shared units
   AlignedBuffer delta;                      // float [rows, D]: an output that is completed; 0 between the halves
+  ExpertScratch experts;
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   AttentionPartials partials;

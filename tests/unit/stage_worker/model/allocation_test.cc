@@ -16,9 +16,11 @@
 #include "gtest/gtest.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/select.h"
 #include "stage_worker/model/stage_model_impl.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
+#include "tests/unit/stage_worker/model/expert_rig.h"
 
 // With the sanitizers g++ inlines these and finds the memory of aligned_alloc freed by free in a delete expression.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -272,6 +274,26 @@ TEST(StageMemory, IsWhatThePlannerCountsForLayersThatDiffer) {
       last = layers[0];
       EXPECT_LT(ScratchSizesOf(*model, 0, 4, false, limits).bytes(), counted);
       last = changed;
+    }
+  }
+}
+
+// Of layers of experts, with a shared unit and without one, and with more rows than are computed at once.
+TEST(StageMemory, OfExpertsIsWhatThePlannerCounts) {
+  for (const int64_t shared : {0, 256}) {
+    for (const int32_t max_rows : {1, 40, 3000}) {
+      ExpertShape shape;
+      shape.hidden = 256;
+      shape.ffn = {.kind = FfnKind::kExperts, .width = 256, .experts = 6, .experts_used = 2, .shared_width = shared};
+      shape.gate = TensorType::kQ4_K;
+      shape.down = TensorType::kBF16;
+      const ExpertRig rig(shape, *SelectKernels("auto").value());
+      StepLimits limits{.max_rows = max_rows, .max_slices = 2, .context = 512, .threads = 3};
+      const LayerScratchSizes sizes = ScratchSizesOf(rig.model(), 0, 1, false, limits).layers;
+      const int64_t before = aligned_bytes;
+      const StepScratch scratch(sizes);
+      EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(sizes.bytes())) << max_rows << " rows";
+      EXPECT_EQ(sizes.experts.rows, std::min(max_rows, 2048));
     }
   }
 }

@@ -1,0 +1,21 @@
+#ifndef STAGECOACH_STAGE_WORKER_MODEL_EXPERT_FFN_H_
+#define STAGECOACH_STAGE_WORKER_MODEL_EXPERT_FFN_H_
+
+#include "stage_worker/model/stage_layer.h"
+#include "stage_worker/model/step_context.h"
+
+namespace stagecoach {
+
+// out [rows, D] += what the chosen experts of each row and the shared unit give for the input m [rows, D]. Runs on all
+// threads of the gang with barriers inside; the one after it is the caller's.
+//
+// A router chooses for every row by that row alone (router.h); its logits are one product in float or whatever type the
+// matrix has. Per row, with y_i = Wdown_i act(Wgate_i m + b, Wup_i m + b) + b of the i-th chosen expert:
+//   sum = w_0 y_0;  sum = fma(w_i, y_i, sum) for i = 1, 2, ..;  sum += the shared unit's output;  out += sum,
+// all in float, column by column. Which rows are computed together, in which pieces and by whom changes no bit.
+void AddExperts(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker,
+                float* out);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_MODEL_EXPERT_FFN_H_
