@@ -8,28 +8,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
-#include "common/base/counter_rng.h"
+#include "tests/testing/random_tensors.h"
+#include "tests/testing/tiny_vocabulary.h"
 
 namespace stagecoach::testing {
 namespace {
-
-uint64_t NameHash(absl::string_view name) {
-  uint64_t hash = 0;
-  for (const char c : name) hash = MixBits(hash ^ static_cast<uint8_t>(c)) + 1;
-  return hash;
-}
-
-// Normal values by the Box-Muller transform.
-std::vector<float> Normal(uint64_t seed, absl::string_view name, int64_t count, double mean, double deviation) {
-  const uint64_t stream = MixBits(seed) ^ NameHash(name);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double radius = std::sqrt(-2 * std::log(1 - UniformAt(stream, 2 * i)));
-    const double angle = 2 * std::numbers::pi * UniformAt(stream, 2 * i + 1);
-    values[i] = static_cast<float>(mean + deviation * radius * std::cos(angle));
-  }
-  return values;
-}
 
 class Builder {
  public:
@@ -37,7 +20,7 @@ class Builder {
 
   GgufWriter Build() {
     SetHyperParameters();
-    SetVocabulary();
+    SetTinyVocabulary(o_.vocab, &writer_);
     AddMatrix("token_embd.weight", o_.vocab, o_.hidden);
     for (int64_t layer = 0; layer < o_.layers; ++layer) {
       AddLayer(absl::StrCat("blk.", layer, "."),
@@ -80,43 +63,6 @@ class Builder {
       f32("rope.scaling.factor", o_.rope_factor);
     }
     if (o_.rope_original_context > 0) u32("rope.scaling.original_context_length", o_.rope_original_context);
-  }
-
-  void SetVocabulary() {
-    CHECK(o_.vocab >= 260 && o_.vocab <= 18000);
-    std::vector<std::string> tokens, merges;
-    const auto printable = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; };
-    for (int b = 0; b < 256; ++b) {
-      if (printable(b)) tokens.push_back(CodePoint(b));
-    }
-    for (int n = 0; n < 68; ++n) tokens.push_back(CodePoint(256 + n));  // the other bytes, in increasing order
-    constexpr int64_t kPairs = 26 * 26;
-    const auto letter = [](int64_t i) { return std::string(1, static_cast<char>('a' + i % 26)); };
-    for (int64_t i = 0; i < o_.vocab - 257; ++i) {
-      const bool is_pair = i < kPairs;
-      const int64_t j = is_pair ? i : i - kPairs;
-      const std::string left = is_pair ? letter(j / 26) : letter(j / 676) + letter(j / 26);
-      merges.push_back(absl::StrCat(left, " ", letter(j)));
-      tokens.push_back(left + letter(j));
-    }
-    tokens.push_back("<|im_end|>");
-    std::vector<int32_t> types(tokens.size(), 1);  // normal
-    types.back() = 3;                              // control
-    const uint32_t end = static_cast<uint32_t>(tokens.size() - 1);
-    writer_.Set("tokenizer.ggml.model", "gpt2");
-    writer_.Set("tokenizer.ggml.pre", "qwen2");
-    writer_.Set("tokenizer.ggml.tokens", tokens);
-    writer_.Set("tokenizer.ggml.token_type", types);
-    writer_.Set("tokenizer.ggml.merges", merges);
-    writer_.Set("tokenizer.ggml.bos_token_id", end);
-    writer_.Set("tokenizer.ggml.eos_token_id", end);
-    writer_.Set("tokenizer.ggml.add_bos_token", false);
-  }
-
-  // UTF-8 of a code point below U+0800.
-  static std::string CodePoint(int code) {
-    if (code < 0x80) return std::string(1, static_cast<char>(code));
-    return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
   }
 
   void AddLayer(const std::string& prefix, int64_t ffn) {
@@ -165,12 +111,13 @@ class Builder {
     if (CanQuantize(o_.type)) {
       writer_.SetTensor(name, {cols, rows}, o_.type, Matrix(name, rows, cols));
     } else {
-      writer_.SetTensor(name, {cols, rows}, static_cast<uint32_t>(o_.type), RandomBlocks(name, rows, cols));
+      writer_.SetTensor(name, {cols, rows}, static_cast<uint32_t>(o_.type),
+                        RandomBlocks(o_.seed, name, o_.type, rows, cols, Magnitude(cols)));
     }
   }
 
   void AddNorm(const std::string& name, int64_t size) {
-    writer_.SetTensor(name, {size}, o_.vector_type, Normal(o_.seed, name, size, 1, 0.1));
+    writer_.SetTensor(name, {size}, o_.vector_type, NormalValues(o_.seed, name, size, 1, 0.1));
   }
 
   // Llama 3.1's divisors (factor 8, low 1, high 4, original context 8192).
@@ -188,21 +135,12 @@ class Builder {
   }
 
   std::vector<float> Matrix(const std::string& name, int64_t rows, int64_t cols) const {
-    return Normal(o_.seed, name, rows * cols, 0, 1 / std::sqrt(static_cast<double>(cols)));
+    return NormalValues(o_.seed, name, rows * cols, 0, Magnitude(cols));
   }
-  // For the types that nothing here can encode.
-  std::string RandomBlocks(const std::string& name, int64_t rows, int64_t cols) const {
-    const size_t row_bytes = RowBytes(o_.type, cols);
-    std::string bytes(row_bytes * static_cast<size_t>(rows), '\0');
-    const uint64_t stream = MixBits(o_.seed) ^ NameHash(name);
-    const float magnitude = static_cast<float>(1 / std::sqrt(static_cast<double>(cols)));
-    for (int64_t row = 0; row < rows; ++row) {
-      FillRandomRow(o_.type, cols, stream + static_cast<uint64_t>(row), magnitude,
-                    reinterpret_cast<uint8_t*>(bytes.data()) + row_bytes * static_cast<size_t>(row));
-    }
-    return bytes;
+  static double Magnitude(int64_t cols) { return 1 / std::sqrt(static_cast<double>(cols)); }
+  std::vector<float> Bias(const std::string& name, int64_t size) const {
+    return NormalValues(o_.seed, name, size, 0, 0.1);
   }
-  std::vector<float> Bias(const std::string& name, int64_t size) const { return Normal(o_.seed, name, size, 0, 0.1); }
 
   const TinyModelOptions& o_;
   GgufWriter writer_;

@@ -57,10 +57,8 @@ class HeadedAttention : public Attention {
     out_ = file.ReadLinear(prefix + "attn_output");
     q_norm_ = file.ReadVector(prefix + "attn_q_norm.weight");
     k_norm_ = file.ReadVector(prefix + "attn_k_norm.weight");
-    if (file.Is("gpt-oss")) {
-      sinks_ = file.ReadVector(prefix + "attn_sinks.weight");
-      CHECK_EQ(sinks_.size(), static_cast<size_t>(heads_));
-    }
+    sinks_ = file.ReadVector(prefix + "attn_sinks.weight");
+    CHECK(sinks_.empty() || sinks_.size() == static_cast<size_t>(heads_));
     keys_.resize(static_cast<size_t>(kv_heads_));
     values_.resize(static_cast<size_t>(kv_heads_));
   }

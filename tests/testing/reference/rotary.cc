@@ -12,7 +12,7 @@ namespace {
 
 // Divisors of the pairs' speeds: Llama 3.1's single table, or the short and the long one of Phi's long-context models.
 Vector Divisors(const FileReader& file, int64_t context) {
-  if (!file.Is("llama") && !file.Is("granite") && !file.Is("phi3")) return {};
+  if (!file.Is("llama") && !file.Is("phi3")) return {};
   if (file.HasTensor("rope_freqs.weight")) return file.ReadVector("rope_freqs.weight");
   const int64_t original = file.Int("rope.scaling.original_context_length", file.Int("context_length"));
   return file.ReadVector(context > original ? "rope_factors_long.weight" : "rope_factors_short.weight");
