@@ -103,17 +103,21 @@ std::string BpeTokenizer::TokenBytes(TokenId token, bool render_control) const {
 
 bool BpeTokenizer::EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const {
   PairJoiner joiner;
-  while (!text.empty()) {
-    if (TooMany(most, tokens->size(), text.size())) return false;
-    const size_t bytes = std::min(FirstPieceBytes(vocabulary_.pre_tokenizer, text), PairJoiner::kMaxTextBytes);
-    EncodePiece(text.substr(0, bytes), &joiner, tokens);
-    text.remove_prefix(bytes);
+  PieceCutter cutter(vocabulary_.pre_tokenizer, text);
+  for (;;) {
+    if (TooMany(most, tokens->size(), cutter.bytes_left())) return false;
+    absl::string_view piece = cutter.Next();
+    if (piece.empty()) return true;
+    while (!piece.empty()) {
+      const absl::string_view part = piece.substr(0, PairJoiner::kMaxTextBytes);
+      EncodePiece(part, &joiner, tokens);
+      piece.remove_prefix(part.size());
+    }
   }
-  return true;
 }
 
 void BpeTokenizer::EncodePiece(absl::string_view piece, PairJoiner* joiner, std::vector<TokenId>* tokens) const {
-  if (vocabulary_.pre_tokenizer == PreTokenizer::kLlamaBpe) {  // it takes a whole word before any merge
+  if (vocabulary_.takes_whole_pieces) {
     const auto whole = symbols_.find(piece);
     if (whole != symbols_.end() && token_of_symbol_[whole->second] != kNoToken) {
       tokens->push_back(token_of_symbol_[whole->second]);

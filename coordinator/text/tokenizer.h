@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_TOKENIZER_H_
 #define STAGECOACH_COORDINATOR_TEXT_TOKENIZER_H_
 
-// Text to tokens and back, for the vocabularies a GGUF file carries: byte-level BPE ("gpt2") with the pre-tokenizers
-// qwen2, llama-bpe and gpt-2, and SentencePiece ("llama").
+// Text to tokens and back, for the vocabularies a GGUF file carries: byte-level BPE ("gpt2") with the pre-tokenizers of
+// pretokenizer.h, and SentencePiece ("llama").
 
 #include <cstddef>
 #include <memory>

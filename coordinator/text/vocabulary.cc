@@ -47,6 +47,7 @@ absl::Status ReadModel(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   ASSIGN_OR_RETURN(const std::string model, metadata.GetString(kModelKey));
   if (model == "llama") {
     vocabulary->model = Vocabulary::Model::kSentencePiece;
+    vocabulary->add_bos = true;
     return absl::OkStatus();
   }
   if (model == "no_vocab") {
@@ -60,14 +61,16 @@ absl::Status ReadModel(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   }
   vocabulary->model = Vocabulary::Model::kBytePair;
   ASSIGN_OR_RETURN(const std::string pre, metadata.GetStringOr(kPreKey, ""));
-  const std::optional<PreTokenizer> kind = PreTokenizerByName(pre);
-  if (!kind.has_value()) {
+  const std::optional<PreTokenizerHabits> habits = PreTokenizerByName(pre);
+  if (!habits.has_value()) {
     return absl::UnimplementedError(
         absl::StrCat(metadata.path(), ": ",
                      pre.empty() ? "a file without a pre-tokenizer" : absl::StrCat("pre-tokenizer '", pre, "'"),
                      " (key '", kPreKey, "') is not supported; supported are ", SupportedPreTokenizers()));
   }
-  vocabulary->pre_tokenizer = *kind;
+  vocabulary->pre_tokenizer = habits->kind;
+  vocabulary->takes_whole_pieces = habits->takes_whole_pieces;
+  vocabulary->add_bos = habits->adds_bos;
   return absl::OkStatus();
 }
 
@@ -166,11 +169,10 @@ absl::Status ReadSpecialTokens(const GgufMetadata& metadata, Vocabulary* vocabul
     const auto found = std::find(vocabulary->types.begin(), vocabulary->types.end(), TokenType::kUnknown);
     if (found != vocabulary->types.end()) vocabulary->unknown = static_cast<TokenId>(found - vocabulary->types.begin());
   }
-  const bool sentence_piece = vocabulary->model == Vocabulary::Model::kSentencePiece;
-  const bool bos_is_usual = sentence_piece || vocabulary->pre_tokenizer == PreTokenizer::kLlamaBpe;
-  ASSIGN_OR_RETURN(vocabulary->add_bos, ReadAddToken(metadata, kAddBosKey, bos_is_usual, kBosKey, vocabulary->bos));
+  ASSIGN_OR_RETURN(vocabulary->add_bos,
+                   ReadAddToken(metadata, kAddBosKey, vocabulary->add_bos, kBosKey, vocabulary->bos));
   ASSIGN_OR_RETURN(vocabulary->add_eos, ReadAddToken(metadata, kAddEosKey, false, kEosKey, vocabulary->eos));
-  if (sentence_piece) {
+  if (vocabulary->model == Vocabulary::Model::kSentencePiece) {
     ASSIGN_OR_RETURN(vocabulary->add_space_prefix, metadata.GetBoolOr(kAddSpaceKey, true));
   }
   return absl::OkStatus();

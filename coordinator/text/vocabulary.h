@@ -29,6 +29,7 @@ struct Vocabulary {
 
   Model model = Model::kBytePair;
   PreTokenizer pre_tokenizer = PreTokenizer::kQwen2;  // byte pairs only
+  bool takes_whole_pieces = false;                    // byte pairs only: a piece that is a token is never made of others
   std::vector<std::string> texts;                     // of each token, as stored
   std::vector<TokenType> types;                       // as many as texts
   std::vector<float> scores;                          // SentencePiece only: as many as texts, finite

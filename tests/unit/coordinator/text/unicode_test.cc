@@ -1,5 +1,6 @@
 #include <string>
 
+#include "coordinator/text/unicode_categories.h"
 #include "coordinator/text/unicode_tables.h"
 #include "coordinator/text/utf8.h"
 #include "gtest/gtest.h"
@@ -20,17 +21,27 @@ std::string Utf8(uint32_t code_point) {
   return text;
 }
 
-// All code points of a class, cut apart at each, must be what PCRE2 takes as one run of the class.
-void ExpectClassIsPcre2s(CharClass char_class, const std::string& pcre_class) {
-  const Pcre2Oracle inside(pcre_class + "+");
+// All code points of which `is_member` is true must be what PCRE2 takes as one run of the classes, and all others a run
+// of what is not.
+template <typename IsMember>
+void ExpectMembersArePcre2s(IsMember is_member, const std::string& pcre_class) {
+  const Pcre2Oracle inside("[" + pcre_class + "]+");
   const Pcre2Oracle outside("[^" + pcre_class + "]+");
   std::string members, others;
   for (uint32_t c = 0; c < 0x110000; ++c) {
     if (IsSurrogate(c) || c == kMongolianVowelSeparator) continue;
-    AppendUtf8(c, ClassOf(c) == char_class ? &members : &others);
+    AppendUtf8(c, is_member(c) ? &members : &others);
   }
   EXPECT_EQ(inside.Split(members), std::vector<std::string>{members}) << pcre_class;
   EXPECT_EQ(outside.Split(others), std::vector<std::string>{others}) << pcre_class;
+}
+
+void ExpectClassIsPcre2s(CharClass char_class, const std::string& pcre_class) {
+  ExpectMembersArePcre2s([char_class](uint32_t c) { return ClassOf(c) == char_class; }, pcre_class);
+}
+
+void ExpectCategoryIsPcre2s(CharCategory category, const std::string& pcre_class) {
+  ExpectMembersArePcre2s([category](uint32_t c) { return CategoryOf(c) == category; }, pcre_class);
 }
 
 TEST(UnicodeTables, AgreeWithPcre2OnEveryLetter) { ExpectClassIsPcre2s(CharClass::kLetter, "\\p{L}"); }
@@ -45,6 +56,27 @@ TEST(UnicodeTables, TakeTheMongolianVowelSeparatorForNoSpace) {
 TEST(UnicodeTables, TakeWhatLiesBeyondUnicodeForOther) {
   EXPECT_EQ(ClassOf(0x110000), CharClass::kOther);
   EXPECT_EQ(ClassOf(0xFFFFFFFF), CharClass::kOther);
+}
+
+TEST(UnicodeCategories, AgreeWithPcre2OnEveryLetterAndItsCase) {
+  ExpectCategoryIsPcre2s(CharCategory::kUpperLetter, "\\p{Lu}\\p{Lt}");
+  ExpectCategoryIsPcre2s(CharCategory::kLowerLetter, "\\p{Ll}");
+  ExpectCategoryIsPcre2s(CharCategory::kOtherLetter, "\\p{Lm}\\p{Lo}");
+}
+
+TEST(UnicodeCategories, AgreeWithPcre2OnEveryMarkNumberAndSign) {
+  ExpectCategoryIsPcre2s(CharCategory::kMark, "\\p{M}");
+  ExpectCategoryIsPcre2s(CharCategory::kNumber, "\\p{N}");
+  ExpectCategoryIsPcre2s(CharCategory::kPunctuation, "\\p{P}");
+  ExpectCategoryIsPcre2s(CharCategory::kSymbol, "\\p{S}");
+  ExpectCategoryIsPcre2s(CharCategory::kSpace, "\\s");
+}
+
+TEST(UnicodeCategories, AgreeWithPcre2OnEveryHanCharacter) { ExpectMembersArePcre2s(IsHan, "\\p{sc:Han}"); }
+
+TEST(UnicodeCategories, TakeWhatLiesBeyondUnicodeForOther) {
+  EXPECT_EQ(CategoryOf(0x110000), CharCategory::kOther);
+  EXPECT_EQ(CategoryOf(0xFFFFFFFF), CharCategory::kOther);
 }
 
 TEST(Utf8, DecodesEveryCodePointItEncodes) {
