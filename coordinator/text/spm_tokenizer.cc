@@ -76,7 +76,6 @@ std::string SpmTokenizer::TokenBytes(TokenId token, bool render_control) const {
     case TokenType::kControl:
     case TokenType::kUnknown:
     case TokenType::kUnused: return render_control ? text : "";
-    case TokenType::kUserDefined: return text;
     case TokenType::kByte:
       if (const int byte = ByteNamed(text); byte >= 0) {
         return std::string(1, static_cast<char>(static_cast<uint8_t>(byte)));

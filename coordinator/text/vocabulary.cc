@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
@@ -26,11 +28,13 @@ constexpr char kAddEosKey[] = "tokenizer.ggml.add_eos_token";
 constexpr char kAddSpaceKey[] = "tokenizer.ggml.add_space_prefix";
 
 // Texts that models end a turn or a document with. Files often name only one of theirs by id.
+// clang-format off
 constexpr absl::string_view kEndTexts[] = {
-    "<|im_end|>", "<|endoftext|>",      "<|eot_id|>",      "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
-    "<|call|>",   "<end_of_turn>",      "<|end_of_turn|>", "</s>",       "<EOT>",           "[EOT]",   "<eos>",
-    "[EOS]",      "<end_of_utterance>",
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|EOT|>", "<|end_of_text|>",
+    "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|end_of_turn|>", "<end_of_utterance>", "</s>", "<EOT>",
+    "[EOT]", "<eos>", "[EOS]", "[e~[", "<｜end▁of▁sentence｜>",
 };
+// clang-format on
 
 absl::Status Malformed(const GgufMetadata& metadata, absl::string_view key, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(metadata.path(), ": metadata key '", key, "' ", what));
@@ -135,6 +139,25 @@ absl::StatusOr<TokenId> ReadTokenId(const GgufMetadata& metadata, absl::string_v
   return static_cast<TokenId>(id);
 }
 
+// The first token with that text, or kNoToken.
+TokenId TokenWithText(const Vocabulary& vocabulary, absl::string_view text) {
+  const auto found = std::find(vocabulary.texts.begin(), vocabulary.texts.end(), text);
+  return found == vocabulary.texts.end() ? kNoToken : static_cast<TokenId>(found - vocabulary.texts.begin());
+}
+
+bool HasTexts(const Vocabulary& vocabulary, std::initializer_list<absl::string_view> texts) {
+  return std::all_of(texts.begin(), texts.end(),
+                     [&](absl::string_view text) { return TokenWithText(vocabulary, text) != kNoToken; });
+}
+
+// Some files call the tokens that end a turn normal or user-defined ones: the first would never be found in a
+// template's text, the second in everybody's.
+void MakeEndTextControl(size_t token, Vocabulary* vocabulary) {
+  const absl::string_view text = vocabulary->texts[token];
+  if (absl::StartsWith(text, "<|") || absl::StartsWith(text, "<end_of_"))
+    vocabulary->types[token] = TokenType::kControl;
+}
+
 absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   std::vector<TokenId>& ends = vocabulary->end_of_generation;
   for (const char* key : {kEosKey, kEotKey, kEomKey}) {
@@ -143,12 +166,33 @@ absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocab
   }
   for (size_t i = 0; i < vocabulary->texts.size(); ++i) {
     const absl::string_view text = vocabulary->texts[i];
-    const bool named = std::find(std::begin(kEndTexts), std::end(kEndTexts), text) != std::end(kEndTexts);
-    if (named) ends.push_back(static_cast<TokenId>(i));
+    if (std::find(std::begin(kEndTexts), std::end(kEndTexts), text) == std::end(kEndTexts)) continue;
+    ends.push_back(static_cast<TokenId>(i));
+    MakeEndTextControl(i, vocabulary);
+  }
+  if (HasTexts(*vocabulary, {"[gMASK]", "<|user|>", "<|observation|>"})) {  // GLM
+    for (const char* text : {"<|user|>", "<|observation|>"}) ends.push_back(TokenWithText(*vocabulary, text));
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  if (HasTexts(*vocabulary, {"<|return|>", "<|call|>"})) {  // gpt-oss
+    ends.erase(
+        std::remove_if(ends.begin(), ends.end(), [&](TokenId token) { return vocabulary->texts[token] == "<|end|>"; }),
+        ends.end());
+  }
   return absl::OkStatus();
+}
+
+// No key of the file says it, nor does the architecture, as Phi-3's vocabulary is in files of others too.
+void FindTokensThatSwallowSpace(Vocabulary* vocabulary) {
+  if (vocabulary->model != Vocabulary::Model::kSentencePiece) return;
+  if (!HasTexts(*vocabulary, {"<|placeholder1|>", "<|assistant|>", "<|end|>"})) return;
+  for (size_t i = 0; i < vocabulary->texts.size(); ++i) {
+    const TokenType type = vocabulary->types[i];
+    const std::string& text = vocabulary->texts[i];
+    if (type != TokenType::kControl && type != TokenType::kUserDefined) continue;
+    if (text != "<s>" && text != "<|endoftext|>") vocabulary->swallow_space.push_back(static_cast<TokenId>(i));
+  }
 }
 
 // Whether a BOS or EOS token is added: what the file says, else `fallback` where there is such a token.
@@ -191,6 +235,7 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const GgufMetadata& metadata) {
   }
   RETURN_IF_ERROR(ReadSpecialTokens(metadata, &vocabulary));
   RETURN_IF_ERROR(ReadEndOfGeneration(metadata, &vocabulary));
+  FindTokensThatSwallowSpace(&vocabulary);
   return vocabulary;
 }
 

@@ -29,11 +29,11 @@ struct Vocabulary {
 
   Model model = Model::kBytePair;
   PreTokenizer pre_tokenizer = PreTokenizer::kQwen2;  // byte pairs only
-  bool takes_whole_pieces = false;                    // byte pairs only: a piece that is a token is never made of others
-  std::vector<std::string> texts;                     // of each token, as stored
-  std::vector<TokenType> types;                       // as many as texts
-  std::vector<float> scores;                          // SentencePiece only: as many as texts, finite
-  std::vector<std::string> merges;                    // byte pairs only: "left right", best first
+  bool takes_whole_pieces = false;  // byte pairs only: a piece that is a token is never made of others
+  std::vector<std::string> texts;   // of each token, as stored
+  std::vector<TokenType> types;     // as many as texts
+  std::vector<float> scores;        // SentencePiece only: as many as texts, finite
+  std::vector<std::string> merges;  // byte pairs only: "left right", best first
 
   // kNoToken where there is none; otherwise below texts.size().
   TokenId bos = kNoToken;
@@ -43,9 +43,14 @@ struct Vocabulary {
   bool add_eos = false;  // only with an eos
   bool add_space_prefix = false;
 
+  // Special tokens that take the white space after them with them, ascending: Phi-3's.
+  std::vector<TokenId> swallow_space;
+
   // The tokens that end a generation, ascending: eos, eot and eom, and every token with a text known for that purpose,
   // such as <|im_end|>, whatever its type: no pre-tokenizer leaves such a text in one piece, so none is an ordinary
-  // word.
+  // word. Two families by their vocabulary: gpt-oss ends with <|return|> and <|call|>, while <|end|> ends one of
+  // several messages of an answer and is left out even where the file names it; GLM ends where it would let others
+  // speak, with <|user|> and <|observation|>.
   std::vector<TokenId> end_of_generation;
 };
 

@@ -54,8 +54,11 @@ class VocabularyTokenizer : public Tokenizer {
   std::optional<std::vector<TokenId>> EncodeAround(size_t most, absl::string_view text,
                                                    const std::vector<SpecialTokens::Match>& matches,
                                                    bool one_bos) const;
-  // Of such a text more may be dropped than any token stands for.
-  bool BeginsWithBos(absl::string_view text) const;
+  // Of such a text more may be dropped than any token stands for: BOS tokens that it begins with, or white space after
+  // special tokens.
+  bool MayDrop(absl::string_view text, bool one_bos) const;
+  // Where the text goes on after a special token.
+  size_t AfterSpecial(absl::string_view text, const SpecialTokens::Match& match) const;
 
   const SpecialTokens special_tokens_;
   size_t most_bytes_of_token_ = SIZE_MAX;

@@ -77,11 +77,15 @@ TEST(BpeTokenizer, AgreesWithTheDefinitionOnRandomWords) {
   }
 }
 
-TEST(BpeTokenizer, TakesAWholeWordBeforeAnyMergeForLlamaBpeOnly) {
+TEST(BpeTokenizer, TakesAWholePieceBeforeAnyMergeWhereItsEncoderDid) {
   ToyVocabulary toy = testing::ToyBytePairs();
   const TokenId word = toy.Add("xyz", 1);
-  EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "llama-bpe")), "xyz"), ElementsAre(word));
-  EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "qwen2")), "xyz"), ElementsAre('x', 'y', 'z'));
+  for (const char* pre : {"llama-bpe", "smaug-bpe", "glm4", "chatglm-bpe", "gpt-4o", "llama4", "tekken", "kimi-k2"}) {
+    EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", pre)), "xyz"), ElementsAre(word)) << pre;
+  }
+  for (const char* pre : {"qwen2", "gpt-2", "dbrx", "refact", "minimax-m2", "deepseek-v3", "deepseek-llm"}) {
+    EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", pre)), "xyz"), ElementsAre('x', 'y', 'z')) << pre;
+  }
 }
 
 TEST(BpeTokenizer, EmitsBytesWhereAMergeLeadsToNoToken) {
@@ -247,6 +251,51 @@ TEST(SpecialTokens, FrameATextAsTheVocabularyAsks) {
   EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre('a'));
 }
 
+TEST(SpecialTokens, BeginWithBosWhereTheFileIsSilentAsThePreTokenizerDoes) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const auto bos = static_cast<uint32_t>(toy.Add("<|bos|>", 3));
+  for (const char* pre : {"llama-bpe", "tekken"}) {
+    GgufWriter file = toy.File("gpt2", pre);
+    file.Set("tokenizer.ggml.bos_token_id", bos);
+    EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a')) << pre;
+  }
+  for (const char* pre : {"smaug-bpe", "dbrx", "glm4", "gpt-4o", "llama4", "kimi-k2", "minimax-m2", "deepseek-v3"}) {
+    GgufWriter file = toy.File("gpt2", pre);
+    file.Set("tokenizer.ggml.bos_token_id", bos);
+    EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre('a')) << pre;
+    file.Set("tokenizer.ggml.add_bos_token", true);
+    EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a')) << pre;
+  }
+}
+
+TEST(SpecialTokens, AreWhatEndsATurnWhateverTheFileCallsIt) {
+  for (const int32_t type : {0, 1, 3, 4}) {
+    ToyVocabulary toy = testing::ToyBytePairs();
+    const TokenId end = toy.Add("<|im_end|>", type);
+    const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
+    EXPECT_THAT(tokenizer->Encode("he<|im_end|>", false, true), ElementsAre(256, end)) << type;
+    EXPECT_EQ(Plain(*tokenizer, "<|im_end|>").size(), 10u) << type;  // written by somebody who may not
+    EXPECT_EQ(tokenizer->Decode({256, end}, false), "he") << type;
+  }
+}
+
+TEST(SpecialTokens, TakeTheSpaceAfterThemForPhi3) {
+  ToyVocabulary toy = testing::ToySentencePiece();
+  const TokenId user = toy.Add("<|user|>", 3), end = toy.Add("<|end|>", 3), text_end = toy.Add("<|endoftext|>", 3);
+  toy.Add("<|assistant|>", 3);
+  const std::string text = "<|user|>\n a<|end|> \n <|endoftext|> a";
+  // As Llama's: 13 is the byte "\n".
+  EXPECT_THAT(OpenOrDie(toy.File("llama", ""))->Encode(text, false, true),
+              ElementsAre(user, 259, 13, 263, end, 259, 259, 13, 259, text_end, 259, 263));
+  toy.Add("<|placeholder1|>", 3);
+  const auto tokenizer = OpenOrDie(toy.File("llama", ""));
+  EXPECT_THAT(tokenizer->Encode(text, false, true), ElementsAre(user, 263, end, text_end, 259, 263));
+  EXPECT_EQ(tokenizer->end_of_generation(), (absl::Span<const TokenId>({2, end, text_end})));
+  // What is dropped is not taken for tokens of a text that is too long.
+  const std::string spaces = "<|user|>" + std::string(5000, ' ') + "a";
+  EXPECT_THAT(tokenizer->EncodeUpTo(2, spaces, false, true), ::testing::Optional(ElementsAre(user, 263)));
+}
+
 TEST(SpecialTokens, GiveNoSecondBosToATextThatStartsWithOne) {
   ToyVocabulary toy = testing::ToyBytePairs();
   const auto bos = static_cast<uint32_t>(toy.Add("<|bos|>", 3));
@@ -334,6 +383,20 @@ TEST(SpmTokenizer, FallsBackToBytesAndThenToUnknown) {
               ElementsAre(263, 0, 261));
 }
 
+// Gemma's runs of spaces and line breaks.
+TEST(SpmTokenizer, GivesBackUserDefinedSpacesHoweverTheFileWritesThem) {
+  for (const std::string& spaces : {std::string("  "), std::string("\xE2\x96\x81\xE2\x96\x81")}) {
+    ToyVocabulary toy = testing::ToySentencePiece();
+    const TokenId two = toy.Add(spaces, 4), lines = toy.Add("\n\n", 4);
+    GgufWriter file = toy.File("llama", "default");
+    file.Set("tokenizer.ggml.add_space_prefix", false);
+    const auto tokenizer = OpenOrDie(file);
+    const std::vector<TokenId> tokens = Plain(*tokenizer, "a  b\n\n  ");
+    EXPECT_THAT(tokens, ElementsAre(260, two, 261, lines, two));
+    EXPECT_EQ(tokenizer->Decode(tokens, false), "a  b\n\n  ");
+  }
+}
+
 TEST(SpmTokenizer, PutsASpaceAfterEverySpecialToken) {
   GgufWriter file = testing::ToySentencePiece().File("llama", "");
   file.Set("tokenizer.ggml.bos_token_id", uint32_t{1});
@@ -351,6 +414,34 @@ TEST(EndOfGeneration, HoldsEveryTokenThatEndsSomething) {
   const auto tokenizer = OpenOrDie(file);
   EXPECT_THAT(tokenizer->end_of_generation(), ElementsAre(im_end, normal, custom));
   EXPECT_THAT(testing::OpenFileOrDie(testing::DemoModelPath())->end_of_generation(), ElementsAre(4093, 4095));
+}
+
+TEST(EndOfGeneration, LeavesOutTheEndOfOneMessageForGptOss) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId end = toy.Add("<|end|>", 3), returned = toy.Add("<|return|>", 3);
+  EXPECT_THAT(OpenOrDie(toy.File("gpt2", "gpt-4o"))->end_of_generation(), ElementsAre(end, returned));
+  const TokenId call = toy.Add("<|call|>", 3);
+  GgufWriter file = toy.File("gpt2", "gpt-4o");
+  file.Set("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(end));
+  EXPECT_THAT(OpenOrDie(file)->end_of_generation(), ElementsAre(returned, call));
+}
+
+TEST(EndOfGeneration, HoldsWhatLetsOthersSpeakForGlmOnly) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId text_end = toy.Add("<|endoftext|>", 3), user = toy.Add("<|user|>", 3);
+  EXPECT_THAT(OpenOrDie(toy.File("gpt2", "dbrx"))->end_of_generation(), ElementsAre(text_end));
+  const TokenId observation = toy.Add("<|observation|>", 3);
+  toy.Add("[gMASK]", 3);
+  EXPECT_THAT(OpenOrDie(toy.File("gpt2", "glm4"))->end_of_generation(), ElementsAre(text_end, user, observation));
+}
+
+TEST(EndOfGeneration, KnowsTheEndsOfEveryFamilyByTheirText) {
+  for (const char* text : {"<|im_end|>", "[EOS]", "<｜end▁of▁sentence｜>", "[e~[", "<end_of_turn>", "<eos>", "<|end|>",
+                           "<|eot|>", "<|EOT|>", "<|eom|>", "<|end_of_text|>", "</s>"}) {
+    ToyVocabulary toy = testing::ToyBytePairs();
+    const TokenId end = toy.Add(text, 3);
+    EXPECT_THAT(OpenOrDie(toy.File("gpt2", "kimi-k2"))->end_of_generation(), ElementsAre(end)) << text;
+  }
 }
 
 // A quadratic step anywhere would take these minutes.
