@@ -77,6 +77,12 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
   return FromProto(a.wire_type()).status();
 }
 
+absl::Status CheckChecksumLayers(const pb::StageAssignment& a, int64_t layers) {
+  if (a.checksum_layers() == 0 || a.checksum_layers() == layers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("assigned to checksum ", a.checksum_layers(), " layers, expected 0 or ", layers, ", as the model has"));
+}
+
 absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   StageConfig config;
   config.first_layer = assignment.first_layer();
@@ -93,6 +99,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.max_rows = assignment.max_rows();
   config.max_slices = assignment.max_slices();
   ASSIGN_OR_RETURN(config.isa, FromProto(assignment.isa()));
+  config.layer_checksums = assignment.checksum_layers() > 0;
   return config;
 }
 
@@ -116,6 +123,7 @@ absl::Status StageComputation::Load() {
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description,
                    stream_ != nullptr ? OpenStreamedModel(assignment_, stream_) : OpenSameModel(assignment_));
   ASSIGN_OR_RETURN(const StageConfig config, ConfigOf(assignment_));
+  RETURN_IF_ERROR(CheckChecksumLayers(assignment_, description->hyper.layer_count()));
   ASSIGN_OR_RETURN(model_, StageModel::Load(description, config, &counters_));
   tensor_bytes_read_ = description->file->bytes_read();
   limits_ = LimitsOf(assignment_, description->hyper.hidden, description->hyper.vocab);
@@ -144,6 +152,13 @@ absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<cons
     return BadFrame(absl::InvalidArgumentError(
         absl::StrCat("it has the times of ", step.times.size(), " stages, expected ", assignment_.stage())));
   }
+  const size_t checksums = limits_.checksum_layers > 0
+                               ? static_cast<size_t>(assignment_.first_layer()) * static_cast<size_t>(step.batch.rows())
+                               : 0;
+  if (step.layer_checksums.size() != checksums) {
+    return BadFrame(absl::InvalidArgumentError(
+        absl::StrCat("it has ", step.layer_checksums.size(), " checksums of layers, expected ", checksums)));
+  }
   ++next_number_;
   if (absl::Status taken = model_->Begin(step.batch); !taken.ok()) return BadFrame(taken);
 
@@ -153,6 +168,8 @@ absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<cons
     if (step.has_hidden)
       DecodeHidden(limits_.wire_type, step.hidden.data(), step.batch.rows() * limits_.hidden, hidden);
     model_->Forward(step.batch, hidden);
+    const absl::Span<const uint32_t> own = model_->layer_checksums();
+    step.layer_checksums.insert(step.layer_checksums.end(), own.begin(), own.end());
     if (assignment_.stage_delay_us() > 0)
       std::this_thread::sleep_for(std::chrono::microseconds(assignment_.stage_delay_us()));
   }
@@ -180,6 +197,7 @@ absl::StatusOr<OutgoingFrame> StageComputation::Result(StepFrame step, std::shar
   result_.targets.clear();
   if (step.batch.rows() > 0) model_->Finish(step.batch, hidden, &result_);
   result_.times = std::move(step.times);
+  result_.layer_checksums = std::move(step.layer_checksums);
   FinishTimes(&result_.times.back());
   RETURN_IF_ERROR(EncodeResult(limits_, result_, buffer.get()));
   return OutgoingFrame{Channel::kResult, assignment_.next_rank(), std::move(buffer)};

@@ -110,6 +110,14 @@ struct TargetLogprobs {
   friend bool operator==(const TargetLogprobs&, const TargetLogprobs&) = default;
 };
 
+// CRC-32C of the hidden states, as floats, of consecutive rows of a sequence behind each layer.
+struct RowChecksums {
+  int32_t start = 0;  // position of the first row
+  int32_t rows = 0;
+  std::vector<uint32_t> values;  // [layers of the model][rows]
+  friend bool operator==(const RowChecksums&, const RowChecksums&) = default;
+};
+
 // When one stage worked on a micro-batch, by MonotonicUs() of that stage's host, and what it says of an earlier one's
 // send, which was complete when this one's compute began.
 struct StageTimes {
@@ -128,6 +136,8 @@ struct StepResult {
   std::vector<SampledToken> sampled;    // in the order of the slices
   std::vector<TargetLogprobs> targets;  // in the order of the slices
   std::vector<StageTimes> times;        // one a stage, in stage order
+  // [layers of the model][rows of the micro-batch], see RowChecksums. Empty where the job does not ask for them.
+  std::vector<uint32_t> layer_checksums;
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };
 

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/crc32c.h"
 #include "common/job/job_choices.h"
 #include "common/step/step.h"
 #include "common/wire/frame_buffer.h"
@@ -45,6 +46,7 @@ struct FrameLimits {
   int32_t max_slices = 0;
   int64_t max_open_tokens = 0;  // prompt and output tokens opened by one micro-batch
   WireType wire_type = WireType::kF32;
+  int32_t checksum_layers = 0;  // of the model, where checksums of the layers travel with the frames; otherwise 0
 
   // Further limits that follow. One micro-batch opens at most max_slices sequences, and frees at most MaxFrees(): every
   // sequence it can free was opened by an earlier one and holds a block of every group, unless no row of it was sent
@@ -74,6 +76,8 @@ inline constexpr size_t kMaxTelemetryFrameBytes = 16 << 10;  // StageReady, Stag
 struct StepFrame {
   MicroBatch batch;
   std::vector<StageTimes> times;     // of the stages passed so far, in order
+  // [layers passed so far][rows], where the job asks for them: see StepResult. Which layers that are, the receiver knows.
+  std::vector<uint32_t> layer_checksums;
   bool has_hidden = false;           // every hop but coordinator to first stage
   absl::Span<const uint8_t> hidden;  // decoded frames: the payload in place; 64-byte aligned when the frame is
 };
@@ -115,9 +119,6 @@ absl::StatusOr<PingFrame> DecodePing(absl::Span<const uint8_t> bytes);
 // Hidden-state codecs. f32 is a plain copy; bf16 rounds to nearest even. `count` elements.
 void EncodeHidden(WireType type, const float* in, size_t count, uint8_t* out);
 void DecodeHidden(WireType type, const uint8_t* in, size_t count, float* out);
-
-// CRC-32C (Castagnoli), reflected, initial value and final xor 0xffffffff.
-uint32_t Crc32c(absl::Span<const uint8_t> bytes);
 
 }  // namespace stagecoach
 

@@ -187,7 +187,16 @@ absl::Status CheckResult(const FrameLimits& limits, const StepResult& result) {
     rows += static_cast<int64_t>(targets.logprobs.size());
     RETURN_IF_ERROR(CheckRange("", "result.targets rows in all", rows, 0, limits.max_rows));
   }
+  RETURN_IF_ERROR(CheckAtMost("", "layer_checksums", result.layer_checksums.size(),
+                              int64_t{limits.checksum_layers} * limits.max_rows));
   return CheckTimes(result.times, static_cast<size_t>(limits.stages), static_cast<size_t>(limits.stages));
+}
+
+absl::Status CheckChecksums(const FrameLimits& limits, size_t entries, int32_t rows) {
+  RETURN_IF_ERROR(CheckAtMost("", "layer_checksums", entries, int64_t{limits.checksum_layers} * rows));
+  if (rows == 0 || entries % static_cast<size_t>(rows) == 0) return absl::OkStatus();
+  return FieldError("layer_checksums", absl::StrCat(entries, " entries long"),
+                    absl::StrCat("a multiple of ", rows, ", the rows of the slices"));
 }
 
 absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size_t most) {

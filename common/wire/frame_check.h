@@ -16,6 +16,9 @@ absl::Status CheckMicroBatch(const FrameLimits& limits, const MicroBatch& batch,
 absl::Status CheckResult(const FrameLimits& limits, const StepResult& result);
 // The stages 0, 1, ... in order: from `least` to `most` of them, none of which ends before it begins.
 absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size_t most);
+// Whole rows of every layer, of no more layers than the model has, and none where the job asks for none. How many layers
+// a step has passed, and the rows of a result's micro-batch, the receiver knows.
+absl::Status CheckChecksums(const FrameLimits& limits, size_t entries, int32_t rows);
 
 }  // namespace stagecoach::internal
 

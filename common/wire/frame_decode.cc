@@ -107,11 +107,13 @@ absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const
   StepFrame frame;
   frame.batch = Get(expected_number, opened.header.step());
   frame.times = GetTimes(opened.header);
+  frame.layer_checksums = Get(opened.header.layer_checksums());
   RETURN_IF_ERROR(internal::CheckMicroBatch(limits, frame.batch, expect_hidden));
   // The coordinator's frames come from no stage; those of a stage have passed it and its predecessors, and not the last
   // one.
   const size_t most = limits.stages > 0 ? static_cast<size_t>(limits.stages - 1) : 0;
   RETURN_IF_ERROR(internal::CheckTimes(frame.times, expect_hidden ? 1 : 0, expect_hidden ? most : 0));
+  RETURN_IF_ERROR(internal::CheckChecksums(limits, frame.layer_checksums.size(), frame.batch.rows()));
   if (expect_hidden) {
     RETURN_IF_ERROR(CheckTensor(limits, opened, frame.batch.rows()));
     frame.has_hidden = true;
@@ -130,6 +132,7 @@ absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<co
   RETURN_IF_ERROR(CheckNoTensor(opened));
   StepResult result = Get(expected_number, opened.header.result());
   result.times = GetTimes(opened.header);
+  result.layer_checksums = Get(opened.header.layer_checksums());
   RETURN_IF_ERROR(internal::CheckResult(limits, result));
   return result;
 }

@@ -77,6 +77,7 @@ absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, Frame
     tensor->set_payload_bytes(payload_bytes);
   }
   Put(frame.times, &header);
+  Put(frame.layer_checksums, header.mutable_layer_checksums());
   Put(frame.batch, !frame.has_hidden, header.mutable_step());
   return internal::WriteFrame(header, limits.MaxStepHeaderBytes(), frame.has_hidden, payload_bytes, buffer);
 }
@@ -84,6 +85,7 @@ absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, Frame
 absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, FrameBuffer* buffer) {
   pb::FrameHeader header = internal::StartHeader(limits.job, result.number);
   Put(result.times, &header);
+  Put(result.layer_checksums, header.mutable_layer_checksums());
   Put(result, header.mutable_result());
   return internal::WriteFrame(header, limits.MaxResultFrameBytes(), false, 0, buffer);
 }

@@ -43,6 +43,11 @@ size_t Count(int64_t value) {
   return static_cast<size_t>(value);
 }
 
+size_t ChecksumBytes(const FrameLimits& limits) {
+  if (limits.checksum_layers == 0) return 0;
+  return kTwoByteTag + kId + Count(limits.checksum_layers) * Count(limits.max_rows) * sizeof(uint32_t);
+}
+
 }  // namespace
 
 int64_t FrameLimits::MaxFrees() const {
@@ -61,7 +66,7 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t shared_blocks = Count(max_open_tokens / block_tokens);
   const size_t blocks = group_blocks.size() * (2 * slices * kBlockListBytes + kId * (new_blocks + shared_blocks));
   const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + (kTag + 1);
-  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + step);
+  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + ChecksumBytes(*this) + step);
 }
 
 size_t FrameLimits::MaxStepPayloadBytes() const { return Count(max_rows) * Count(hidden) * WireTypeBytes(wire_type); }
@@ -70,7 +75,7 @@ size_t FrameLimits::MaxStepFrameBytes() const { return MaxStepHeaderBytes() + Ma
 
 size_t FrameLimits::MaxResultFrameBytes() const {
   const size_t result = Count(max_slices) * (kSampledBytes + kTargetsBytes) + Count(max_rows) * sizeof(float);
-  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + result);
+  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + ChecksumBytes(*this) + result);
 }
 
 size_t FrameLimits::HiddenOutsideBytes(bool last_stage) const {

@@ -77,6 +77,20 @@ pb::TargetLogprobs ToProto(const TargetLogprobs& scores) {
   return out;
 }
 
+pb::RowChecksums ToProto(const RowChecksums& checksums) {
+  pb::RowChecksums out;
+  out.set_start(checksums.start);
+  out.set_rows(checksums.rows);
+  out.mutable_values()->Add(checksums.values.begin(), checksums.values.end());
+  return out;
+}
+
+RowChecksums FromProto(const pb::RowChecksums& checksums) {
+  return {.start = checksums.start(),
+          .rows = checksums.rows(),
+          .values = {checksums.values().begin(), checksums.values().end()}};
+}
+
 TargetLogprobs FromProto(const pb::TargetLogprobs& scores) {
   TargetLogprobs out;
   out.sequence = scores.sequence();

@@ -18,6 +18,9 @@ SampledToken FromProto(const pb::SampledToken& token);
 pb::TargetLogprobs ToProto(const TargetLogprobs& scores);
 TargetLogprobs FromProto(const pb::TargetLogprobs& scores);
 
+pb::RowChecksums ToProto(const RowChecksums& checksums);
+RowChecksums FromProto(const pb::RowChecksums& checksums);
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COMMON_WIRE_STEP_MESSAGES_H_

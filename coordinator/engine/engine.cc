@@ -170,6 +170,7 @@ absl::Status Engine::TakeResult(const StepResult& result) {
   }
   RETURN_IF_ERROR(events.status());
   if (reporting_ > 0) ReportPrompts(arrived_us);
+  if (!result.layer_checksums.empty()) RETURN_IF_ERROR(ReportChecksums(result));
   Confirm(result, arrived_us);
   for (SequenceEvent& event : *events) TakeEvent(std::move(event), arrived_us);
   if (!events_.empty()) events_.at_us = arrived_us;
@@ -215,6 +216,31 @@ void Engine::ReportPrompts(int64_t now_us) {
                                .total = static_cast<int64_t>(sequence->spec().prompt.size()),
                                .cached = std::min(sequence->cached_tokens, sequence->confirmed)});
   }
+}
+
+// Of the rows of the oldest micro-batch, which has come back: to each request its own.
+absl::Status Engine::ReportChecksums(const StepResult& result) {
+  const MicroBatch& batch = in_flight_.front().batch;
+  const auto rows = static_cast<size_t>(batch.rows());
+  if (rows == 0 || result.layer_checksums.size() % rows != 0) {
+    return absl::UnavailableError(absl::StrCat("the last stage sent ", result.layer_checksums.size(),
+                                               " checksums of layers for a micro-batch of ", rows, " rows"));
+  }
+  auto first = result.layer_checksums.begin();
+  for (const SequenceSlice& slice : batch.slices) {
+    if (const auto entry = live_.find(slice.sequence); entry != live_.end()) {
+      RowChecksums own = {.start = slice.start, .rows = slice.count, .values = {}};
+      for (size_t layer = 0; layer < result.layer_checksums.size() / rows; ++layer) {
+        const auto begin = first + static_cast<std::ptrdiff_t>(layer * rows);
+        own.values.insert(own.values.end(), begin, begin + slice.count);
+      }
+      RequestDelta& delta = events_.deltas.emplace_back();
+      delta.request = entry->second.request;
+      delta.checksums.push_back(std::move(own));
+    }
+    first += slice.count;
+  }
+  return absl::OkStatus();
 }
 
 // What the engine knows of it.

@@ -70,6 +70,7 @@ class Engine {
   absl::Status TakeResult(const StepResult& result);
   void TakeEvent(SequenceEvent event, int64_t now_us);
   void ReportPrompts(int64_t now_us);
+  absl::Status ReportChecksums(const StepResult& result);
   static RequestCost CostOf(const Live& live, int64_t now_us);
   void End(RequestEnd end);
   absl::Status PublishEvents();

@@ -47,6 +47,7 @@ struct RequestDelta {
   RequestId request = 0;
   absl::InlinedVector<SampledToken, 1> tokens;  // new ones, in order
   std::vector<TargetLogprobs> scores;           // the rows that were asked for
+  std::vector<RowChecksums> checksums;          // of rows that were computed, where the job asks for them
   std::optional<RequestCost> cost;              // with the first ones, and after a preemption
 };
 // How far a prompt is, before its first token.

@@ -17,6 +17,17 @@ absl::Status EngineError(RequestId request, absl::string_view what) {
   return absl::InternalError(absl::StrCat("the engine's report on request ", request, " is wrong: ", what));
 }
 
+// Of rows whose tokens are known, so many a layer.
+absl::Status CheckChecksums(RequestId id, const pb::RowChecksums& checksums, int64_t tokens) {
+  const int64_t rows = checksums.rows();
+  if (checksums.start() >= 0 && rows > 0 && checksums.start() + rows <= tokens && checksums.values_size() > 0 &&
+      checksums.values_size() % rows == 0) {
+    return absl::OkStatus();
+  }
+  return EngineError(id, absl::StrCat(checksums.values_size(), " checksums of ", rows, " rows from ", checksums.start(),
+                                      " on, and it has ", tokens, " tokens"));
+}
+
 }  // namespace
 
 bool RequestJournal::Entry::stopped() const {
@@ -32,6 +43,7 @@ absl::Status RequestJournal::Add(RequestId id, GenerationRequest request) {
   last_id_ = id;
   Entry entry;
   entry.next_scored_row = std::max<int64_t>(0, request.score_from - 1);
+  entry.output = std::move(request.output);
   entry.request = std::move(request);
   entries_.emplace(id, std::move(entry));
   return absl::OkStatus();
@@ -54,8 +66,12 @@ absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordTokens(const p
   for (const pb::SampledToken& token : delta.tokens()) {
     RETURN_IF_ERROR(TakeToken(delta.request(), token, entry, &event));
   }
+  for (const pb::RowChecksums& checksums : delta.checksums()) {
+    RETURN_IF_ERROR(CheckChecksums(delta.request(), checksums, entry->tokens()));
+    event.checksums.push_back(FromProto(checksums));
+  }
   if (delta.has_cost()) TakeCost(delta.cost(), entry);
-  if (event.tokens.empty() && event.scores.empty()) return std::nullopt;
+  if (event.tokens.empty() && event.scores.empty() && event.checksums.empty()) return std::nullopt;
   if (!event.tokens.empty()) event.cost = entry->cost;
   if (entry->began == 0 && !event.tokens.empty()) entry->began = ++begun_;
   progress_ += event.tokens.size() + event.scores.size();

@@ -27,6 +27,8 @@ namespace stagecoach {
 
 struct GenerationRequest {
   std::vector<TokenId> prompt;
+  // Tokens that an earlier job gave: computed again like the prompt, counted by max_new_tokens, not passed on again.
+  std::vector<TokenId> output;
   SamplingParams sampling;
   int64_t max_new_tokens = 0;
   std::vector<TokenId> stop_tokens;
@@ -45,6 +47,7 @@ struct SessionEvent {
   int64_t at_us = 0;                           // MonotonicUs() of the arrival of tokens or scores at the engine
   std::vector<SampledToken> tokens;            // new ones, in order, each exactly once
   std::vector<TargetLogprobs> scores;          // the rows that score_from asks for, each exactly once, in order
+  std::vector<RowChecksums> checksums;         // of rows as they were computed, maybe again; if ConfigureJob asks for them
   std::optional<pb::RequestCost> cost;         // so far, as known by the tokens above; absent without any
   std::optional<pb::PrefillProgress> prefill;  // grows from event to event, whatever jobs report
   // Its cost is of the whole life of the request: the times of the job that gave the first token, and all preemptions.

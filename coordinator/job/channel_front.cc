@@ -85,6 +85,7 @@ absl::Status ChannelFront::Publish(const RequestEvents& events) {
     tokens->set_request(delta.request);
     for (const SampledToken& token : delta.tokens) *tokens->add_tokens() = ToProto(token);
     for (const TargetLogprobs& scores : delta.scores) *tokens->add_scores() = ToProto(scores);
+    for (const RowChecksums& checksums : delta.checksums) *tokens->add_checksums() = ToProto(checksums);
     if (delta.cost.has_value()) *tokens->mutable_cost() = ToProto(*delta.cost);
   }
   for (const RequestEnd& end : events.ends) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/step/step_check.h"
@@ -188,6 +189,7 @@ absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
 
 void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
   plan_.Build(batch, table_);
+  if (config_.layer_checksums) checksums_.assign(layers_.size() * static_cast<size_t>(plan_.row_count()), 0);
   const StepContext step = {hyper_.hidden, kernels_, plan_, pools_, scratch_};
   gang_->Run([&](int thread) {
     const Worker worker{*gang_, thread};
@@ -205,9 +207,21 @@ void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
     worker.Barrier();
     for (const StageLayer& layer : layers_) {
       RunTransformerLayer(layer, step, worker, hidden);
+      if (config_.layer_checksums) AddChecksums(static_cast<size_t>(&layer - layers_.data()), hidden, worker);
       if (thread == 0) counters_->layers_done.fetch_add(1, std::memory_order_relaxed);
     }
   });
+}
+
+void StageModelImpl::AddChecksums(size_t layer, const float* hidden, const Worker& worker) {
+  const Gang::Part rows = worker.Share(plan_.row_count());
+  const auto width = static_cast<size_t>(hyper_.hidden);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const auto* state = reinterpret_cast<const uint8_t*>(hidden + static_cast<size_t>(row) * width);
+    checksums_[layer * static_cast<size_t>(plan_.row_count()) + static_cast<size_t>(row)] =
+        Crc32c({state, width * sizeof(float)});
+  }
+  worker.Barrier();  // the next layer changes the rows
 }
 
 void StageModelImpl::Finish(const MicroBatch& batch, const float* hidden, StepResult* result) {

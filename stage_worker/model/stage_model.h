@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/job/job_choices.h"
 #include "common/model/model_description.h"
 #include "common/step/step.h"
@@ -35,6 +36,7 @@ struct StageConfig {
   int32_t max_rows = 0;
   int32_t max_slices = 0;
   std::optional<InstructionSet> isa;  // absent: the best of this machine
+  bool layer_checksums = false;       // see StageModel::layer_checksums
 };
 
 // Moved by the loading and the computing threads, read by the communication thread.
@@ -60,6 +62,10 @@ class StageModel {
   // Runs the rows of the batch that Begin took in through this stage's layers. hidden: [rows, D] float, in place; a
   // stage that owns the embedding fills it from the slices' tokens first.
   virtual void Forward(const MicroBatch& batch, float* hidden) = 0;
+
+  // [layers of this stage][rows] of the last Forward: CRC-32C of the row's hidden state behind the layer. Empty where the
+  // config does not ask for them.
+  virtual absl::Span<const uint32_t> layer_checksums() const = 0;
 
   // Stage with the head: final norm, logits of the rows that need them (in row tiles, so that scratch stays bounded),
   // sampled tokens and target log-probabilities. Fills result->sampled and result->targets.

@@ -29,6 +29,7 @@ class StageModelImpl final : public StageModel {
 
   absl::Status Begin(const MicroBatch& batch) override;
   void Forward(const MicroBatch& batch, float* hidden) override;
+  absl::Span<const uint32_t> layer_checksums() const override { return checksums_; }
   void Finish(const MicroBatch& batch, const float* hidden, StepResult* result) override;
 
   uint64_t weight_bytes() const override { return weights_.bytes(); }
@@ -56,6 +57,7 @@ class StageModelImpl final : public StageModel {
   absl::Status CheckSize(const MicroBatch& batch) const;
   absl::Status CheckTokens(const MicroBatch& batch) const;    // stage with the embedding
   absl::Status CheckHeadWork(const MicroBatch& batch) const;  // stage with the head
+  void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
   void FinishRow(int thread, HeadRow& row, const float* logits);
 
@@ -74,6 +76,7 @@ class StageModelImpl final : public StageModel {
   const std::unique_ptr<Gang> gang_;
   StepPlan plan_;
   StepScratch scratch_;
+  std::vector<uint32_t> checksums_;  // [layers][rows] of the last Forward, where they are asked for
 
   // Stage with the head only.
   std::unique_ptr<OutputHead> head_;

@@ -37,6 +37,59 @@ TEST(Frame, GivesBackEveryStepItCarries) {
   }
 }
 
+TEST(Frame, CarriesChecksumsOfLayersWhereTheJobAsksForThem) {
+  FrameLimits limits = SmallLimits();
+  limits.checksum_layers = 7;
+  StepFrame frame;
+  frame.batch = WithoutTokens(SampleBatch());
+  frame.has_hidden = true;
+  frame.times = SampleTimes(1);
+  const auto rows = static_cast<size_t>(frame.batch.rows());
+  for (size_t i = 0; i < 3 * rows; ++i) frame.layer_checksums.push_back(0x80000000u + static_cast<uint32_t>(i));
+  FrameBuffer buffer = StepBuffer(limits);
+  ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+  const auto step = DecodeStep(limits, buffer.message(), frame.batch.number, true);
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->layer_checksums, frame.layer_checksums);
+  StepResult result = SampleResult(limits);
+  result.layer_checksums.assign(7 * static_cast<size_t>(limits.max_rows), 0xffffffffu);
+  FrameBuffer result_buffer(limits.MaxResultFrameBytes(), 0);
+  ASSERT_TRUE(EncodeResult(limits, result, &result_buffer).ok());
+  const auto decoded = DecodeResult(limits, result_buffer.message(), result.number);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->layer_checksums, result.layer_checksums);
+}
+
+TEST(Frame, RefusesChecksumsThatNobodyAskedForAndMoreThanThereAreLayers) {
+  FrameLimits wide = SmallLimits();
+  wide.checksum_layers = 100;
+  StepFrame frame;
+  frame.batch = WithoutTokens(SampleBatch());
+  frame.has_hidden = true;
+  frame.times = SampleTimes(1);
+  const auto rows = static_cast<size_t>(frame.batch.rows());
+  ASSERT_GT(rows, 1u);
+  for (const auto& [layers, entries, expected] : {std::tuple<int32_t, size_t, const char*>(0, rows, "at most 0 entries"),
+                                                  {2, 3 * rows, "at most"}, {3, 2 * rows + 1, "a multiple of"}}) {
+    FrameLimits limits = SmallLimits();
+    limits.checksum_layers = layers;
+    frame.layer_checksums.assign(entries, 1);
+    FrameBuffer buffer = StepBuffer(wide);
+    ASSERT_TRUE(EncodeStep(wide, frame, &buffer).ok());
+    const absl::Status refused = DecodeStep(limits, buffer.message(), frame.batch.number, true).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                ::testing::AllOf(HasSubstr("'layer_checksums' is"), HasSubstr(expected)));
+  }
+  const FrameLimits limits = SmallLimits();
+  StepResult result = SampleResult(limits);
+  result.layer_checksums = {1};
+  FrameBuffer buffer(wide.MaxResultFrameBytes(), 0);
+  ASSERT_TRUE(EncodeResult(wide, result, &buffer).ok());
+  EXPECT_THAT(std::string(DecodeResult(limits, buffer.message(), result.number).status().message()),
+              HasSubstr("layer_checksums"));
+}
+
 TEST(Frame, IsAMessageThatAnyProtobufLibraryReads) {
   std::mt19937_64 random(2);
   const FrameLimits limits = SmallLimits();

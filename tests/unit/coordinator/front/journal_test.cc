@@ -282,6 +282,45 @@ TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {
   EXPECT_FALSE(journal.Cancel(cancelled));
 }
 
+TEST(RequestJournal, ARequestMayComeWithTokensOfAnEarlierJob) {
+  RequestJournal journal;
+  GenerationRequest request = Journaled({1, 2}, 4);
+  request.output = {7, 8};
+  request.score_from = 1;
+  const RequestId id = Add(&journal, request);
+  const pb::SubmitRequest submission = journal.Submission(id);
+  EXPECT_THAT(submission.prompt(), ElementsAre(1, 2));
+  EXPECT_THAT(submission.output(), ElementsAre(7, 8));
+  EXPECT_EQ(submission.max_new_tokens(), 4);
+  EXPECT_TRUE(submission.score_prompt());
+  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 4, {9}))), ElementsAre(9));  // and no others
+  EXPECT_EQ(journal.RecordTokens(Tokens(id, 6, {9})).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(RequestJournal, PassesChecksumsOfKnownRowsOnAndRefusesOthers) {
+  RequestJournal journal;
+  const RequestId id = Add(&journal, Journaled({1, 2, 3}, 4));
+  const auto record = [&](int32_t start, int32_t rows, int values) {
+    pb::TokenDelta delta;
+    delta.set_request(id);
+    pb::RowChecksums* checksums = delta.add_checksums();
+    checksums->set_start(start);
+    checksums->set_rows(rows);
+    for (int i = 0; i < values; ++i) checksums->add_values(100u + static_cast<uint32_t>(i));
+    return journal.RecordTokens(delta);
+  };
+  for (int again = 0; again < 2; ++again) {  // a row may be computed again
+    const auto event = record(1, 2, 4);
+    ASSERT_TRUE(event.ok() && event->has_value());
+    const RowChecksums expected = {.start = 1, .rows = 2, .values = {100, 101, 102, 103}};
+    EXPECT_THAT((*event)->checksums, ElementsAre(expected));
+  }
+  for (const auto& [start, rows, values] : {std::tuple(-1, 1, 2), {0, 0, 2}, {0, -1, 2}, {2, 2, 4}, {0, 2, 3}, {0, 1, 0},
+                                            {2147483647, 2147483647, 4}}) {
+    EXPECT_EQ(record(start, rows, values).status().code(), absl::StatusCode::kInternal) << start << " " << rows;
+  }
+}
+
 TEST(RequestJournal, TakesIdsThatGrow) {
   RequestJournal journal;
   EXPECT_TRUE(journal.Add(5, Journaled({1}, 2)).ok());

@@ -1,7 +1,7 @@
+#include "common/base/crc32c.h"
+
 #include <array>
 #include <cstring>
-
-#include "common/wire/frame.h"
 
 namespace stagecoach {
 namespace {

@@ -1,0 +1,16 @@
+#ifndef STAGECOACH_COMMON_BASE_CRC32C_H_
+#define STAGECOACH_COMMON_BASE_CRC32C_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+
+namespace stagecoach {
+
+// CRC-32C (Castagnoli), reflected, initial value and final xor 0xffffffff. Of two spans of one length that differ in no
+// more than 32 bits that stand together it is never the same. Thread-safe.
+uint32_t Crc32c(absl::Span<const uint8_t> bytes);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_BASE_CRC32C_H_
