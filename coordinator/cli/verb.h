@@ -45,6 +45,7 @@ std::unique_ptr<Verb> MakeChatVerb();
 std::unique_ptr<Verb> MakeBatchVerb();
 std::unique_ptr<Verb> MakeServeVerb();
 std::unique_ptr<Verb> MakePerplexityVerb();
+std::unique_ptr<Verb> MakeVerifyVerb();
 std::unique_ptr<Verb> MakeBenchVerb();
 std::unique_ptr<Verb> MakeSweepVerb();
 std::unique_ptr<Verb> MakeProbeVerb();

@@ -9,6 +9,7 @@ namespace stagecoach {
 
 enum class ExitCode : int {
   kOk = 0,
+  kDifferent = 1,      // verify: runs that must agree do not
   kUsage = 2,          // the command line, or a request that can never run
   kInputFile = 3,      // the model, an input or an output file
   kLaunch = 4,         // the job did not come up
@@ -23,6 +24,7 @@ struct ExitCodeMeaning {
 };
 inline constexpr ExitCodeMeaning kExitCodes[] = {
     {ExitCode::kOk, "ok"},
+    {ExitCode::kDifferent, "verify found a difference"},
     {ExitCode::kUsage, "usage"},
     {ExitCode::kInputFile, "model, input or output file"},
     {ExitCode::kLaunch, "the job did not come up"},

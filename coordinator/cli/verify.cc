@@ -1,0 +1,291 @@
+// verify: the proof, on the user's own cluster and model, that answers do not depend on how the work is cut.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
+#include "common/wire/job_proto.h"
+#include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/cli/verbosity.h"
+#include "coordinator/cli/verify_answer.h"
+#include "coordinator/cli/verify_job.h"
+#include "coordinator/cli/verify_prompts.h"
+#include "coordinator/cli/verify_report.h"
+#include "coordinator/cli/verify_runs.h"
+#include "coordinator/front/cluster_run.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/model_file.h"
+#include "coordinator/launch/launch_plan.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr uint64_t kDefaultSeed = 11;
+
+class VerifyVerb : public Verb {
+ public:
+  VerifyVerb() { cluster_options_.prefix_caching = false; }  // what is found there is not computed
+  const char* name() const override { return "verify"; }
+  const char* summary() const override { return "prove that other splits, chunks and restarts give the same bits"; }
+  const char* example() const override { return "coordinator verify -m model.gguf --hostfile hosts --checksums"; }
+  bool NeedsCluster() const override { return !cluster_options_.dry_run; }
+
+  void AddOptions(CLI::App* app) override;
+  absl::Status Run(const RunContext& context) override;
+
+ private:
+  absl::Status Prepare(const RunContext& context);
+  absl::Status MakeRequests();
+  absl::Status RunAll();
+  // The run as a record; where it is optional and there is no memory for it, one that is left out.
+  absl::StatusOr<VerifyRecord> RunOne(const VerifyRun& run, int number, bool checksums);
+  absl::Status Ask(const VerifyRun& run, bool checksums, VerifyRecord* record);
+  absl::Status OpenJob(const VerifyRun& run, bool checksums);
+  void CloseJob();
+  void PinJob(const pb::JobReady& ready);
+  absl::Status Record(VerifyRecord record);
+  void Compare();
+  void LookAgain();
+  absl::Status Report() const;
+
+  ClusterOptions cluster_options_;
+  Verbosity verbosity_;
+  VerifyQuestion question_;
+  std::vector<int64_t> chunks_ = {7, 64};
+  int64_t splits_ = 2;
+  std::optional<uint64_t> seed_;
+  bool checksums_ = false;
+  bool json_ = false;
+
+  std::shared_ptr<const ModelDescription> model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  LaunchOptions launch_;          // of the planned job; pinned to what its first run agreed on
+  std::vector<int64_t> planned_;  // layers of its stages, once it was ready
+  std::unique_ptr<ClusterRun> cluster_;
+  VerifyReport report_;
+  std::vector<VerifyRecord> second_look_;  // that the finding points to
+};
+
+void VerifyVerb::AddOptions(CLI::App* app) {
+  AddTexts(app, "-p,--prompt", &question_.prompts, "TEXT", "a prompt beside the built-in ones; may be given again");
+  AddInteger(app, "-n,--predict,--max-tokens", &question_.new_tokens, {2, 4096}, "new tokens of each answer",
+             absl::StrCat(question_.new_tokens));
+  AddIntegerList(app, "--chunks", &chunks_, JobLimits::kPrefillChunk.range,
+                 "sizes of prefill chunks to compare; 1 is thorough and slow (7,64)");
+  AddInteger(app, "--splits", &splits_, {0, 64},
+             "other splits of the layers to compare; one that hosts have no memory for is left out",
+             absl::StrCat(splits_));
+  AddSeed(app, "--seed", &seed_, "of the answer that is sampled", absl::StrCat(kDefaultSeed));
+  AddFlag(app, "--checksums", &checksums_,
+          "compare the hidden states behind every layer too; without, the runs are repeated with them where answers "
+          "differ");
+  AddFlag(app, "--json", &json_, "one JSON object in the place of the text");
+  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
+  app->get_option("--ctx-size")->default_str("what the requests need");
+}
+
+absl::Status VerifyVerb::Prepare(const RunContext& context) {
+  if (context.joined) {
+    return UsageError("verify launches a job for every way of computing; start it without mpirun or srun");
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(cluster_options_.model, cluster_options_.q2_layout));
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(std::move(file));
+  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
+  model_ = *std::move(model);
+  RETURN_IF_ERROR(MakeRequests());
+  if (cluster_options_.context == 0) {
+    for (const VerifyRequest& request : report_.requests) {
+      cluster_options_.context =
+          std::max(cluster_options_.context, static_cast<int64_t>(request.prompt.size()) + request.new_tokens);
+    }
+  }
+  ASSIGN_OR_RETURN(launch_, MakeLaunchOptions(cluster_options_, model_->hyper, context));
+  report_.model = cluster_options_.model;
+  report_.layers = model_->hyper.layer_count();
+  report_.exact_wire = cluster_options_.wire_type == WireType::kF32;
+  report_.tokenizer = tokenizer_.get();
+  return absl::OkStatus();
+}
+
+absl::Status VerifyVerb::MakeRequests() {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(*model_->file);
+  if (tokenizer.ok() && (*tokenizer)->vocab_size() <= model_->hyper.vocab) {
+    tokenizer_ = *std::move(tokenizer);
+  } else if (!question_.prompts.empty()) {
+    return tokenizer.ok() ? InputFileError("-p: the tokenizer has more tokens than the model") : tokenizer.status();
+  } else {
+    LogInfo("no tokenizer of this file can be used: made-up token ids stand for the built-in prompts");
+  }
+  question_.seed = seed_.value_or(kDefaultSeed);
+  question_.context = cluster_options_.context > 0 ? cluster_options_.context : model_->hyper.context;
+  question_.vocab = model_->hyper.vocab;
+  report_.requests = VerifyRequests(question_, tokenizer_.get());
+  for (const VerifyRequest& request : report_.requests) {
+    const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.new_tokens;
+    if (request.prompt.empty()) return UsageError(absl::StrCat("-p: ", request.name, " is empty"));
+    if (tokens <= question_.context) continue;
+    return UsageError(absl::StrCat("-p, -n: ", request.name, " has ", tokens, " tokens with its answer, but the context is ",
+                                   question_.context));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyVerb::Run(const RunContext& context) {
+  verbosity_.Apply();
+  RETURN_IF_ERROR(Prepare(context));
+  if (cluster_options_.dry_run) {
+    absl::StatusOr<std::string> line = DescribeLaunch(launch_);
+    return line.ok() ? WriteStdout(*line + "\n") : WithExitCode(line.status(), ExitCode::kLaunch);
+  }
+  const absl::Status ran = RunAll();
+  CloseJob();
+  RETURN_IF_ERROR(ran);
+  Compare();
+  if (report_.finding.has_value() && !report_.finding->difference.hidden.has_value()) LookAgain();
+  return Report();
+}
+
+absl::Status VerifyVerb::RunAll() {
+  ASSIGN_OR_RETURN(VerifyRecord first, RunOne({.name = "as planned"}, 1, checksums_));
+  PinJob(first.ready);
+  if (!json_) RETURN_IF_ERROR(WriteStdout(VerifyHeading(report_, planned_)));
+  RETURN_IF_ERROR(Record(std::move(first)));
+  for (const VerifyRun& run : RunsBeside(planned_, launch_.job.prefill_chunk(), chunks_, splits_)) {
+    ASSIGN_OR_RETURN(VerifyRecord record, RunOne(run, static_cast<int>(report_.records.size()) + 1, checksums_));
+    RETURN_IF_ERROR(Record(std::move(record)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VerifyRecord> VerifyVerb::RunOne(const VerifyRun& run, int number, bool checksums) {
+  VerifyRecord record = {.number = number, .run = run};
+  const absl::Status ran = Ask(run, checksums, &record);
+  if (ran.ok()) return record;
+  if (!run.optional() || !absl::IsResourceExhausted(ran)) return ran;
+  CloseJob();
+  record.left_out = WithFlags(ran.message());
+  return record;
+}
+
+absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord* record) {
+  if (!run.same_job || cluster_ == nullptr) RETURN_IF_ERROR(OpenJob(run, checksums));
+  cluster_->progress().Draw(absl::StrCat("run ", record->number, ", ", run.name));
+  record->ready = *cluster_->ready();
+  record->prefill_chunk = run.prefill_chunk > 0 ? run.prefill_chunk : launch_.job.prefill_chunk();
+  const std::vector<VerifyAnswer> none;
+  const std::vector<VerifyAnswer>& earlier = run.restarted ? report_.records.front().answers : none;
+  absl::StatusOr<std::vector<VerifyAnswer>> answers =
+      RunRequests(run, report_.requests, earlier, checksums ? report_.layers : 0, cluster_.get());
+  cluster_->progress().Clear();
+  if (!answers.ok()) return answers.status();
+  record->answers = *std::move(answers);
+  return absl::OkStatus();
+}
+
+absl::Status VerifyVerb::OpenJob(const VerifyRun& run, bool checksums) {
+  CloseJob();
+  LaunchOptions launch = planned_.empty() ? launch_ : LaunchOfRun(run, launch_, planned_);
+  launch.job.set_layer_checksums(checksums);
+  ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), /*engine_descriptor=*/-1, verbosity_.ShowProgress()));
+  return AwaitReadyJob(cluster_.get());
+}
+
+void VerifyVerb::CloseJob() {
+  if (cluster_ != nullptr) cluster_->Finish();
+  cluster_ = nullptr;
+}
+
+// Every other job is of the same file and of the same bit class, wherever its stages are; only how the work is cut
+// differs.
+void VerifyVerb::PinJob(const pb::JobReady& ready) {
+  planned_ = LayersOf(ready);
+  *launch_.job.mutable_fingerprints() = ready.fingerprints();
+  launch_.job.set_bf16_dot(ready.bf16_dot());
+}
+
+absl::Status VerifyVerb::Record(VerifyRecord record) {
+  for (size_t i = 0; i < record.answers.size(); ++i) {
+    if (!record.answers[i].unsteady_row.has_value()) continue;
+    report_.unsteady.push_back(absl::StrCat("within run ", record.number, " position ", *record.answers[i].unsteady_row,
+                                            " of ", report_.requests[i].name,
+                                            " was computed twice, with different hidden states"));
+  }
+  report_.records.push_back(std::move(record));
+  const VerifyRecord& added = report_.records.back();
+  if (!json_) return WriteStdout(VerifyLine(report_, added));
+  LogInfo(absl::StrCat("run ", added.number, ", ", added.run.name, added.left_out.empty() ? "" : ": left out"));
+  return absl::OkStatus();
+}
+
+void VerifyVerb::Compare() {
+  std::vector<std::vector<VerifyAnswer>> answers;
+  std::vector<const VerifyRecord*> ran;
+  for (const VerifyRecord& record : report_.records) {
+    if (!record.left_out.empty()) continue;
+    answers.push_back(record.answers);
+    ran.push_back(&record);
+  }
+  const std::vector<std::vector<size_t>> groups = AgreeingRuns(report_.requests, answers);
+  for (const std::vector<size_t>& group : groups) {
+    std::vector<int>& numbers = report_.agreeing.emplace_back();
+    for (const size_t run : group) numbers.push_back(ran[run]->number);
+  }
+  if (groups.size() < 2) return;
+  VerifyFinding finding = {.a = ran[groups[0].front()], .b = ran[groups[1].front()]};
+  finding.difference = *FirstDifference(report_.requests, finding.a->answers, finding.b->answers);
+  report_.finding = std::move(finding);
+}
+
+// The two runs that differ, with checksums, which name the layer.
+void VerifyVerb::LookAgain() {
+  VerifyFinding& finding = *report_.finding;
+  if (checksums_) return;  // there are: it is not the layers
+  LogInfo(absl::StrCat("runs ", finding.a->number, " and ", finding.b->number,
+                       " differ; they are run again, with checksums of the hidden states"));
+  for (const VerifyRecord* record : {finding.a, finding.b}) {
+    VerifyRun run = record->run;
+    run.same_job = false;
+    absl::StatusOr<VerifyRecord> again = RunOne(run, record->number, /*checksums=*/true);
+    if (again.ok() && !again->left_out.empty()) again = absl::ResourceExhaustedError(again->left_out);
+    if (!again.ok()) {
+      finding.trouble = absl::StrCat("running run ", record->number, " again failed: ", WithFlags(again.status().message()));
+      return CloseJob();
+    }
+    second_look_.push_back(*std::move(again));
+  }
+  CloseJob();
+  finding.looked_again = true;
+  const std::optional<AnswerDifference> difference =
+      FirstDifference(report_.requests, second_look_[0].answers, second_look_[1].answers);
+  finding.differed_again = difference.has_value();
+  if (!difference.has_value()) return;
+  finding.difference = *difference;
+  finding.a = &second_look_[0];
+  finding.b = &second_look_[1];
+}
+
+absl::Status VerifyVerb::Report() const {
+  RETURN_IF_ERROR(WriteStdout(json_ ? VerifyJson(report_) : VerifyVerdict(report_)));
+  if (report_.identical()) return absl::OkStatus();
+  return WithExitCode(absl::DataLossError(VerifyDifference(report_)), ExitCode::kDifferent);
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeVerifyVerb() { return std::make_unique<VerifyVerb>(); }
+
+}  // namespace stagecoach

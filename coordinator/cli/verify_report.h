@@ -1,0 +1,65 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_VERIFY_REPORT_H_
+#define STAGECOACH_COORDINATOR_CLI_VERIFY_REPORT_H_
+
+// What `verify` says of its runs, in sentences and as JSON. Positions, layers and stages count from 0, runs and prompts
+// from 1. Pure.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/cli/verify_answer.h"
+#include "coordinator/cli/verify_runs.h"
+#include "coordinator/text/tokenizer.h"
+#include "proto/engine.pb.h"
+
+namespace stagecoach {
+
+struct VerifyRecord {
+  int number = 0;  // from 1
+  VerifyRun run;
+  pb::JobReady ready;
+  int64_t prefill_chunk = 0;
+  std::string left_out;  // why it was not run; empty: it was
+  std::vector<VerifyAnswer> answers;
+};
+
+// The difference between two runs, and what a second look at them with checksums found.
+struct VerifyFinding {
+  const VerifyRecord* a = nullptr;
+  const VerifyRecord* b = nullptr;
+  AnswerDifference difference;
+  bool looked_again = false;         // the two were run again for `difference.hidden`, as the records say
+  std::optional<bool> differed_again;  // absent: it was not done, or it failed for `trouble`
+  std::string trouble;
+};
+
+struct VerifyReport {
+  std::string model;
+  int64_t layers = 0;
+  bool exact_wire = true;  // hidden states travel as they are
+  std::vector<VerifyRequest> requests;
+  const Tokenizer* tokenizer = nullptr;  // for the texts of tokens; may be nullptr
+  std::vector<VerifyRecord> records;     // the first is the planned job's
+  std::vector<std::vector<int>> agreeing;  // numbers of runs, as AgreeingRuns
+  std::optional<VerifyFinding> finding;
+  std::vector<std::string> unsteady;  // runs within which a hidden state differed
+
+  bool identical() const { return !finding.has_value() && unsteady.empty(); }
+};
+
+// What is compared, a line. `planned`: layers of each stage of the first job.
+std::string VerifyHeading(const VerifyReport& report, const std::vector<int64_t>& planned);
+// One run, a line: what it was, how much of it was compared with the first one, and how that ended.
+std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record);
+// The end: identical, or what differs and where, as lines.
+std::string VerifyVerdict(const VerifyReport& report);
+// The same in one clause, without its details, for the end of the program; of a report that is not identical.
+std::string VerifyDifference(const VerifyReport& report);
+
+std::string VerifyJson(const VerifyReport& report);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_VERIFY_REPORT_H_

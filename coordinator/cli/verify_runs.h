@@ -1,0 +1,45 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_VERIFY_RUNS_H_
+#define STAGECOACH_COORDINATOR_CLI_VERIFY_RUNS_H_
+
+// Which runs `verify` compares: the job as it was planned, and the same requests by other ways that must not matter.
+// Pure.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/launch/launch_options.h"
+
+namespace stagecoach {
+
+struct VerifyRun {
+  std::string name;  // "as planned", "chunks of 7"
+  std::vector<int64_t> layer_split;  // empty: as the planned job
+  bool one_stage = false;
+  int64_t prefill_chunk = 0;  // 0: as the planned job
+  bool one_by_one = false;    // each request when the one before it has ended, otherwise all at once
+  bool restarted = false;     // requests come with a part of their answers, as after a loss
+  bool same_job = false;      // as the run before
+  // Without the memory for it a job of this kind is left out, and that is no failure.
+  bool optional() const { return one_stage || !layer_split.empty(); }
+};
+
+// Up to `most` splits of the layers of `planned` other than that one: a layer to the stage before, all layers but the
+// fewest to the last stage, to the first, a layer to the stage behind, then even ones over fewer stages (2 at least).
+std::vector<std::vector<int64_t>> OtherSplits(const std::vector<int64_t>& planned, int64_t most);
+
+// The runs that follow the first, whose job has `planned` layers on its stages and takes chunks of `prefill_chunk`.
+std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, int64_t prefill_chunk,
+                                  const std::vector<int64_t>& chunks, int64_t splits);
+
+// The launch of `run`, from that of the planned job, which had `planned` layers on its stages. The planned job's stages
+// get the layers that it gave them, even if memory or speeds look different by now.
+LaunchOptions LaunchOfRun(const VerifyRun& run, LaunchOptions launch, const std::vector<int64_t>& planned);
+
+// Output tokens that request `index` of `count` comes with after a restart: each another number of its `new_tokens`, at
+// least one, and not all.
+int64_t KeptTokens(size_t index, size_t count, int64_t new_tokens);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_VERIFY_RUNS_H_

@@ -1,0 +1,133 @@
+// `coordinator verify`: runs that must agree do, and where something is broken it says where.
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/gguf/gguf_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kDifferent = 1;
+
+ProgramResult Verify(const Words& more, const std::string& model = DemoModelPath()) {
+  Words arguments = {"verify", "-m", model, "--layer-split", "4,4", "-n", "6", "-t", "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return Coordinator(arguments, /*input=*/"", /*timeout_s=*/300);
+}
+
+TEST(Verify, AHealthyClusterIsIdenticalInAllRuns) {
+  const ProgramResult result = Verify({"-p", "Who made the heaven?"});
+  ASSERT_EQ(result.exit_code, 0) << result;
+  // As planned, one after the other, two chunks, restarted, two splits, one stage.
+  EXPECT_THAT(result.out, HasSubstr("identical: 8 runs, 30 tokens and "));
+  EXPECT_THAT(result.out, HasSubstr("layers 5,3, chunk 512: 30 tokens"));
+  EXPECT_THAT(result.out, HasSubstr("layers 1,7, chunk 512: 30 tokens"));
+  EXPECT_THAT(result.out, HasSubstr("layers 8, chunk 512: 30 tokens"));
+  EXPECT_THAT(result.out, HasSubstr("layers 4,4, chunk 7: 30 tokens"));
+  EXPECT_THAT(result.out, Not(HasSubstr("DIFFERENT")));
+}
+
+TEST(Verify, ChecksumsCompareEveryRowBehindEveryLayer) {
+  const ProgramResult result = Verify({"--checksums", "--json", "--chunks", "5", "--splits", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const OrderedJson json = OrderedJson::parse(result.out);
+  EXPECT_EQ(json["verdict"], "identical");
+  ASSERT_EQ(json["runs"].size(), 6u);
+  int64_t rows = 0;
+  for (const OrderedJson& request : json["requests"]) {
+    rows += request["prompt_tokens"].get<int64_t>() + request["new_tokens"].get<int64_t>() - 1;
+  }
+  for (const OrderedJson& run : json["runs"]) {
+    EXPECT_EQ(run["verdict"], "identical") << run;
+    EXPECT_EQ(run["hidden_states"], 8 * rows) << run;
+  }
+  EXPECT_EQ(json["runs"][5]["stages"].size(), 1u);
+  EXPECT_TRUE(json["difference"].is_null());
+}
+
+TEST(Verify, AModelWithoutAVocabularyIsAskedMadeUpTokens) {
+  const ProgramResult result = Verify({"--splits", "0", "--chunks", "7", "--layer-split", "2,1"}, "dummy://tiny/q8_0");
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("identical: 5 runs"));
+  EXPECT_EQ(Verify({"-p", "text"}, "dummy://tiny/q8_0").exit_code, 3);
+}
+
+// Rounded hidden states make other splits give other bits, which is known of --wire-dtype bf16: the first layer that is
+// given another input is the one behind the border.
+TEST(Verify, RoundedHiddenStatesAreFoundAndTheLayerIsNamedThatIsFirstToDiffer) {
+  const ProgramResult result = Verify({"--wire-dtype", "bf16", "--splits", "1", "--chunks", "7"});
+  EXPECT_EQ(result.exit_code, kDifferent) << result;
+  EXPECT_THAT(result.out, HasSubstr("layers 4,4, chunk 7: 24 tokens"));
+  EXPECT_THAT(result.out, HasSubstr("5  another split        layers 5,3, chunk 512: DIFFERENT: prompt 1, greedy, from position 1 on"));
+  EXPECT_THAT(result.out, HasSubstr("differ first at position 0, behind layer 4: stage 1 on "));
+  EXPECT_THAT(result.out, HasSubstr("agree with each other: 1, 2, 3, 4; 5; 6"));
+  EXPECT_THAT(result.out, HasSubstr("with f32 they do not"));
+  EXPECT_THAT(result.err, HasSubstr("runs 1 and 5 differ: prompt 1, greedy, position 1; first behind layer 4"));
+}
+
+// One bit of a weight of layer 4, where the fingerprint of the file does not look.
+std::string DamagedCopy(const std::string& path) {
+  const absl::StatusOr<std::unique_ptr<GgufFile>> sound = GgufFile::Open(DemoModelPath());
+  EXPECT_TRUE(sound.ok()) << sound.status();
+  std::string bytes = ReadFileOrDie(DemoModelPath());
+  const GgufTensor* tensor = (*sound)->FindTensor("blk.4.ffn_down.weight");
+  EXPECT_NE(tensor, nullptr);
+  bytes[tensor->file_offset + 34 * 11 + 7] ^= 0x40;  // a code of the twelfth block of Q8_0
+  WriteFileOrDie(path, bytes);
+  const absl::StatusOr<std::unique_ptr<GgufFile>> damaged = GgufFile::Open(path);
+  EXPECT_TRUE(damaged.ok()) << damaged.status();
+  EXPECT_TRUE(SameContent((*damaged)->fingerprints()[0], (*sound)->fingerprints()[0]));
+  return path;
+}
+
+TEST(Verify, OneFlippedBitOfAWeightOnOneHostIsFoundAndItsLayerAndStageAreNamed) {
+  const TempDir directory;
+  const std::string stage = directory.File("stage");
+  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\nexec ", DAMAGED_STAGE, " 2 ",
+                                     DamagedCopy(directory.File("damaged.gguf")), "\n"));
+  ASSERT_EQ(chmod(stage.c_str(), 0755), 0);
+  const ProgramResult result = Verify({"--stage-worker", stage, "--json", "--chunks", "7"});
+  EXPECT_EQ(result.exit_code, kDifferent) << result;
+  const OrderedJson json = OrderedJson::parse(result.out);
+  EXPECT_EQ(json["verdict"], "different");
+  // The layer is on the sound host with layers 5,3 and with one stage.
+  EXPECT_EQ(json["agreeing"], OrderedJson::parse("[[1, 2, 3, 4, 6], [5, 7]]"));
+  const OrderedJson& difference = json["difference"];
+  EXPECT_EQ(difference["runs"], OrderedJson::parse("[1, 5]"));
+  EXPECT_EQ(difference["looked_again"], true);
+  EXPECT_EQ(difference["hidden"]["layer"], 4);
+  EXPECT_LT(difference["hidden"]["position"], 4);  // where first a state is not 0 where the bit is
+  EXPECT_EQ(difference["hidden"]["stages"][0]["stage"], 1);
+  EXPECT_EQ(difference["hidden"]["stages"][1]["stage"], 0);
+  EXPECT_THAT(result.err, HasSubstr("first behind layer 4"));
+}
+
+TEST(Verify, IsNotForAWorldThatALauncherStarted) {
+  const ProgramResult result = World({"verify", "-m", DemoModelPath(), "-n", "4"}, 2);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("start it without mpirun or srun"));
+}
+
+TEST(Verify, RefusesWhatItCannotAsk) {
+  ProgramResult result = Verify({"-n", "1"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("expected 2 to 4096"));
+  result = Verify({"-c", "40"});
+  EXPECT_EQ(result.exit_code, 0) << result;  // the built-in prompts are cut
+  result = Verify({"-c", "40", "-p", std::string(400, 'x')});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("but the context is 40"));
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
