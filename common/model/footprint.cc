@@ -132,21 +132,42 @@ uint64_t InputForms::Bytes(int64_t rows, int64_t cols) const {
 
 LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot) {
   LayerInputForms forms;
-  forms.qkv = layer.attn_qkv != nullptr
-                  ? InputForms::Of({TypeOf(layer.attn_qkv)}, bf16_dot)
-                  : InputForms::Of({TypeOf(layer.attn_q), TypeOf(layer.attn_k), TypeOf(layer.attn_v)}, bf16_dot);
   forms.output = InputForms::Of({TypeOf(layer.attn_output)}, bf16_dot);
   const auto add = [bf16_dot](std::initializer_list<const GgufTensor*> readers, InputForms* input) {
     for (const GgufTensor* reader : readers) {
       if (reader != nullptr) input->Add(InputForms::Of({TypeOf(reader)}, bf16_dot));
     }
   };
+  add({layer.attn_qkv, layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_q_a, layer.attn_kv_a}, &forms.qkv);
+  add({layer.attn_q_b}, &forms.q_b);
+  add({layer.attn_k_b}, &forms.k_b);
+  add({layer.attn_v_b}, &forms.v_b);
   add({layer.ffn_gate, layer.ffn_up, layer.ffn_gate_up, layer.router, layer.gate_exps, layer.up_exps,
        layer.gate_up_exps},
       &forms.ffn);
   add({layer.ffn_down}, &forms.down);
   add({layer.down_exps}, &forms.expert_down);
   return forms;
+}
+
+void LatentScratchSizes::Cover(const AttentionSpec& spec, const LayerInputForms& forms) {
+  if (!spec.latent()) return;
+  const auto cover = [](int64_t value, int64_t* size) { *size = std::max(*size, value); };
+  cover(WholePanels(spec.q_rank), &q_a_stride);
+  cover(WholePanels(spec.q_width()), &q_stride);
+  cover(WholePanels(spec.key_dim()), &row_stride);
+  cover(spec.output_width(), &output_stride);
+  cover(std::max(spec.head_dim - spec.rope.dims, spec.kv_rank), &head_width);
+  cover(WholePanels(std::max(spec.kv_rank, spec.value_dim)), &head_outputs);
+  head_forms.Add(forms.k_b);
+  head_forms.Add(forms.v_b);
+}
+
+uint64_t LatentScratchSizes::bytes(int64_t rows, int threads) const {
+  if (row_stride == 0) return 0;
+  const uint64_t thread_bytes = head_forms.Bytes(kLatentRows, head_width) + Floats(kLatentRows, head_outputs);
+  return Floats(rows, q_a_stride + q_stride + row_stride + output_stride) +
+         static_cast<uint64_t>(threads) * thread_bytes;
 }
 
 AttentionSizes AttentionSizes::Of(const AttentionSpec& spec, const StepLimits& limits) {
@@ -245,7 +266,7 @@ uint64_t LayerScratchSizes::bytes() const {
   // angles.
   uint64_t bytes = Floats(rows, q_stride) + 2 * Floats(rows, kv_stride) + Floats(rows, attended_stride) +
                    forms.Bytes(rows, input_width) + ffn_forms.Bytes(rows, ffn_width) + Floats(rows, delta_width) +
-                   Floats(1, walk.partial_floats) + experts.bytes();
+                   Floats(1, walk.partial_floats) + experts.bytes() + latent.bytes(rows, limits.threads);
   for (const RopeParameters& rope : ropes) bytes += 2 * Floats(rows, rope.dims / 2);
   // Of every thread: a row on its way into an input, an input of few rows, outputs of two matrices; queries, states,
   // limits and values of a walk.
@@ -283,13 +304,14 @@ void AddLayer(const LayerSpec& spec, const LayerTensors& tensors, int64_t hidden
   cover(WholePanels(attention.heads * attention.key_dim()), &sizes->q_stride);
   cover(WholePanels(attention.kv_heads * attention.key_dim()), &sizes->kv_stride);
   cover(WholePanels(attention.heads * attention.cached_value_dim()), &sizes->attended_stride);
-  cover(std::max(hidden, attention.output_width()), &sizes->input_width);
+  cover(std::max({hidden, attention.output_width(), attention.q_rank}), &sizes->input_width);
   cover(spec.ffn.kind == FfnKind::kDense ? spec.ffn.width : spec.ffn.shared_width, &sizes->ffn_width);
   if (spec.completes_outputs()) cover(hidden, &sizes->delta_width);
   AddOnce(AttentionSizes::Of(attention, sizes->limits), &sizes->walks);
   if (attention.rope.dims > 0) AddOnce(attention.rope, &sizes->ropes);
   const LayerInputForms forms = InputFormsOf(tensors, sizes->limits.bf16_dot);
-  for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn}) sizes->forms.Add(*input);
+  for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn, &forms.q_b}) sizes->forms.Add(*input);
+  sizes->latent.Cover(attention, forms);
   sizes->ffn_forms.Add(forms.down);
   if (spec.ffn.kind == FfnKind::kExperts) AddExperts(spec.ffn, forms, hidden, sizes->limits, &sizes->experts);
 }

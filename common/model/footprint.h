@@ -59,6 +59,10 @@ struct LayerInputForms {
   InputForms ffn;          // of gate and up, and of a router and its experts' gate and up; D wide
   InputForms down;         // of down; F wide, beside experts shared_width
   InputForms expert_down;  // of the experts' down; F wide
+  // Latent attention: r is kv_rank, d is rope.dims. qkv is then of q (or Wq_a) and of the latent.
+  InputForms q_b;  // q_rank wide
+  InputForms k_b;  // of each head; H - d wide
+  InputForms v_b;  // of each head; r wide
 };
 LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot);
 
@@ -142,15 +146,30 @@ struct ExpertScratchSizes {
   uint64_t bytes() const;
 };
 
+// Rows of a head whose products with its own matrices a thread computes at once.
+inline constexpr int64_t kLatentRows = 64;
+
+// The working memory of latent attention around its walks; all 0 without it. Strides of rows are whole panels.
+struct LatentScratchSizes {
+  int64_t q_a_stride = 0, q_stride = 0, row_stride = 0;  // of Wq_a x, of q, and of latent and rotated key
+  int64_t output_stride = 0;                             // of attn_output's input
+  int64_t head_width = 0, head_outputs = 0;              // of a head's own matrices: the widest input, most outputs
+  InputForms head_forms;                                 // of the inputs of a head's own matrices
+
+  void Cover(const AttentionSpec& spec, const LayerInputForms& forms);
+  uint64_t bytes(int64_t rows, int threads) const;
+};
+
 // The working memory of a stage's layers.
 struct LayerScratchSizes {
   StepLimits limits;
   // Of rows of q, of k and v, and of what attention makes of them: whole panels.
   int64_t q_stride = 0, kv_stride = 0, attended_stride = 0;
-  int64_t input_width = 0;            // of the widest input but the down projection's: D or that of attn_output
-  int64_t ffn_width = 0;              // of the widest input of a down projection
-  int64_t delta_width = 0;            // D, if a layer completes its outputs before it adds them
-  InputForms forms, ffn_forms;        // of all layers' inputs of these widths
+  int64_t input_width = 0;      // of the widest input but the down projection's: D or that of attn_output
+  int64_t ffn_width = 0;        // of the widest input of a down projection
+  int64_t delta_width = 0;      // D, if a layer completes its outputs before it adds them
+  InputForms forms, ffn_forms;  // of all layers' inputs of these widths
+  LatentScratchSizes latent;
   ExpertScratchSizes experts;
   std::vector<AttentionSizes> walks;  // of the layers, each once
   std::vector<RopeParameters> ropes;  // of the layers that rotate, each once

@@ -3,12 +3,9 @@
 #include "stage_worker/model/latent.h"
 
 namespace stagecoach {
-namespace {
 
-// Rows that `row_of` gives as floats [cols].
-template <typename RowOf>
 Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContext& step, const Worker& worker,
-                         const RowOf& row_of) {
+                         absl::FunctionRef<const float*(int64_t row)> row_of) {
   const int64_t rows = step.plan.row_count();
   const bool few = rows <= kFewRows;
   MatmulInput& input = few ? step.scratch.workers[static_cast<size_t>(worker.thread)].input : step.scratch.input;
@@ -19,8 +16,6 @@ Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContex
   if (!few) worker.Barrier();
   return input.View(cols);
 }
-
-}  // namespace
 
 Activations Normalized(const StageLayer& layer, const std::vector<float>& norm, const float* x, const InputForms& forms,
                        const StepContext& step, const Worker& worker) {

@@ -63,8 +63,8 @@ class StageModel {
   // stage that owns the embedding fills it from the slices' tokens first.
   virtual void Forward(const MicroBatch& batch, float* hidden) = 0;
 
-  // [layers of this stage][rows] of the last Forward: CRC-32C of the row's hidden state behind the layer. Empty where the
-  // config does not ask for them.
+  // [layers of this stage][rows] of the last Forward: CRC-32C of the row's hidden state behind the layer. Empty where
+  // the config does not ask for them.
   virtual absl::Span<const uint32_t> layer_checksums() const = 0;
 
   // Stage with the head: final norm, logits of the rows that need them (in row tiles, so that scratch stays bounded),

@@ -55,8 +55,8 @@ class StageModelImpl final : public StageModel {
                  const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights, std::vector<KvPool> pools);
 
   absl::Status CheckSize(const MicroBatch& batch) const;
-  absl::Status CheckTokens(const MicroBatch& batch) const;    // stage with the embedding
-  absl::Status CheckHeadWork(const MicroBatch& batch) const;  // stage with the head
+  absl::Status CheckTokens(const MicroBatch& batch) const;                     // stage with the embedding
+  absl::Status CheckHeadWork(const MicroBatch& batch) const;                   // stage with the head
   void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
   void FinishRow(int thread, HeadRow& row, const float* logits);

@@ -30,6 +30,18 @@ WorkerScratch::WorkerScratch(const LayerScratchSizes& sizes)
       input(sizes.forms, kFewRows, sizes.input_width),
       block(Floats(2, kBlockFloats)) {}
 
+LatentScratch::LatentScratch(const LatentScratchSizes& sizes, int64_t rows, int threads)
+    : sizes(sizes),
+      q_a(Floats(rows, sizes.q_a_stride)),
+      q(Floats(rows, sizes.q_stride)),
+      row(Floats(rows, sizes.row_stride)),
+      output(Floats(rows, sizes.output_stride)) {
+  for (int thread = 0; sizes.row_stride > 0 && thread < threads; ++thread) {
+    heads.push_back(
+        {MatmulInput(sizes.head_forms, kLatentRows, sizes.head_width), Floats(kLatentRows, sizes.head_outputs)});
+  }
+}
+
 StepScratch::StepScratch(const LayerScratchSizes& sizes)
     : q_stride(sizes.q_stride),
       kv_stride(sizes.kv_stride),
@@ -42,6 +54,7 @@ StepScratch::StepScratch(const LayerScratchSizes& sizes)
       ffn_input(sizes.ffn_forms, sizes.limits.max_rows, sizes.ffn_width),
       delta(Floats(sizes.limits.max_rows, sizes.delta_width)),
       experts(sizes.experts),
+      latent(sizes.latent, sizes.limits.max_rows, sizes.limits.threads),
       partials(sizes.walk_memory()) {
   std::fill_n(delta.as<float>(), sizes.limits.max_rows * sizes.delta_width, 0.0f);
   for (const RopeParameters& rope : sizes.ropes) angles.emplace_back(sizes.limits.max_rows, rope.dims / 2);

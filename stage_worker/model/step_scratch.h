@@ -47,6 +47,24 @@ struct WorkerScratch {
   AlignedBuffer block;  // float [2, kBlockFloats]: outputs of one or two matrices
 };
 
+// Latent attention around its walks; empty without it.
+struct LatentScratch {
+  LatentScratch(const LatentScratchSizes& sizes, int64_t rows, int threads);
+
+  // One thread's part of a head: an input of its own matrix, and the outputs.
+  struct Head {
+    MatmulInput input;     // [kLatentRows, head_width]
+    AlignedBuffer output;  // float [kLatentRows, head_outputs]
+  };
+
+  const LatentScratchSizes sizes;
+  AlignedBuffer q_a;        // float [rows, q_a_stride]
+  AlignedBuffer q;          // float [rows, q_stride]: not absorbed
+  AlignedBuffer row;        // float [rows, row_stride]: what the cache keeps
+  AlignedBuffer output;     // float [rows, output_stride]
+  std::vector<Head> heads;  // [threads]
+};
+
 // The angles of one RopeTable for all rows.
 struct StepAngles {
   explicit StepAngles(int64_t rows, int64_t pairs);
@@ -61,14 +79,15 @@ struct StepScratch {
   explicit StepScratch(const LayerScratchSizes& sizes);
 
   const int64_t q_stride, kv_stride, attended_stride;
-  std::vector<StepAngles> angles;           // [LayerScratchSizes::ropes]
-  AlignedBuffer q;                          // float [rows, q_stride]; of latent attention absorbed, [heads, key_dim]
-  AlignedBuffer k, v;                       // float [rows, kv_stride]
-  AlignedBuffer attended;                   // float [rows, attended_stride]; of latent attention [heads, kv_rank]
-  MatmulInput input;                        // [rows, D or attn_output's], of steps with more than kFewRows
-  MatmulInput ffn_input;                    // [rows, F] of dense and shared units
-  AlignedBuffer delta;                      // float [rows, D]: an output that is completed; 0 between the halves
+  std::vector<StepAngles> angles;  // [LayerScratchSizes::ropes]
+  AlignedBuffer q;                 // float [rows, q_stride]; of latent attention absorbed, [heads, key_dim]
+  AlignedBuffer k, v;              // float [rows, kv_stride]
+  AlignedBuffer attended;          // float [rows, attended_stride]; of latent attention [heads, kv_rank]
+  MatmulInput input;               // [rows, D or attn_output's], of steps with more than kFewRows
+  MatmulInput ffn_input;           // [rows, F] of dense and shared units
+  AlignedBuffer delta;             // float [rows, D]: an output that is completed; 0 between the halves
   ExpertScratch experts;
+  LatentScratch latent;
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   AttentionPartials partials;

@@ -52,9 +52,22 @@ std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weigh
     add_heads(layer.k, heads.k);
     add_heads(layer.v, heads.v);
   };
+  const auto add_latent = [&](const AttentionSpec& spec, const LayerWeights& layer) {
+    for (const PackedMatrix* matrix : {&layer.q, &layer.latent.q_a, &layer.latent.q_b, &layer.latent.kv_a}) {
+      add_panels(*matrix);
+    }
+    const Gang::Part heads = Gang::Share(spec.heads, thread, threads);
+    for (int64_t head = heads.begin; head < heads.end; ++head) {
+      for (const std::vector<PackedMatrix>* of_heads : {&layer.latent.k_b, &layer.latent.v_b}) {
+        const PackedMatrix& matrix = (*of_heads)[static_cast<size_t>(head)];
+        add(matrix, {0, matrix.panels()});
+      }
+    }
+  };
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     const LayerWeights& layer = weights.layers[i];
-    if (!specs[i].attention.latent()) add_qkv(QkvHeads::Of(specs[i].attention), layer);
+    specs[i].attention.latent() ? add_latent(specs[i].attention, layer)
+                                : add_qkv(QkvHeads::Of(specs[i].attention), layer);
     add_panels(layer.attn_output);
     add(layer.gate, SharePanelPairs(layer.gate, thread, threads));
     add(layer.up, SharePanelPairs(layer.up, thread, threads));

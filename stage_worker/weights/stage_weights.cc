@@ -47,6 +47,27 @@ class StageReader {
     return absl::OkStatus();
   }
 
+  absl::Status Latent(const AttentionSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
+    LatentWeights& latent = layer->latent;
+    if (spec.q_rank > 0) {
+      RETURN_IF_ERROR(Matrix(tensors.attn_q_a, &latent.q_a));
+      RETURN_IF_ERROR(Matrix(tensors.attn_q_b, &latent.q_b));
+      RETURN_IF_ERROR(Vector(tensors.attn_q_a_norm, &latent.q_a_norm));
+    } else {
+      RETURN_IF_ERROR(Matrix(tensors.attn_q, &layer->q));
+    }
+    RETURN_IF_ERROR(Matrix(tensors.attn_kv_a, &latent.kv_a));
+    RETURN_IF_ERROR(Vector(tensors.attn_kv_a_norm, &latent.kv_a_norm));
+    latent.k_b.resize(static_cast<size_t>(spec.heads));
+    latent.v_b.resize(static_cast<size_t>(spec.heads));
+    for (int64_t head = 0; head < spec.heads; ++head) {
+      const auto at = static_cast<size_t>(head);
+      RETURN_IF_ERROR(matrices_.Add(*tensors.attn_k_b, head * spec.kv_rank, spec.kv_rank, &latent.k_b[at]));
+      RETURN_IF_ERROR(matrices_.Add(*tensors.attn_v_b, head * spec.value_dim, spec.value_dim, &latent.v_b[at]));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Qkv(const AttentionSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
     if (tensors.attn_qkv == nullptr) {
       RETURN_IF_ERROR(Matrix(tensors.attn_q, &layer->q));
@@ -63,7 +84,8 @@ class StageReader {
 
   absl::Status Layer(const LayerSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
     RETURN_IF_ERROR(Vector(tensors.attn_norm, &layer->attn_norm));
-    RETURN_IF_ERROR(Qkv(spec.attention, tensors, layer));
+    RETURN_IF_ERROR(spec.attention.latent() ? Latent(spec.attention, tensors, layer)
+                                            : Qkv(spec.attention, tensors, layer));
     RETURN_IF_ERROR(Vector(tensors.attn_q_norm, &layer->q_norm));
     RETURN_IF_ERROR(Vector(tensors.attn_k_norm, &layer->k_norm));
     RETURN_IF_ERROR(Vector(tensors.attn_sinks, &layer->sinks));
