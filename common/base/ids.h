@@ -13,6 +13,7 @@ using RequestId = uint64_t;   // given by the front, unique within one run and k
 using BlockId = int32_t;      // an index into every stage's KV pool
 
 inline constexpr TokenId kNoToken = -1;
+inline constexpr BlockId kNoBlock = -1;  // of a place in a table
 
 }  // namespace stagecoach
 

@@ -28,6 +28,7 @@ struct JobLimits {
   static constexpr JobField kBlockTokens = {"block_tokens", {16, 1024}};
   static constexpr int64_t kBlockTokensStep = 16;  // a block holds whole tiles of the attention kernels
   static constexpr JobField kGroupBlocks = {"group_blocks", {1, 1 << 30}};  // of a pool; ids are int32, and sums too
+  static constexpr JobField kGroupWindows = {"group_windows", {0, INT32_MAX}};  // positions that a row sees; 0: all
   // Prompt and output tokens that one micro-batch opens: at least the context, so that any sequence can be opened.
   static constexpr JobField kMaxOpenTokens = {"max_open_tokens", {1, INT32_MAX}};
   static constexpr NumberRange kStageTimeoutS = {0.1, 86400};

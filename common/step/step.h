@@ -38,18 +38,21 @@ inline constexpr int kMaxLogprobs = 128;
 // Lists of KV blocks, one a block group. Layers whose keys and values live alike share a group; the model says which
 // groups there are. Each has a pool of its own, with the same number of blocks on every stage, so an id means something
 // only together with its group. In a sequence's tables the block at place i holds positions [i * block_tokens,
-// (i + 1) * block_tokens).
+// (i + 1) * block_tokens). A group can have a window (window_blocks.h): blocks at the beginning of a table that no
+// later row sees are given back while the sequence goes on, and their places hold kNoBlock.
 using BlockLists = std::vector<std::vector<BlockId>>;  // [groups][blocks]
 
 // Makes a sequence known to every stage. Output tokens are those produced before a preemption or a restart: they are
 // computed again like a prompt, but stay output for the penalties. It may begin behind rows that other sequences with
-// the same tokens have computed: its tables then begin with those blocks, which are full, and it shares them.
+// the same tokens have computed: its tables then begin with those blocks, which are full, and it shares them. Of a
+// group with a window the list may lack blocks at its beginning that no row from shared_rows on sees: it has those of
+// the last places.
 struct OpenSequence {
   SequenceId sequence = 0;
   std::vector<TokenId> prompt;  // never empty
   std::vector<TokenId> output;
   SamplingParams sampling;
-  BlockLists shared_blocks;  // empty, or [groups] of shared_rows / block_tokens blocks
+  BlockLists shared_blocks;  // empty, or [groups] of shared_rows / block_tokens blocks, or of fewer with a window
   int32_t shared_rows = 0;   // whole blocks of them; where the first slice starts; less than its tokens
   friend bool operator==(const OpenSequence&, const OpenSequence&) = default;
 };
@@ -64,11 +67,16 @@ struct SequenceSlice {
                                  // before the rows are computed
   bool sample = false;           // the last row is sampled: the token for position start + count is wanted
   std::vector<TokenId> targets;  // empty, or [count]: the log-probability of this token after each row; kNoToken: none
+  // Empty: as before; or [groups]: from this slice on, the first so many places of each table are empty. Never less
+  // than before, 0 of a group without a window, and no place that a row of the slice sees. The blocks are given back
+  // before new_blocks are taken: this slice and those behind it may get them.
+  std::vector<int32_t> released_blocks;
   friend bool operator==(const SequenceSlice&, const SequenceSlice&) = default;
 };
 
-// One unit of work of the pipeline. Within it, frees come first, then opens, then slices. All stages see the same
-// stream of micro-batches in the same order, so a block freed by one micro-batch may be given away in the same one.
+// One unit of work of the pipeline. Within it, frees come first, then opens, then slices in their order. All stages see
+// the same stream of micro-batches in the same order, so a block freed by one micro-batch may be given away in the same
+// one.
 struct MicroBatch {
   uint64_t number = 0;  // consecutive from 0 within a job
   std::vector<SequenceId> free;

@@ -1,11 +1,14 @@
 #include "common/step/step_check.h"
 
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/step/sampling_limits.h"
+#include "common/step/window_blocks.h"
 
 namespace stagecoach {
 namespace {
@@ -63,6 +66,27 @@ absl::Status CheckOpenSequence(const OpenSequence& open, int64_t vocab) {
   RETURN_IF_ERROR(CheckTokenIds("prompt", open.prompt, vocab));
   RETURN_IF_ERROR(CheckTokenIds("output", open.output, vocab));
   return CheckSamplingParams(open.sampling, vocab);
+}
+
+absl::Status CheckReleasedBlocks(const SequenceSlice& slice, size_t groups, absl::Span<const int64_t> windows,
+                                 int32_t block_tokens) {
+  const std::vector<int32_t>& released = slice.released_blocks;
+  if (released.empty()) return absl::OkStatus();
+  if (released.size() != groups) {
+    return absl::InvalidArgumentError(absl::StrCat("released_blocks has ", released.size(),
+                                                   " entries, expected none or ", groups, ", one a block group"));
+  }
+  for (size_t group = 0; group < groups; ++group) {
+    const int64_t window = WindowOf(windows, group);
+    const int64_t most = FirstPlaceSeen(slice.start, window, block_tokens);
+    if (released[group] >= 0 && released[group] <= most) continue;
+    const std::string why = window == 0 ? "a block group without a window"
+                                        : absl::StrCat("what the row at position ", slice.start,
+                                                       " does not see, with a window of ", window);
+    return absl::InvalidArgumentError(
+        absl::StrCat("released_blocks[", group, "] is ", released[group], ", expected 0 to ", most, ", of ", why));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace stagecoach

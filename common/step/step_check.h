@@ -5,6 +5,7 @@
 // encoded or decoded, the stage that samples. kInvalidArgument names the field, what it is and what was expected:
 // "sampling.top_p is 2, expected more than 0 and up to 1". Ranges: sampling_limits.h. Thread-safe.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -23,6 +24,12 @@ absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab);
 
 // There is a prompt, every token is in [0, vocab), and the sampling parameters are valid.
 absl::Status CheckOpenSequence(const OpenSequence& open, int64_t vocab);
+
+// Nothing is released that a row of the slice sees, nothing of a group without a window, and there is an entry for
+// every group or none at all. `groups` and `windows`, [groups] or empty, are of block groups (window_blocks.h). What
+// was released before, the stages know.
+absl::Status CheckReleasedBlocks(const SequenceSlice& slice, size_t groups, absl::Span<const int64_t> windows,
+                                 int32_t block_tokens);
 
 }  // namespace stagecoach
 

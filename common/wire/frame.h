@@ -39,8 +39,9 @@ struct FrameLimits {
   int32_t stages = 0;
   int64_t hidden = 0;  // width of a hidden state
   int64_t vocab = 0;
-  int64_t context = 0;                // most tokens a sequence may have
-  std::vector<int32_t> group_blocks;  // [groups] of the KV pools
+  int64_t context = 0;                 // most tokens a sequence may have
+  std::vector<int32_t> group_blocks;   // [groups] of the KV pools
+  std::vector<int64_t> group_windows;  // [groups] 0: none; empty where no group has one
   int32_t block_tokens = 0;
   int32_t max_rows = 0;  // of a micro-batch
   int32_t max_slices = 0;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/step/step_check.h"
+#include "common/step/window_blocks.h"
 #include "common/wire/frame_layout.h"
 
 namespace stagecoach::internal {
@@ -62,9 +63,13 @@ absl::Status CheckShared(const FrameLimits& limits, const std::string& at, const
   const int64_t blocks = open.shared_rows / limits.block_tokens;
   for (size_t group = 0; group < groups; ++group) {
     const std::string list = absl::StrCat(".shared_blocks[", group, "]");
-    if (static_cast<int64_t>(open.shared_blocks[group].size()) != blocks) {
-      return FieldError(absl::StrCat(at, list), absl::StrCat(open.shared_blocks[group].size(), " entries long"),
-                        absl::StrCat(blocks, " entries (shared_rows ", open.shared_rows, ")"));
+    const auto entries = static_cast<int64_t>(open.shared_blocks[group].size());
+    const int64_t least =
+        blocks - FirstPlaceSeen(open.shared_rows, WindowOf(limits.group_windows, group), limits.block_tokens);
+    if (entries < least || entries > blocks) {
+      return FieldError(absl::StrCat(at, list), absl::StrCat(entries, " entries long"),
+                        absl::StrCat(least < blocks ? absl::StrCat(least, " to ") : "", blocks,
+                                     " entries (shared_rows ", open.shared_rows, ")"));
     }
     RETURN_IF_ERROR(CheckEntries(at, list, open.shared_blocks[group], 0, limits.group_blocks[group] - 1));
   }
@@ -122,6 +127,11 @@ absl::Status CheckSlice(const FrameLimits& limits, const std::string& at, const 
   RETURN_IF_ERROR(CheckCount(at, ".tokens", slice.tokens.size(), has_hidden ? 0 : slice.count, slice));
   RETURN_IF_ERROR(CheckEntries(at, ".tokens", slice.tokens, 0, limits.vocab - 1));
   RETURN_IF_ERROR(CheckNewBlocks(limits, at, slice));
+  if (absl::Status status =
+          CheckReleasedBlocks(slice, limits.group_blocks.size(), limits.group_windows, limits.block_tokens);
+      !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("frame field '", at, "': ", status.message()));
+  }
   if (slice.targets.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckCount(at, ".targets", slice.targets.size(), slice.count, slice));
   return CheckEntries(at, ".targets", slice.targets, kNoToken, limits.vocab - 1);

@@ -61,6 +61,7 @@ SequenceSlice Get(const pb::SequenceSlice& in) {
   for (const pb::BlockList& list : in.new_blocks()) slice.new_blocks.push_back(Get(list.blocks()));
   slice.sample = in.sample();
   slice.targets = Get(in.targets());
+  slice.released_blocks = Get(in.released_blocks());
   return slice;
 }
 

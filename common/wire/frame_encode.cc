@@ -22,6 +22,7 @@ void Put(const SequenceSlice& slice, bool with_tokens, pb::SequenceSlice* out) {
   for (const std::vector<BlockId>& blocks : slice.new_blocks) Put(blocks, out->add_new_blocks()->mutable_blocks());
   out->set_sample(slice.sample);
   Put(slice.targets, out->mutable_targets());
+  Put(slice.released_blocks, out->mutable_released_blocks());
 }
 
 void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {

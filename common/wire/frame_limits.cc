@@ -65,7 +65,8 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t lists = kId * rows + kSigned * rows;                   // token ids, targets (kNoToken is negative)
   const size_t shared_blocks = Count(max_open_tokens / block_tokens);
   const size_t blocks = group_blocks.size() * (2 * slices * kBlockListBytes + kId * (new_blocks + shared_blocks));
-  const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + (kTag + 1);
+  const size_t released = group_windows.empty() ? 0 : slices * (kMessage + kId * group_blocks.size());
+  const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + released + (kTag + 1);
   return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + ChecksumBytes(*this) + step);
 }
 

@@ -4,11 +4,35 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/step/step_check.h"
+#include "common/step/window_blocks.h"
 
 namespace stagecoach {
+
+struct SequenceTable::Extent {
+  int64_t rows = 0;
+  int64_t blocks = 0;                        // in each group
+  const Entry* entry = nullptr;              // of a sequence that was open before,
+  const OpenSequence* open = nullptr;        // or of one that the batch opens
+  absl::InlinedVector<int32_t, 4> released;  // [groups]
+
+  // At a place that is not released: the block that was there before the batch's slices; kNoBlock: none.
+  BlockId BlockAt(size_t group, int64_t place) const {
+    if (entry != nullptr) {
+      const std::vector<BlockId>& table = entry->tables[group];
+      return place < static_cast<int64_t>(table.size()) ? table[static_cast<size_t>(place)] : kNoBlock;
+    }
+    if (open->shared_blocks.empty()) return kNoBlock;
+    const std::vector<BlockId>& shared = open->shared_blocks[group];
+    const int64_t at = place - first_shared[group];
+    return at < static_cast<int64_t>(shared.size()) ? shared[static_cast<size_t>(at)] : kNoBlock;
+  }
+  absl::InlinedVector<int32_t, 4> first_shared;  // [groups] places that the open left empty
+};
 
 struct SequenceTable::Pending {
   // Cleared sets of up to 127 keep their memory: steps with fewer sequences and new blocks take none.
@@ -24,10 +48,6 @@ struct SequenceTable::Pending {
     }
   }
 
-  struct Extent {
-    int64_t rows = 0;
-    int64_t blocks = 0;  // in each group
-  };
   absl::flat_hash_set<SequenceId> freed;
   absl::flat_hash_map<SequenceId, Extent> extents;  // of sequences that this batch opens or adds rows to
   std::vector<absl::flat_hash_set<BlockId>> taken;  // [groups]
@@ -50,8 +70,12 @@ struct SequenceTable::Pending {
   }
 };
 
-SequenceTable::SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context)
-    : pending_(std::make_unique<Pending>(group_blocks)), block_tokens_(block_tokens), context_(context) {
+SequenceTable::SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context,
+                             absl::Span<const int64_t> group_windows)
+    : pending_(std::make_unique<Pending>(group_blocks)),
+      block_tokens_(block_tokens),
+      context_(context),
+      windows_(group_windows.begin(), group_windows.end()) {
   CHECK_GT(block_tokens, 0);
   CHECK(!group_blocks.empty());
   for (const int32_t blocks : group_blocks)
@@ -85,7 +109,9 @@ absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pendi
           absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, " twice"));
     }
     for (size_t group = 0; group < groups_.size(); ++group) {
-      for (const BlockId block : entry->second.tables[group]) pending->Change(group, block, -1);
+      for (const BlockId block : entry->second.tables[group]) {
+        if (block != kNoBlock) pending->Change(group, block, -1);
+      }
     }
   }
   for (const OpenSequence& open : batch.open) {
@@ -111,13 +137,22 @@ absl::Status SequenceTable::ValidateShared(const OpenSequence& open, Pending* pe
   if (open.shared_rows < 0 || open.shared_rows % block_tokens_ != 0 || open.shared_rows >= context_) {
     return refused(open.shared_rows, " shared rows, expected a multiple of ", block_tokens_, " below ", context_);
   }
+  Extent& extent = pending->extents[open.sequence];
+  extent.rows = open.shared_rows;
+  extent.blocks = count;
+  extent.open = &open;
+  extent.released.assign(groups_.size(), 0);
   for (size_t group = 0; group < groups; ++group) {
     const std::vector<BlockId>& blocks = open.shared_blocks[group];
-    if (static_cast<int64_t>(blocks.size()) != count) {
-      return refused(blocks.size(), " shared blocks of block group ", group, ", expected ", count);
+    const int64_t first = count - static_cast<int64_t>(blocks.size());
+    const int64_t unseen = FirstPlaceSeen(open.shared_rows, WindowOf(windows_, group), block_tokens_);
+    if (first < 0 || first > unseen) {
+      return refused(blocks.size(), " shared blocks of block group ", group, ", expected ",
+                     unseen > 0 ? absl::StrCat(count - unseen, " to ") : "", count);
     }
-    for (int64_t place = 0; place < count; ++place) {
-      const BlockId block = blocks[static_cast<size_t>(place)];
+    extent.released[group] = static_cast<int32_t>(first);
+    for (int64_t place = first; place < count; ++place) {
+      const BlockId block = blocks[static_cast<size_t>(place - first)];
       const std::vector<Block>& pool = groups_[group].blocks;
       if (block < 0 || static_cast<size_t>(block) >= pool.size()) {
         return refused("shared block ", block, " of block group ", group, ", the pool has blocks 0 to ",
@@ -132,7 +167,7 @@ absl::Status SequenceTable::ValidateShared(const OpenSequence& open, Pending* pe
       pending->Change(group, block, 1);
     }
   }
-  pending->extents[open.sequence] = {open.shared_rows, count};
+  extent.first_shared = extent.released;
   return absl::OkStatus();
 }
 
@@ -143,8 +178,11 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
     if (entry == entries_.end() || pending->freed.contains(slice.sequence)) {
       return absl::InvalidArgumentError(absl::StrCat("rows for sequence ", slice.sequence, ", which is not open here"));
     }
-    const int64_t blocks = static_cast<int64_t>(entry->second.tables.front().size());
-    extent = pending->extents.emplace(slice.sequence, Pending::Extent{entry->second.rows, blocks}).first;
+    extent = pending->extents.try_emplace(slice.sequence).first;
+    extent->second.rows = entry->second.rows;
+    extent->second.blocks = static_cast<int64_t>(entry->second.tables.front().size());
+    extent->second.entry = &entry->second;
+    extent->second.released.assign(entry->second.released.begin(), entry->second.released.end());
   }
   if (slice.count < 1) {
     return absl::InvalidArgumentError(
@@ -154,6 +192,7 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
     return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " starts at position ",
                                                    slice.start, ", expected ", extent->second.rows));
   }
+  RETURN_IF_ERROR(ValidateReleases(slice, &extent->second, pending));
   RETURN_IF_ERROR(ValidateNewBlocks(slice, pending));
   if (!slice.new_blocks.empty()) extent->second.blocks += static_cast<int64_t>(slice.new_blocks.front().size());
   extent->second.rows += slice.count;
@@ -165,6 +204,28 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
     return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " would have ", extent->second.rows,
                                                    " rows in ", extent->second.blocks, " blocks of ", block_tokens_,
                                                    " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::ValidateReleases(const SequenceSlice& slice, Extent* extent, Pending* pending) const {
+  if (slice.released_blocks.empty()) return absl::OkStatus();
+  if (absl::Status status = CheckReleasedBlocks(slice, groups_.size(), windows_, block_tokens_); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, ": ", status.message()));
+  }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    int32_t& released = extent->released[group];
+    const auto refused = [&](const auto&... why) {
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
+                                                     slice.released_blocks[group], " released places of block group ",
+                                                     group, ", ", why...));
+    };
+    if (slice.released_blocks[group] < released) return refused("which had ", released, " already");
+    for (; released < slice.released_blocks[group]; ++released) {
+      const BlockId block = extent->BlockAt(group, released);
+      if (block == kNoBlock) return refused("but this micro-batch brings the block of place ", released);
+      pending->Change(group, block, -1);
+    }
   }
   return absl::OkStatus();
 }
@@ -233,6 +294,7 @@ void SequenceTable::DropReference(size_t group, BlockId block) {
 void SequenceTable::MarkFilled(const Entry& entry, int64_t begin, int64_t end) {
   for (int64_t place = begin / block_tokens_; place < end / block_tokens_; ++place) {
     for (size_t group = 0; group < groups_.size(); ++group) {
+      // A row fills it, so that it is there.
       const auto block = static_cast<size_t>(entry.tables[group][static_cast<size_t>(place)]);
       groups_[group].blocks[block].full_at = static_cast<int32_t>(place);
     }
@@ -244,38 +306,59 @@ void SequenceTable::Commit(const MicroBatch& batch) {
     const auto entry = entries_.find(sequence);
     CHECK(entry != entries_.end());
     for (size_t group = 0; group < groups_.size(); ++group) {
-      for (const BlockId block : entry->second.tables[group]) DropReference(group, block);
+      for (const BlockId block : entry->second.tables[group]) {
+        if (block != kNoBlock) DropReference(group, block);
+      }
     }
     entries_.erase(entry);
   }
-  for (const OpenSequence& open : batch.open) {
-    Entry& entry = entries_.try_emplace(open.sequence).first->second;
-    entry.rows = open.shared_rows;
-    BlockLists& tables = entry.tables;
-    tables.resize(groups_.size());
-    for (size_t group = 0; group < groups_.size(); ++group) {
-      const int64_t blocks = static_cast<int64_t>(groups_[group].blocks.size());
-      const int64_t most = std::min((context_ + block_tokens_ - 1) / block_tokens_, blocks);
-      tables[group].reserve(static_cast<size_t>(most));
-    }
-    for (size_t group = 0; group < open.shared_blocks.size(); ++group) {
-      const std::vector<BlockId>& shared = open.shared_blocks[group];
-      tables[group].insert(tables[group].end(), shared.begin(), shared.end());
-      for (const BlockId block : shared) AddReference(group, block);
-    }
+  for (const OpenSequence& open : batch.open) CommitOpen(open);
+  for (const SequenceSlice& slice : batch.slices) CommitSlice(slice);
+}
+
+void SequenceTable::CommitOpen(const OpenSequence& open) {
+  Entry& entry = entries_.try_emplace(open.sequence).first->second;
+  entry.rows = open.shared_rows;
+  entry.released.assign(groups_.size(), 0);
+  entry.tables.resize(groups_.size());
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const int64_t blocks = static_cast<int64_t>(groups_[group].blocks.size());
+    int64_t most = (context_ + block_tokens_ - 1) / block_tokens_;
+    if (WindowOf(windows_, group) == 0) most = std::min(most, blocks);  // else places outnumber blocks
+    entry.tables[group].reserve(static_cast<size_t>(most));
   }
-  for (const SequenceSlice& slice : batch.slices) {
-    Entry& entry = entries_.at(slice.sequence);
-    for (size_t group = 0; group < slice.new_blocks.size(); ++group) {
-      const std::vector<BlockId>& blocks = slice.new_blocks[group];
-      for (const BlockId block : blocks) {
-        groups_[group].blocks[static_cast<size_t>(block)].full_at = -1;
-        AddReference(group, block);
-      }
-      entry.tables[group].insert(entry.tables[group].end(), blocks.begin(), blocks.end());
+  const int64_t count = open.shared_rows / block_tokens_;
+  for (size_t group = 0; group < open.shared_blocks.size(); ++group) {
+    const std::vector<BlockId>& shared = open.shared_blocks[group];
+    std::vector<BlockId>& table = entry.tables[group];
+    entry.released[group] = static_cast<int32_t>(count - static_cast<int64_t>(shared.size()));
+    table.assign(static_cast<size_t>(entry.released[group]), kNoBlock);
+    table.insert(table.end(), shared.begin(), shared.end());
+    for (const BlockId block : shared) AddReference(group, block);
+  }
+}
+
+void SequenceTable::CommitSlice(const SequenceSlice& slice) {
+  Entry& entry = entries_.at(slice.sequence);
+  for (size_t group = 0; group < slice.released_blocks.size(); ++group) {
+    Release(group, slice.released_blocks[group], entry);
+  }
+  for (size_t group = 0; group < slice.new_blocks.size(); ++group) {
+    const std::vector<BlockId>& blocks = slice.new_blocks[group];
+    for (const BlockId block : blocks) {
+      groups_[group].blocks[static_cast<size_t>(block)].full_at = -1;
+      AddReference(group, block);
     }
-    MarkFilled(entry, entry.rows, entry.rows + slice.count);
-    entry.rows += slice.count;
+    entry.tables[group].insert(entry.tables[group].end(), blocks.begin(), blocks.end());
+  }
+  MarkFilled(entry, entry.rows, entry.rows + slice.count);
+  entry.rows += slice.count;
+}
+
+// So many places at the beginning of the table are empty from now on.
+void SequenceTable::Release(size_t group, int32_t places, Entry& entry) {
+  for (int32_t& place = entry.released[group]; place < places; ++place) {
+    DropReference(group, std::exchange(entry.tables[group][static_cast<size_t>(place)], kNoBlock));
   }
 }
 

@@ -1,11 +1,13 @@
 #include "common/step/step_check.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "common/step/sampling_limits.h"
+#include "common/step/window_blocks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -48,6 +50,41 @@ TEST(StepCheck, ABiasMayForbidATokenButNotForceIt) {
   sampling.logit_bias[1].second = kInfinity;
   EXPECT_EQ(CheckSamplingParams(sampling, kVocab).message(),
             "sampling.logit_bias[1].bias is inf, expected -1e+06 to 1e+06 or -inf");
+}
+
+// Positions [0, 16) are block 0, and so on.
+TEST(WindowBlocks, TheFirstPlaceSeenIsThatOfTheWindowsFirstPosition) {
+  EXPECT_EQ(FirstPlaceSeen(1000, 0, 16), 0) << "no window";
+  EXPECT_EQ(FirstPlaceSeen(30, 16, 16), 0) << "sees 15 to 30";
+  EXPECT_EQ(FirstPlaceSeen(31, 16, 16), 1) << "sees 16 to 31";
+  EXPECT_EQ(FirstPlaceSeen(5, 100, 16), 0);
+  EXPECT_EQ(FirstPlaceSeen(48, 1, 16), 3) << "sees itself alone";
+}
+
+TEST(WindowBlocks, NoRowsSeeMoreBlocksThanTheMost) {
+  for (int64_t window = 1; window < 40; ++window) {
+    for (int64_t rows = 1; rows < 40; ++rows) {
+      int64_t most = 0;
+      for (int64_t start = 0; start < 100; ++start) {
+        most = std::max(most, (start + rows - 1) / 8 - FirstPlaceSeen(start, window, 8) + 1);
+      }
+      EXPECT_EQ(MostBlocksSeen(rows, window, 8), most) << window << ", " << rows;
+    }
+  }
+}
+
+TEST(StepCheck, NothingIsReleasedThatARowOfTheSliceSees) {
+  SequenceSlice slice{.sequence = 1, .start = 31, .count = 40};
+  EXPECT_TRUE(CheckReleasedBlocks(slice, 2, {}, 16).ok()) << "nothing is said";
+  slice.released_blocks = {0, 1};
+  EXPECT_TRUE(CheckReleasedBlocks(slice, 2, {0, 16}, 16).ok());
+  EXPECT_EQ(
+      CheckReleasedBlocks(slice, 2, {0, 17}, 16).message(),
+      "released_blocks[1] is 1, expected 0 to 0, of what the row at position 31 does not see, with a window of 17");
+  EXPECT_EQ(CheckReleasedBlocks(slice, 2, {}, 16).message(),
+            "released_blocks[1] is 1, expected 0 to 0, of a block group without a window");
+  EXPECT_EQ(CheckReleasedBlocks(slice, 3, {0, 16, 0}, 16).message(),
+            "released_blocks has 2 entries, expected none or 3, one a block group");
 }
 
 TEST(StepCheck, NamesTheFieldTheValueAndTheRange) {

@@ -108,6 +108,34 @@ TEST(FrameLimits, HoldForSharedBlocks) {
            "0 to 11"},
           {open([](OpenSequence* o) { o->shared_blocks[0][1] = -1; }), "step.open[0].shared_blocks[0][1]' is -1",
            "0 to 15"},
+          {open([](OpenSequence* o) { o->shared_blocks[1] = {1}; }), "step.open[0].shared_blocks[1]' is 1 entries long",
+           "2 entries (shared_rows 16)"},
+          {open([](OpenSequence* o) {
+             o->prompt.assign(30, 1), o->shared_rows = 24, o->shared_blocks = {{0, 1, 2}, {1}};
+           }),
+           "step.open[0].shared_blocks[1]' is 1 entries long", "2 to 3 entries (shared_rows 24)"},
+          {open([](OpenSequence* o) {
+             o->prompt.assign(30, 1), o->shared_rows = 24, o->shared_blocks = {{1, 2}, {1, 2}};
+           }),
+           "step.open[0].shared_blocks[0]' is 2 entries long", "3 entries (shared_rows 24)"},
+      },
+      false);
+}
+
+TEST(FrameLimits, HoldForReleasedBlocks) {
+  const auto slice = [](std::vector<int32_t> released) {
+    return [released](MicroBatch* b) {
+      b->slices[0].start = 30;
+      b->slices[0].released_blocks = released;
+    };
+  };
+  const std::string at = "step.slices[0]': released_blocks";
+  ExpectEachRefused(
+      {
+          {slice({1}), at + " has 1 entries", "none or 2, one a block group"},
+          {slice({0, 3}), at + "[1] is 3", "0 to 2, of what the row at position 30 does not see, with a window of 10"},
+          {slice({0, -1}), at + "[1] is -1", "0 to 2"},
+          {slice({1, 2}), at + "[0] is 1", "0 to 0, of a block group without a window"},
       },
       false);
 }
@@ -328,7 +356,8 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
                             std::vector<TokenId>(8, kLarge),
                             {{kLarge, kLarge}, {kLarge, kLarge}},
                             true,
-                            std::vector<TokenId>(8, kNoToken)});
+                            std::vector<TokenId>(8, kNoToken),
+                            {kLarge, kLarge}});
   }
   // As many frees as blocks would not fit a test: their share of the bound is taken out.
   const size_t spare_frees = static_cast<size_t>(limits.MaxFrees() - 200) * 10;

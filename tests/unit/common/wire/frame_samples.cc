@@ -1,6 +1,7 @@
 #include "tests/unit/common/wire/frame_samples.h"
 
 #include "common/base/check.h"
+#include "common/step/window_blocks.h"
 
 namespace stagecoach {
 
@@ -12,6 +13,7 @@ FrameLimits SmallLimits() {
   limits.vocab = 100;
   limits.context = 64;
   limits.group_blocks = {16, 12};
+  limits.group_windows = {0, 10};
   limits.block_tokens = 8;
   limits.max_rows = 32;
   limits.max_slices = 4;
@@ -111,8 +113,10 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
     const auto tokens = static_cast<int64_t>(open.prompt.size() + open.output.size());
     const int64_t shared = draw.Between(0, (tokens - 1) / limits.block_tokens);
     open.shared_rows = static_cast<int32_t>(shared * limits.block_tokens);
-    for (const int32_t blocks : limits.group_blocks) {
-      if (shared > 0) open.shared_blocks.push_back(draw.List(shared, 0, blocks - 1));
+    for (size_t group = 0; shared > 0 && group < limits.group_blocks.size(); ++group) {
+      const int64_t window = WindowOf(limits.group_windows, group);
+      const int64_t left_out = draw.Between(0, FirstPlaceSeen(open.shared_rows, window, limits.block_tokens));
+      open.shared_blocks.push_back(draw.List(shared - left_out, 0, limits.group_blocks[group] - 1));
     }
   }
   for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
@@ -127,6 +131,11 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
     }
     slice.sample = draw.Coin();
     if (draw.Coin()) slice.targets = draw.List(slice.count, kNoToken, limits.vocab - 1);
+    for (size_t group = 0; i % 2 == 0 && group < limits.group_blocks.size(); ++group) {
+      const int64_t window = WindowOf(limits.group_windows, group);
+      const int64_t most = FirstPlaceSeen(slice.start, window, limits.block_tokens);
+      slice.released_blocks.push_back(static_cast<int32_t>(draw.Between(0, most)));
+    }
     batch.slices.push_back(slice);
   }
   return batch;

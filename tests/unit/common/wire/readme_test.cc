@@ -13,19 +13,21 @@
 namespace stagecoach {
 namespace {
 
-// A chunk of three tokens of sequence 1 at positions 6 to 8, from stage 0 to stage 1: hidden states of width 4, blocks
-// of 8 tokens.
+// A chunk of three tokens of sequence 1 at positions 22 to 24, from stage 0 to stage 1: hidden states of width 4,
+// blocks of 8 tokens, and beside the group of all layers that see everything one with a window of 8.
 std::string DrawnFrame() {
   FrameLimits limits = SmallLimits();
   limits.hidden = 4;
-  limits.group_blocks = {16};
+  limits.group_blocks = {16, 12};
+  limits.group_windows = {0, 8};
   StepFrame frame;
   frame.batch.number = 7;
   SequenceSlice slice;
   slice.sequence = 1;
-  slice.start = 6;
+  slice.start = 22;
   slice.count = 3;
-  slice.new_blocks = {{15}};
+  slice.new_blocks = {{15}, {4}};
+  slice.released_blocks = {0, 1};
   slice.sample = true;
   frame.batch.slices = {slice};
   frame.times = {{0, 1'700'000'000'000'000, 1'700'000'000'000'040, 1'700'000'000'000'900, 55}};

@@ -265,5 +265,141 @@ TEST_F(SequenceTableTest, RefusesMoreRowsThanTheBlocksOrTheContextHold) {
   ExpectRefused(batch, "65 rows, the context is 64");
 }
 
+// Rows see all positions in group 0 and their own and the 19 before it in group 1. Sequence 1 is open: 60 rows in
+// blocks 0 to 3 of group 0 and 5 to 2 of group 1.
+class WindowedTableTest : public ::testing::Test {
+ protected:
+  WindowedTableTest() : table_(kBlockTokens, {8, 6}, 128, {0, 20}) {
+    MicroBatch batch;
+    batch.open = {Open(1)};
+    batch.slices = {Slice(1, 0, 60)};
+    batch.slices[0].new_blocks = {{0, 1, 2, 3}, {5, 4, 3, 2}};
+    EXPECT_TRUE(table_.Apply(batch).ok());
+  }
+
+  static SequenceSlice Releasing(SequenceSlice slice, const std::vector<int32_t>& released) {
+    slice.released_blocks = released;
+    return slice;
+  }
+
+  void ExpectRefused(const MicroBatch& batch, const std::string& message) {
+    const std::vector<BlockId> before = table_.Find(1)->tables[1];
+    const absl::Status status = table_.Apply(batch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    ASSERT_NE(table_.Find(1), nullptr);
+    EXPECT_EQ(table_.Find(1)->rows, 60);
+    EXPECT_EQ(table_.Find(1)->tables[1], before);
+    EXPECT_EQ(table_.size(), 1u);
+    EXPECT_EQ(table_.blocks_in_use(1), 4);
+  }
+
+  SequenceTable table_;
+};
+
+TEST_F(WindowedTableTest, ReleasesBlocksBehindTheWindowAndGivesThemAwayInTheSameMicroBatch) {
+  MicroBatch batch;
+  batch.open = {Open(2)};
+  batch.slices = {Releasing(Slice(1, 60, 5), {0, 2}), Slice(2, 0, 1)};
+  batch.slices[0].new_blocks = {{4}, {5}};
+  batch.slices[1].new_blocks = {{5}, {4}};
+  ASSERT_TRUE(table_.Apply(batch).ok()) << table_.Apply(batch);
+  EXPECT_THAT(table_.Find(1)->tables,
+              ElementsAre(ElementsAre(0, 1, 2, 3, 4), ElementsAre(kNoBlock, kNoBlock, 3, 2, 5)));
+  EXPECT_THAT(table_.Find(1)->released, ElementsAre(0, 2));
+  EXPECT_THAT(table_.Find(2)->tables[1], ElementsAre(4));
+  EXPECT_EQ(table_.blocks_in_use(0), 6);
+  EXPECT_EQ(table_.blocks_in_use(1), 4);
+  batch = {};
+  batch.slices = {Releasing(Slice(1, 65, 2), {0, 2})};
+  EXPECT_TRUE(table_.Apply(batch).ok()) << "what is said again";
+  batch.slices = {};
+  batch.free = {1};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_EQ(table_.blocks_in_use(0), 1);
+  EXPECT_EQ(table_.blocks_in_use(1), 1);
+}
+
+TEST_F(WindowedTableTest, RefusesToReleaseWhatARowStillSees) {
+  MicroBatch batch;
+  batch.slices = {Releasing(Slice(1, 60, 1), {0, 3})};
+  ExpectRefused(batch,
+                "a slice of sequence 1: released_blocks[1] is 3, expected 0 to 2, of what the row at position 60 "
+                "does not see, with a window of 20");
+  batch.slices = {Releasing(Slice(1, 60, 1), {1, 2})};
+  ExpectRefused(batch, "released_blocks[0] is 1, expected 0 to 0, of a block group without a window");
+  batch.slices = {Releasing(Slice(1, 60, 1), {0, -1})};
+  ExpectRefused(batch, "released_blocks[1] is -1");
+  batch.slices = {Releasing(Slice(1, 60, 1), {0, 2147483647})};
+  ExpectRefused(batch, "released_blocks[1] is 2147483647");
+  batch.slices = {Releasing(Slice(1, 60, 1), {2})};
+  ExpectRefused(batch, "released_blocks has 1 entries, expected none or 2");
+}
+
+TEST_F(WindowedTableTest, RefusesToTakeAReleaseBack) {
+  MicroBatch batch;
+  batch.slices = {Releasing(Slice(1, 60, 1), {0, 2}), Releasing(Slice(1, 61, 1), {0, 1})};
+  ExpectRefused(batch, "a slice of sequence 1 has 1 released places of block group 1, which had 2 already");
+}
+
+TEST_F(WindowedTableTest, RefusesToReleaseABlockThatTheSameMicroBatchBrings) {
+  MicroBatch batch;
+  batch.slices = {Slice(1, 60, 40), Releasing(Slice(1, 100, 1), {0, 5})};
+  batch.slices[0].new_blocks = {{4, 5, 6}, {0, 1, 1}};
+  ExpectRefused(batch, "which this micro-batch gave away already");
+  batch.slices[0] = Slice(1, 60, 20);
+  batch.slices[0].new_blocks = {{4}, {0}};
+  batch.slices[1] = Slice(1, 80, 31);
+  batch.slices[1].new_blocks = {{5, 6}, {1, 3}};
+  batch.slices[1].released_blocks = {0, 3};
+  EXPECT_TRUE(table_.Validate(batch).ok()) << table_.Validate(batch) << ": block 3 is released before it is taken";
+  batch.slices.push_back(Releasing(Slice(1, 111, 1), {0, 5}));
+  ExpectRefused(batch, "has 5 released places of block group 1, but this micro-batch brings the block of place 4");
+}
+
+TEST_F(WindowedTableTest, RefusesABlockThatIsReleasedOnlyLater) {
+  MicroBatch batch;
+  batch.open = {Open(2)};
+  batch.slices = {Slice(2, 0, 1), Releasing(Slice(1, 60, 1), {0, 2})};
+  batch.slices[0].new_blocks = {{4}, {5}};
+  ExpectRefused(batch, "sequence 2 is given block 5 of block group 1, which sequence 1 uses");
+}
+
+TEST_F(WindowedTableTest, SharesOfAWindowOnlyWhatTheFirstRowSees) {
+  MicroBatch batch;
+  OpenSequence open = Open(2);
+  open.shared_rows = 48;
+  open.shared_blocks = {{0, 1, 2}, {4, 3}};
+  batch.open = {open};
+  batch.slices = {Slice(2, 48, 1)};
+  batch.slices[0].new_blocks = {{4}, {0}};
+  ASSERT_TRUE(table_.Apply(batch).ok()) << table_.Apply(batch);
+  EXPECT_THAT(table_.Find(2)->tables, ElementsAre(ElementsAre(0, 1, 2, 4), ElementsAre(kNoBlock, 4, 3, 0)));
+  EXPECT_EQ(table_.references(1, 4), 2);
+  EXPECT_EQ(table_.references(1, 5), 1);
+  batch = {};
+  batch.slices = {Releasing(Slice(1, 60, 1), {0, 2})};
+  ASSERT_TRUE(table_.Apply(batch).ok());
+  EXPECT_EQ(table_.references(1, 4), 1) << "sequence 2 has it still";
+  EXPECT_EQ(table_.references(1, 5), 0);
+}
+
+TEST_F(WindowedTableTest, RefusesToShareTooFewOrTheWrongBlocksOfAWindow) {
+  MicroBatch batch;
+  OpenSequence open = Open(2);
+  open.shared_rows = 48;
+  open.shared_blocks = {{0, 1, 2}, {3}};
+  batch.open = {open};
+  ExpectRefused(batch, "sequence 2 is opened with 1 shared blocks of block group 1, expected 2 to 3");
+  batch.open[0].shared_blocks = {{0, 1, 2}, {5, 4, 3, 2}};
+  ExpectRefused(batch, "4 shared blocks of block group 1, expected 2 to 3");
+  batch.open[0].shared_blocks = {{1, 2}, {4, 3}};
+  ExpectRefused(batch, "2 shared blocks of block group 0, expected 3");
+  batch.open[0].shared_blocks = {{0, 1, 2}, {5, 4}};
+  ExpectRefused(batch, "shared block 5 of block group 1 at place 1 of its table, but it was filled at place 0");
+  batch.open[0].shared_blocks = {{0, 1, 2}, {kNoBlock, 3}};
+  ExpectRefused(batch, "shared block -1 of block group 1");
+}
+
 }  // namespace
 }  // namespace stagecoach
