@@ -66,6 +66,7 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
   RETURN_IF_ERROR(CheckJobField({"in_flight", JobLimits::kMicroBatches.range}, a.in_flight()));
   RETURN_IF_ERROR(CheckBlockTokens(a.block_tokens()));
   for (const int32_t blocks : a.group_blocks()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
+  for (const int64_t window : a.group_windows()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupWindows, window));
   RETURN_IF_ERROR(
       CheckJobField({"max_open_tokens", {a.context(), JobLimits::kMaxOpenTokens.range.max}}, a.max_open_tokens()));
   constexpr int32_t kMostCpus = 1 << 20;
@@ -91,6 +92,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.owns_head = assignment.owns_head();
   config.block_tokens = assignment.block_tokens();
   config.group_blocks.assign(assignment.group_blocks().begin(), assignment.group_blocks().end());
+  config.group_windows.assign(assignment.group_windows().begin(), assignment.group_windows().end());
   ASSIGN_OR_RETURN(config.kv_type, FromProto(assignment.kv_type()));
   config.threads = assignment.threads();
   config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());

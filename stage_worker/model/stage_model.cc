@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/step/step_check.h"
+#include "common/step/window_blocks.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/embedding.h"
 #include "stage_worker/model/stage_model_impl.h"
@@ -17,6 +18,24 @@
 
 namespace stagecoach {
 namespace {
+
+// What is released must be what the model's layers do not see.
+absl::Status CheckWindows(const ModelDescription& model, const StageConfig& config) {
+  if (config.group_windows.empty()) return absl::OkStatus();
+  const std::vector<int64_t> windows = model.hyper.group_windows();
+  if (config.group_windows.size() != windows.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a stage with windows of ", config.group_windows.size(),
+                                                   " block groups, the model has ", windows.size()));
+  }
+  for (size_t group = 0; group < windows.size(); ++group) {
+    if (config.group_windows[group] == 0 || config.group_windows[group] == windows[group]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a stage with a window of ", config.group_windows[group],
+                                                   " for block group ", group, ", the model's layers have ",
+                                                   windows[group] == 0 ? "none" : absl::StrCat(windows[group]),
+                                                   "; have coordinator and stage one version?"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckConfig(const ModelDescription& model, const StageConfig& config) {
   const int64_t layers = model.hyper.layer_count();
@@ -28,6 +47,7 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
     return absl::InvalidArgumentError(absl::StrCat("a stage with KV pools of ", config.group_blocks.size(),
                                                    " block groups, the model has ", model.hyper.block_groups()));
   }
+  RETURN_IF_ERROR(CheckWindows(model, config));
   RETURN_IF_ERROR(CheckJobField({"max_rows", JobLimits::kMaxNumBatchedTokens.range}, config.max_rows));
   RETURN_IF_ERROR(CheckJobField({"max_slices", JobLimits::kMaxNumSeqs.range}, config.max_slices));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kThreads, config.threads));
@@ -38,8 +58,11 @@ StageScratchSizes SizesOf(const ModelDescription& model, const StageConfig& conf
   StepLimits limits;
   limits.max_rows = config.max_rows;
   limits.max_slices = config.max_slices;
-  const int32_t fewest = *std::min_element(config.group_blocks.begin(), config.group_blocks.end());
-  limits.context = std::min<int64_t>(config.context, int64_t{fewest} * config.block_tokens);
+  limits.context = config.context;
+  for (size_t group = 0; group < config.group_blocks.size(); ++group) {
+    if (WindowOf(config.group_windows, group) > 0) continue;  // such a pool bounds no sequence's rows
+    limits.context = std::min<int64_t>(limits.context, int64_t{config.group_blocks[group]} * config.block_tokens);
+  }
   limits.threads = config.threads;
   limits.bf16_dot = kernels.bf16_dot;
   return ScratchSizesOf(model, config.first_layer, config.last_layer, config.owns_head, limits);
@@ -109,7 +132,7 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
       scratch_sizes_(SizesOf(*model_, config, kernels)),
       layers_(MakeLayers(*model_, config.first_layer, weights_.layers, scratch_sizes_.layers, kernels)),
       pools_(std::move(pools)),
-      table_(config.block_tokens, config.group_blocks, config.context),
+      table_(config.block_tokens, config.group_blocks, config.context, config.group_windows),
       gang_(std::move(gang)),
       plan_(scratch_sizes_.layers.walks),
       scratch_(scratch_sizes_.layers) {

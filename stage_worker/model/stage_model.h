@@ -26,8 +26,9 @@ struct StageConfig {
   int64_t last_layer = 0;  // exclusive
   bool owns_embedding = false;
   bool owns_head = false;
-  int32_t block_tokens = 32;          // a multiple of 16
-  std::vector<int32_t> group_blocks;  // [groups] of each block group's pool; as many groups as the model has
+  int32_t block_tokens = 32;           // a multiple of 16
+  std::vector<int32_t> group_blocks;   // [groups] of each block group's pool; as many groups as the model has
+  std::vector<int64_t> group_windows;  // [groups] behind which blocks are released, 0: never; empty: of no group
   KvType kv_type = KvType::kF16;
   int32_t threads = 1;
   std::vector<int> cpus;
