@@ -9,8 +9,8 @@ namespace stagecoach {
 
 // Names an entry of the prefix cache (coordinator/schedule/prefix_index.h), which may be gone by now.
 struct PrefixRef {
-  BlockId block = -1;   // in group 0
-  uint64_t number = 0;  // 0: no entry
+  BlockId block = kNoBlock;  // in the first block group without a window
+  uint64_t number = 0;       // 0: no entry
   bool exists() const { return number != 0; }
   friend bool operator==(const PrefixRef&, const PrefixRef&) = default;
 };

@@ -75,6 +75,7 @@ class Sequence {
   int64_t confirmed = 0;   // of those, rows whose micro-batch has come back
   int32_t slices_in_flight = 0;
   BlockLists block_tables;
+  std::vector<int32_t> released;  // [groups] places at the beginning of its table that hold kNoBlock: with a window
   int32_t preemptions = 0;
   uint64_t order = 0;                // of arrival
   uint64_t admission = 0;            // the number of its first one, kept through preemptions; 0: none yet
@@ -85,7 +86,8 @@ class Sequence {
   std::vector<PrefixRef> chain;
   std::vector<uint64_t> block_hashes;    // of the chain up to each full block, as far as they were needed
   uint64_t hits_version = 0;             // of the cache, when `chain` was last looked up
-  int64_t evictable_hits = 0;            // of those in `chain` then
+  int64_t hits = 0;                      // of those in `chain` then: with how many it could begin
+  std::vector<int64_t> evictable_hits;   // [groups] of the blocks that it would begin with
   int64_t cached_tokens = 0;             // rows that its first admission found
   bool admitted = false;                 // ever
   bool leads = false;                    // others with the same prompt wait for it to be handed out

@@ -1,21 +1,38 @@
 #include "coordinator/schedule/block_manager.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/step/window_blocks.h"
 
 namespace stagecoach {
 
-BlockManager::BlockManager(absl::Span<const int32_t> group_blocks)
-    : prefixes_(group_blocks.empty() ? 0 : group_blocks[0]) {
+namespace {
+
+size_t FirstWithoutWindow(size_t groups, absl::Span<const int64_t> windows) {
+  size_t group = 0;
+  while (group < groups && WindowOf(windows, group) > 0) ++group;
+  CHECK(group < groups || groups == 0);
+  return group;
+}
+
+}  // namespace
+
+BlockManager::BlockManager(absl::Span<const int32_t> group_blocks, absl::Span<const int64_t> group_windows)
+    : anchor_(FirstWithoutWindow(group_blocks.size(), group_windows)),
+      prefixes_(anchor_, group_blocks.empty() ? 0 : group_blocks[anchor_]) {
   for (const int32_t blocks : group_blocks) {
     CHECK_GE(blocks, 0);
+    const bool windowed = WindowOf(group_windows, groups_.size()) > 0;
     Group& group = groups_.emplace_back();
+    group.windowed = windowed;
+    if (windowed) group.row = BlockRow(blocks);
     group.references.assign(blocks, 0);
-    group.remembered.assign(blocks, false);
+    group.entry.assign(blocks, kNoBlock);
     group.free.reserve(blocks);
     for (BlockId block = blocks - 1; block >= 0; --block) group.free.push_back(block);
   }
@@ -32,17 +49,31 @@ absl::StatusOr<BlockLists> BlockManager::Allocate(absl::Span<const int32_t> coun
   BlockLists blocks(groups());
   for (size_t g = 0; g < groups(); ++g) {
     Group& group = groups_[g];
-    while (free(g) < counts[g]) {
-      const BlockId entry = prefixes_.first();
-      const absl::InlinedVector<BlockId, 2> evicted(prefixes_.blocks(entry).begin(), prefixes_.blocks(entry).end());
-      Forget(entry);
-      for (size_t other = 0; other < groups(); ++other) groups_[other].free.push_back(evicted[other]);
-    }
+    while (free(g) < counts[g]) windowed(g) ? EvictWindowed(g) : EvictEntry();
     blocks[g].assign(group.free.rbegin(), group.free.rbegin() + counts[g]);
     group.free.resize(group.free.size() - counts[g]);
     for (const BlockId block : blocks[g]) group.references[block] = 1;
   }
   return blocks;
+}
+
+void BlockManager::EvictEntry() {
+  const BlockId entry = prefixes_.first();
+  const absl::InlinedVector<BlockId, 2> evicted(prefixes_.blocks(entry).begin(), prefixes_.blocks(entry).end());
+  Forget(entry);
+  for (size_t g = 0; g < groups(); ++g) {
+    if (!windowed(g)) groups_[g].free.push_back(evicted[g]);
+  }
+}
+
+// The entry stays, without this block.
+void BlockManager::EvictWindowed(size_t group) {
+  Group& from = groups_[group];
+  const BlockId block = from.row.first();
+  from.row.Remove(block);
+  prefixes_.SetBlock(std::exchange(from.entry[block], kNoBlock), group, kNoBlock);
+  from.free.push_back(block);
+  ++version_;
 }
 
 void BlockManager::AddReference(size_t group, BlockId block) {
@@ -58,7 +89,9 @@ absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const Prefi
     absl::Status dropped = DropReferences(g, blocks[g], without_owner[g]);
     if (dropped.ok()) continue;
     for (size_t earlier = 0; earlier < g; ++earlier) {  // all or nothing
-      for (const BlockId block : blocks[earlier]) ++groups_[earlier].references[block];
+      for (const BlockId block : blocks[earlier]) {
+        if (block != kNoBlock) ++groups_[earlier].references[block];
+      }
     }
     return dropped;
   }
@@ -66,11 +99,26 @@ absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const Prefi
   for (size_t g = 0; g < groups(); ++g) {
     // From the back: a table that is freed and allocated again comes in its old order.
     std::vector<BlockId>& unowned = without_owner[g];
-    for (auto block = unowned.rbegin(); block != unowned.rend(); ++block) {
-      if (!groups_[g].remembered[*block]) groups_[g].free.push_back(*block);
-    }
+    for (auto block = unowned.rbegin(); block != unowned.rend(); ++block) TakeBack(g, *block);
   }
   return absl::OkStatus();
+}
+
+void BlockManager::Release(size_t group, BlockId block) {
+  CHECK(windowed(group) && block >= 0 && block < total(group));
+  CHECK_GT(references(group, block), 0);
+  if (--groups_[group].references[block] == 0) TakeBack(group, block);
+}
+
+// What nobody references any more. Of groups without a window, entries have their own row.
+void BlockManager::TakeBack(size_t group, BlockId block) {
+  Group& to = groups_[group];
+  if (to.entry[block] == kNoBlock) {
+    to.free.push_back(block);
+  } else if (to.windowed) {
+    to.row.ToTheEnd(block);
+    ++version_;
+  }
 }
 
 // Entries of other sequences' blocks are in the chain where those had the same content first. They are put into the row
@@ -80,24 +128,29 @@ void BlockManager::ReleaseChain(absl::Span<const PrefixRef> chain) {
   size_t whole = 0;
   while (whole < chain.size() && Holds(chain[whole])) ++whole;
   for (size_t i = whole; i < chain.size(); ++i) {
-    if (Holds(chain[i]) && references(0, chain[i].block) == 0 && !IsEvictable(chain[i])) Forget(chain[i].block);
+    if (Holds(chain[i]) && references(anchor_, chain[i].block) == 0 && !IsEvictable(chain[i], anchor_))
+      Forget(chain[i].block);
   }
   for (size_t i = whole; i > 0; --i) {
-    if (references(0, chain[i - 1].block) == 0) prefixes_.ToTheEnd(chain[i - 1].block);
+    if (references(anchor_, chain[i - 1].block) == 0) prefixes_.ToTheEnd(chain[i - 1].block);
   }
   if (!chain.empty()) ++version_;
 }
 
-BlockLists BlockManager::Share(absl::Span<const PrefixRef> entries) {
+BlockLists BlockManager::Share(absl::Span<const PrefixRef> entries, absl::Span<const int64_t> unseen) {
   BlockLists shared(groups());
   for (std::vector<BlockId>& blocks : shared) blocks.reserve(entries.size());
-  for (const PrefixRef& entry : entries) {
-    CHECK(Holds(entry));
-    prefixes_.OutOfTheRow(entry.block);
-    const absl::Span<const BlockId> blocks = prefixes_.blocks(entry.block);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    CHECK(Holds(entries[i]));
+    prefixes_.OutOfTheRow(entries[i].block);
+    const absl::Span<const BlockId> blocks = prefixes_.blocks(entries[i].block);
     for (size_t g = 0; g < groups(); ++g) {
+      const bool left_out = g < unseen.size() && static_cast<int64_t>(i) < unseen[g];
+      shared[g].push_back(left_out ? kNoBlock : blocks[g]);
+      if (left_out) continue;
+      CHECK(blocks[g] != kNoBlock);
+      if (windowed(g)) groups_[g].row.Remove(blocks[g]);
       ++groups_[g].references[blocks[g]];
-      shared[g].push_back(blocks[g]);
     }
   }
   if (!entries.empty()) ++version_;
@@ -107,19 +160,46 @@ BlockLists BlockManager::Share(absl::Span<const PrefixRef> entries) {
 PrefixRef BlockManager::Remember(const PrefixKey& key, absl::Span<const BlockId> blocks) {
   CHECK_EQ(blocks.size(), groups());
   if (key.parent.exists() && !Holds(key.parent)) return {};
-  if (const PrefixRef known = Find(key); known.exists()) return known;
+  if (const PrefixRef known = Find(key); known.exists()) {
+    Adopt(known, blocks);
+    return known;
+  }
   for (size_t g = 0; g < groups(); ++g) {
-    CHECK(references(g, blocks[g]) > 0 && !groups_[g].remembered[blocks[g]]);
-    groups_[g].remembered[blocks[g]] = true;
+    CHECK(references(g, blocks[g]) > 0 && groups_[g].entry[blocks[g]] == kNoBlock);
+    groups_[g].entry[blocks[g]] = blocks[anchor_];
   }
   ++version_;
   return prefixes_.Insert(key, blocks);
 }
 
-// Its blocks are the caller's, to put where they belong.
+// Else an entry that has lost a block would keep it lost for as long as its others are in use.
+void BlockManager::Adopt(PrefixRef entry, absl::Span<const BlockId> blocks) {
+  for (size_t g = 0; g < groups(); ++g) {
+    if (BlockOf(entry, g) != kNoBlock || groups_[g].entry[blocks[g]] != kNoBlock) continue;
+    CHECK(references(g, blocks[g]) > 0);
+    groups_[g].entry[blocks[g]] = entry.block;
+    prefixes_.SetBlock(entry.block, g, blocks[g]);
+    ++version_;
+  }
+}
+
+bool BlockManager::IsEvictable(PrefixRef entry, size_t group) const {
+  if (!windowed(group)) return prefixes_.InTheRow(entry.block);
+  const BlockId block = BlockOf(entry, group);
+  return block != kNoBlock && groups_[group].row.Has(block);
+}
+
+// Its blocks are the caller's, to put where they belong, but for those that are evictable in a group with a window.
 void BlockManager::Forget(BlockId entry) {
   const absl::Span<const BlockId> blocks = prefixes_.blocks(entry);
-  for (size_t g = 0; g < groups(); ++g) groups_[g].remembered[blocks[g]] = false;
+  for (size_t g = 0; g < groups(); ++g) {
+    if (blocks[g] == kNoBlock) continue;
+    Group& group = groups_[g];
+    group.entry[blocks[g]] = kNoBlock;
+    if (!group.windowed || !group.row.Has(blocks[g])) continue;
+    group.row.Remove(blocks[g]);
+    group.free.push_back(blocks[g]);
+  }
   prefixes_.Remove(entry);
   ++version_;
 }
@@ -130,12 +210,15 @@ absl::Status BlockManager::DropReferences(size_t group, const std::vector<BlockI
   std::vector<int32_t>& references = groups_[group].references;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const BlockId block = blocks[i];
+    if (block == kNoBlock && windowed(group)) continue;
     const bool known = block >= 0 && block < total(group);
     if (known && references[block] > 0) {
       if (--references[block] == 0) without_owner.push_back(block);
       continue;
     }
-    for (size_t j = 0; j < i; ++j) ++references[blocks[j]];
+    for (size_t j = 0; j < i; ++j) {
+      if (blocks[j] != kNoBlock) ++references[blocks[j]];
+    }
     return absl::FailedPreconditionError(
         known
             ? absl::StrCat("KV block ", block, " of block group ", group, " is freed more often than it was allocated")
@@ -164,20 +247,24 @@ absl::Status BlockManager::CheckGroup(size_t group) const {
     if (references(group, block) != 0) {
       return violation("block ", block, " is free with ", references(group, block), " references");
     }
-    if (groups_[group].remembered[block]) return violation("block ", block, " is free and in the prefix cache");
+    if (groups_[group].entry[block] != kNoBlock) return violation("block ", block, " is free and in the prefix cache");
     listed[block] = true;
   }
   int32_t evictable_blocks = 0, remembered = 0;
-  for (BlockId entry = 0; entry < total(0); ++entry) {
+  for (BlockId entry = 0; entry < total(anchor_); ++entry) {
     if (!prefixes_.Has(entry)) continue;
-    ++remembered;
     const BlockId block = prefixes_.blocks(entry)[group];
-    if (!groups_[group].remembered[block] || references(group, block) != references(0, entry)) {
-      return violation("block ", block, " does not fare as block ", entry, " of group 0, which is of the same entry");
+    if (block == kNoBlock && windowed(group)) continue;
+    ++remembered;
+    if (groups_[group].entry[block] != entry ||
+        (!windowed(group) && references(group, block) != references(anchor_, entry))) {
+      return violation("block ", block, " does not fare as block ", entry, " of group ", anchor_,
+                       ", which is of the same entry");
     }
-    if (prefixes_.InTheRow(entry) != (references(group, block) == 0)) {
+    const bool in_row = windowed(group) ? groups_[group].row.Has(block) : prefixes_.InTheRow(entry);
+    if (in_row != (references(group, block) == 0)) {
       return violation("block ", block, " has ", references(group, block), " references, but is taken for ",
-                       prefixes_.InTheRow(entry) ? "evictable" : "referenced");
+                       in_row ? "evictable" : "referenced");
     }
     if (references(group, block) > 0) continue;
     listed[block] = true;
@@ -191,10 +278,11 @@ absl::Status BlockManager::CheckGroup(size_t group) const {
                        ")");
     }
   }
-  const auto flagged = std::count(groups_[group].remembered.begin(), groups_[group].remembered.end(), true);
+  const std::vector<BlockId>& entries = groups_[group].entry;
+  const auto flagged = std::count_if(entries.begin(), entries.end(), [](BlockId entry) { return entry != kNoBlock; });
   if (flagged != remembered || free(group) + evictable_blocks + referenced != total(group) ||
-      evictable_blocks != evictable()) {
-    return violation(free(group), " free, ", evictable_blocks, " evictable (", evictable(), " counted) and ",
+      evictable_blocks != evictable(group)) {
+    return violation(free(group), " free, ", evictable_blocks, " evictable (", evictable(group), " counted) and ",
                      referenced, " referenced blocks of ", total(group), "; ", flagged, " of them in ", remembered,
                      " entries");
   }

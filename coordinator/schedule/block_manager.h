@@ -4,7 +4,11 @@
 // Who owns which KV block of which block group. One set of ids is valid on every stage: each has a pool with the same
 // number of blocks for every group. A block is referenced by one sequence or more, or free, or evictable: a full one
 // whose content the prefix cache knows, and which nobody references. Evictable blocks are given away when none is free,
-// those first that were released first, and of one sequence the deepest first. Not thread-safe.
+// those first that were released first, and of one sequence the deepest first.
+//
+// Of a group with a window (common/step/window_blocks.h) sequences release blocks while they go on, and an entry of the
+// prefix cache can lose its block alone, when that is given away: the entry is then there for those whose window lies
+// elsewhere. Not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,40 +19,52 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
+#include "coordinator/schedule/block_row.h"
 #include "coordinator/schedule/prefix_index.h"
 
 namespace stagecoach {
 
 class BlockManager {
  public:
-  explicit BlockManager(absl::Span<const int32_t> group_blocks);  // [groups], at least one
+  // group_blocks: [groups], at least one. group_windows: [groups], or empty; not all of them may have one.
+  explicit BlockManager(absl::Span<const int32_t> group_blocks, absl::Span<const int64_t> group_windows = {});
 
   // counts[g] blocks of every group g with reference count 1, or none of any: kResourceExhausted with wanted and
   // available numbers.
   absl::StatusOr<BlockLists> Allocate(absl::Span<const int32_t> counts);
   void AddReference(size_t group, BlockId block);  // of an allocated block
-  // Drops one reference of each, blocks[g] being of group g; a block without references is free, or evictable.
-  // kFailedPrecondition, and nothing freed, when one is not allocated (a double free) or out of range.
-  // `chain`: what Remember and Find said of the sequence's blocks from the first on, as far as it was asked.
+  // Drops one reference of each, blocks[g] being of group g, places of kNoBlock left out; a block without references is
+  // free, or evictable. kFailedPrecondition, and nothing freed, when one is not allocated (a double free) or out of
+  // range. `chain`: what Remember and Find said of the sequence's blocks from the first on, as far as it was asked.
   absl::Status Free(const BlockLists& blocks, absl::Span<const PrefixRef> chain = {});
+  // The same of one block of a group with a window, whose sequence goes on; it must be allocated.
+  void Release(size_t group, BlockId block);
 
-  // The prefix cache. An entry has one block in every group, which lie at the same place in a sequence's tables.
+  // The prefix cache. An entry has one block in every group, which lie at the same place in a sequence's tables; of
+  // groups with a window it may have none.
   PrefixRef Find(const PrefixKey& key) const { return prefixes_.Find(key); }
-  // Adds a reference to the blocks of entries that are there, and returns them.
-  BlockLists Share(absl::Span<const PrefixRef> entries);
+  // Of an entry that is there; kNoBlock where it was given away.
+  BlockId BlockOf(PrefixRef entry, size_t group) const { return prefixes_.blocks(entry.block)[group]; }
+  // Adds a reference to the blocks of entries that are there, and returns them; of group g those of the first
+  // unseen[g] entries are left out, and their places hold kNoBlock. Empty: of none. The others must be there.
+  BlockLists Share(absl::Span<const PrefixRef> entries, absl::Span<const int64_t> unseen = {});
   // A block (of each group) that a sequence references has been filled: makes it an entry, unless there is one for the
-  // same content; then that is returned, and the block stays what it was. None when the parent is gone.
+  // same content; then that is returned, and gets those blocks that it has lost. None when the parent is gone.
   PrefixRef Remember(const PrefixKey& key, absl::Span<const BlockId> blocks);
   bool Holds(PrefixRef entry) const { return prefixes_.Holds(entry); }
-  bool IsEvictable(PrefixRef entry) const { return prefixes_.InTheRow(entry.block); }  // one that is there
-  // Grows whenever an entry comes or goes, or becomes or stops being evictable.
+  // Of one that is there: whether its block of the group is evictable.
+  bool IsEvictable(PrefixRef entry, size_t group) const;
+  // Grows whenever an entry comes or goes, or it or a block of it becomes or stops being evictable, or goes.
   uint64_t version() const { return version_; }
 
   size_t groups() const { return groups_.size(); }
+  size_t anchor() const { return anchor_; }  // the first group without a window, whose blocks name the entries
+  bool windowed(size_t group) const { return groups_[group].windowed; }
   int32_t total(size_t group) const { return static_cast<int32_t>(groups_[group].references.size()); }
   int32_t free(size_t group) const { return static_cast<int32_t>(groups_[group].free.size()); }
-  int32_t evictable() const { return prefixes_.row(); }  // in every group
-  int32_t available(size_t group) const { return free(group) + evictable(); }
+  int32_t evictable() const { return prefixes_.row(); }  // in every group without a window
+  int32_t evictable(size_t group) const { return windowed(group) ? groups_[group].row.size() : prefixes_.row(); }
+  int32_t available(size_t group) const { return free(group) + evictable(group); }
   int32_t used(size_t group) const { return total(group) - available(group); }  // referenced
   int32_t references(size_t group, BlockId block) const { return groups_[group].references[block]; }
 
@@ -58,16 +74,23 @@ class BlockManager {
 
  private:
   struct Group {
+    bool windowed = false;
     std::vector<int32_t> references;  // [blocks]
-    std::vector<bool> remembered;     // [blocks]: in an entry
+    std::vector<BlockId> entry;       // [blocks] the anchor's block of the entry that it is in; kNoBlock: in none
     std::vector<BlockId> free;        // a stack: the block freed last is used first, its memory is warm
+    BlockRow row{0};                  // with a window: the evictable ones
   };
+  void EvictEntry();
+  void EvictWindowed(size_t group);
   absl::Status DropReferences(size_t group, const std::vector<BlockId>& blocks, std::vector<BlockId>& without_owner);
+  void TakeBack(size_t group, BlockId block);
   void ReleaseChain(absl::Span<const PrefixRef> chain);
   void Forget(BlockId entry);
+  void Adopt(PrefixRef entry, absl::Span<const BlockId> blocks);
   absl::Status CheckGroup(size_t group) const;
 
   std::vector<Group> groups_;
+  size_t anchor_;
   PrefixIndex prefixes_;
   uint64_t version_ = 1;
 };

@@ -98,6 +98,7 @@ int64_t Scheduler::MostPromptRows(const Draft& draft) const {
 int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
   double free_share = 1;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
+    if (blocks_.windowed(group)) continue;  // what sequences have of it does not grow with their length
     free_share = std::min(free_share, static_cast<double>(blocks_.available(group)) / options_.group_blocks[group]);
   }
   return throttle_.Rows({.waiting_rows = prompt_rows_ + AdmissibleBacklog().rows,
@@ -117,7 +118,7 @@ Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
   int64_t sequences = std::min(waiting, options_.max_num_seqs - running());
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     const int64_t room = std::max<int64_t>(blocks_.available(group) - promised_blocks_[group], 0);
-    sequences = std::min(sequences, room / BlocksFor(mean_rows + 1));
+    sequences = std::min(sequences, room / MostBlocks(group, mean_rows + 1));
   }
   int64_t rows = sequences * mean_rows;
   if (counters_.prefix_queries > 0) {
@@ -186,8 +187,7 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
 }
 
 int64_t Scheduler::FirstRow(const Sequence& sequence) const {
-  const auto hits = static_cast<int64_t>(sequence.chain.size());
-  return sequence.state() == SequenceState::kWaiting ? hits * options_.block_tokens : sequence.handed_out;
+  return sequence.state() == SequenceState::kWaiting ? sequence.hits * options_.block_tokens : sequence.handed_out;
 }
 
 int64_t Scheduler::ChunkRows(const Sequence& sequence) const {
@@ -222,9 +222,10 @@ Sequence* Scheduler::Admissible(const Draft& draft) {
   }
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
   FindHits(*head);
-  const int64_t needed = BlocksFor(RowsToAdmit(*head)) - static_cast<int64_t>(head->chain.size());
   for (size_t group = 0; group < blocks_.groups(); ++group) {
-    if (blocks_.available(group) - head->evictable_hits < promised_blocks_[group] + needed) return nullptr;
+    const int64_t unseen = FirstPlace(group, head->hits * options_.block_tokens);
+    const int64_t needed = BlocksToTake(group, RowsToAdmit(*head), head->hits, unseen);
+    if (blocks_.available(group) - head->evictable_hits[group] < promised_blocks_[group] + needed) return nullptr;
   }
   return head;
 }
@@ -245,11 +246,16 @@ void Scheduler::Admit(Sequence& sequence, Draft& draft) {
                               .output = sequence.output(),
                               .sampling = sequence.spec().sampling,
                               .shared_rows = static_cast<int32_t>(sequence.handed_out)});
-  if (sequence.handed_out > 0) draft.batch.open.back().shared_blocks = sequence.block_tables;
+  if (sequence.handed_out == 0) return;
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    const std::vector<BlockId>& table = sequence.block_tables[group];
+    draft.batch.open.back().shared_blocks.emplace_back(table.begin() + sequence.released[group], table.end());
+  }
 }
 
 // Gives up to `wanted` rows to the draft: fewer where free blocks cover fewer, none when the sequence itself had to go.
 void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
+  const bool released = windowed_ && ReleaseUnseen(sequence);
   const auto rows_that_fit = [&] {
     int64_t blocks = std::numeric_limits<int32_t>::max();
     for (size_t group = 0; group < blocks_.groups(); ++group) {
@@ -264,10 +270,23 @@ void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
     draft.preempted = true;
     if (&victim == &sequence) return;
   }
-  AppendSlice(sequence, std::min({wanted, rows_that_fit(), draft.rows_left}), draft);
+  AppendSlice(sequence, std::min({wanted, rows_that_fit(), draft.rows_left}), released, draft);
 }
 
-void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
+bool Scheduler::ReleaseUnseen(Sequence& sequence) {
+  bool any = false;
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    int32_t& place = sequence.released[group];
+    for (const int64_t seen = FirstPlace(group, sequence.handed_out); place < seen; ++place) {
+      blocks_.Release(group, std::exchange(sequence.block_tables[group][static_cast<size_t>(place)], kNoBlock));
+      any = true;
+    }
+  }
+  if (any) UpdatePromise(sequence);
+  return any;
+}
+
+void Scheduler::AppendSlice(Sequence& sequence, int64_t count, bool released, Draft& draft) {
   CHECK_GT(count, 0);
   const SequenceSpec& spec = sequence.spec();
   const int64_t start = sequence.handed_out, end = start + count;
@@ -288,6 +307,7 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, Draft& draft) {
     slice.targets.assign(count, kNoToken);
     for (int64_t p = flight.score_begin; p < flight.score_end; ++p) slice.targets[p - start] = spec.prompt[p + 1];
   }
+  if (released) slice.released_blocks = sequence.released;
   TakeBlocks(sequence, end, slice);
 
   sequence.handed_out = end;

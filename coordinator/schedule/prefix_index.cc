@@ -35,7 +35,7 @@ PrefixRef PrefixIndex::Find(const PrefixKey& key) const {
 }
 
 PrefixRef PrefixIndex::Insert(const PrefixKey& key, absl::Span<const BlockId> blocks) {
-  const BlockId block = blocks[0];
+  const BlockId block = blocks[anchor_];
   CHECK(!Has(block));
   if (entries_[block] == nullptr) entries_[block] = std::make_unique<Entry>();
   Entry& entry = *entries_[block];
@@ -60,34 +60,14 @@ void PrefixIndex::Remove(BlockId block) {
   --size_;
 }
 
-void PrefixIndex::ToTheEnd(BlockId block) {
-  OutOfTheRow(block);
-  Entry& entry = *entries_[block];
-  entry.in_row = true;
-  entry.before = last_;
-  entry.after = -1;
-  (last_ < 0 ? first_ : entries_[last_]->after) = block;
-  last_ = block;
-  ++row_;
-}
-
-void PrefixIndex::OutOfTheRow(BlockId block) {
-  Entry& entry = *entries_[block];
-  if (!entry.in_row) return;
-  entry.in_row = false;
-  (entry.before < 0 ? first_ : entries_[entry.before]->after) = entry.after;
-  (entry.after < 0 ? last_ : entries_[entry.after]->before) = entry.before;
-  --row_;
-}
-
 absl::Status PrefixIndex::CheckIntegrity() const {
   const auto violation = [](BlockId block, const auto&... what) {
     return absl::InternalError(absl::StrCat("the prefix cache's entry of block ", block, " ", what...));
   };
   std::vector<bool> passed(entries_.size(), false);
   int32_t row = 0;
-  for (BlockId block = first_, before = -1; block >= 0; before = block, block = entries_[block]->after) {
-    if (!Has(block) || !InTheRow(block) || entries_[block]->before != before || passed[block]) {
+  for (const BlockId block : row_.List()) {
+    if (!Has(block) || !InTheRow(block) || passed[block]) {
       return violation(block, "is in the row of those without references, but not as it must be");
     }
     passed[block] = true;
@@ -98,8 +78,8 @@ absl::Status PrefixIndex::CheckIntegrity() const {
   }
   const auto entries = std::count_if(entries_.begin(), entries_.end(),
                                      [](const auto& entry) { return entry != nullptr && entry->number != 0; });
-  if (row != row_ || entries != size_) {
-    return absl::InternalError(absl::StrCat("the prefix cache counts ", size_, " entries, ", row_,
+  if (row != row_.size() || entries != size_) {
+    return absl::InternalError(absl::StrCat("the prefix cache counts ", size_, " entries, ", row_.size(),
                                             " of them without references; there are ", entries, " and ", row));
   }
   for (const auto& [hash, block] : by_hash_) {

@@ -6,8 +6,9 @@
 // same blocks under the same salt can use what is stored. Model and KV type are those of the job.
 //
 // An entry is found by a 64-bit hash of the chain up to it; that its parent and its tokens are the wanted ones decides,
-// so a collision costs at most that one of the two is not found. An entry is named by its block in group 0 and a number
-// that is never used again, for a block may become another entry.
+// so a collision costs at most that one of the two is not found. An entry is named by its block in one group, the
+// anchor, and a number that is never used again, for a block may become another entry. Of groups with a window its
+// blocks may be gone while the entry is there.
 //
 // Entries without references stand in a row, which begins with the one to be given up first: whoever releases a chain
 // puts its deepest entry there first and its root last, so no entry leaves before those in the row that follow it. The
@@ -25,6 +26,7 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "coordinator/request/prefix_ref.h"
+#include "coordinator/schedule/block_row.h"
 
 namespace stagecoach {
 
@@ -41,7 +43,8 @@ uint64_t PrefixHash(uint64_t parent_hash, absl::Span<const TokenId> tokens);
 
 class PrefixIndex {
  public:
-  explicit PrefixIndex(int32_t blocks) : entries_(static_cast<size_t>(blocks)) {}  // of group 0
+  // `anchor`: the group whose blocks, so many, name the entries.
+  PrefixIndex(size_t anchor, int32_t blocks) : anchor_(anchor), entries_(static_cast<size_t>(blocks)), row_(blocks) {}
 
   PrefixRef Find(const PrefixKey& key) const;  // none: exists() is false
   // `blocks`: one of each group; none of them in an entry. What was found under the hash before is found no more.
@@ -50,14 +53,15 @@ class PrefixIndex {
 
   bool Holds(PrefixRef entry) const { return Has(entry.block) && entries_[entry.block]->number == entry.number; }
   bool Has(BlockId block) const { return block >= 0 && entries_[block] != nullptr && entries_[block]->number != 0; }
-  absl::Span<const BlockId> blocks(BlockId block) const { return entries_[block]->blocks; }  // [groups]
+  absl::Span<const BlockId> blocks(BlockId block) const { return entries_[block]->blocks; }  // [groups], or kNoBlock
+  void SetBlock(BlockId block, size_t group, BlockId to) { entries_[block]->blocks[group] = to; }  // not the anchor's
 
   // The row of entries without references.
-  void ToTheEnd(BlockId block);  // from wherever it is
-  void OutOfTheRow(BlockId block);
-  bool InTheRow(BlockId block) const { return entries_[block]->in_row; }
-  BlockId first() const { return first_; }  // the next to be given up; -1: none
-  int32_t row() const { return row_; }      // how many there are
+  void ToTheEnd(BlockId block) { row_.ToTheEnd(block); }  // from wherever it is
+  void OutOfTheRow(BlockId block) { row_.Remove(block); }
+  bool InTheRow(BlockId block) const { return row_.Has(block); }
+  BlockId first() const { return row_.first(); }  // the next to be given up; kNoBlock: none
+  int32_t row() const { return row_.size(); }     // how many there are
 
   int32_t size() const { return size_; }
   // The row is whole; every entry in it has a parent that is there, and that is not before it in the row.
@@ -71,15 +75,14 @@ class PrefixIndex {
     std::string salt;
     std::vector<TokenId> tokens;
     absl::InlinedVector<BlockId, 2> blocks;  // [groups]
-    bool in_row = false;
-    BlockId before = -1, after = -1;  // in the row
   };
 
-  std::vector<std::unique_ptr<Entry>> entries_;  // [blocks of group 0], made when first needed
+  size_t anchor_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // [blocks of the anchor's group], made when first needed
   absl::flat_hash_map<uint64_t, BlockId> by_hash_;
   uint64_t next_number_ = 1;
-  BlockId first_ = -1, last_ = -1;
-  int32_t row_ = 0, size_ = 0;
+  BlockRow row_;
+  int32_t size_ = 0;
 };
 
 }  // namespace stagecoach

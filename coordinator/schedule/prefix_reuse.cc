@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "common/base/check.h"
 #include "coordinator/schedule/scheduler.h"
 
@@ -53,30 +54,59 @@ void Scheduler::FindHits(Sequence& sequence) {
   std::vector<PrefixRef>& chain = sequence.chain;
   const auto most = static_cast<size_t>(MostHits(sequence));
   size_t whole = 0;
-  sequence.evictable_hits = 0;
-  for (; whole < std::min(chain.size(), most) && blocks_.Holds(chain[whole]); ++whole) {
-    sequence.evictable_hits += blocks_.IsEvictable(chain[whole]) ? 1 : 0;
-  }
+  while (whole < std::min(chain.size(), most) && blocks_.Holds(chain[whole])) ++whole;
   chain.resize(whole);
   while (chain.size() < most) {
     const PrefixRef parent = chain.empty() ? PrefixRef() : chain.back();
     const PrefixRef entry = blocks_.Find(KeyOf(sequence, static_cast<int64_t>(chain.size()), parent));
     if (!entry.exists()) break;
     chain.push_back(entry);
-    sequence.evictable_hits += blocks_.IsEvictable(entry) ? 1 : 0;
+  }
+  sequence.hits = UsableHits(chain);
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    int64_t& evictable = sequence.evictable_hits[group];
+    evictable = 0;
+    for (int64_t hit = FirstPlace(group, sequence.hits * options_.block_tokens); hit < sequence.hits; ++hit) {
+      evictable += blocks_.IsEvictable(chain[static_cast<size_t>(hit)], group) ? 1 : 0;
+    }
   }
 }
 
+// As many as a sequence could begin with: of every group there are the blocks that the first row behind them sees.
+int64_t Scheduler::UsableHits(absl::Span<const PrefixRef> chain) const {
+  if (!windowed_) return static_cast<int64_t>(chain.size());
+  int64_t usable = 0;
+  absl::InlinedVector<int64_t, 4> present(blocks_.groups());  // in a row, up to the one looked at
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const auto hits = static_cast<int64_t>(i) + 1;
+    bool all_seen = true;
+    for (size_t group = 0; group < blocks_.groups(); ++group) {
+      present[group] = blocks_.BlockOf(chain[i], group) == kNoBlock ? 0 : present[group] + 1;
+      all_seen = all_seen && present[group] >= hits - FirstPlace(group, hits * options_.block_tokens);
+    }
+    if (all_seen) usable = hits;
+  }
+  return usable;
+}
+
 void Scheduler::TakeHits(Sequence& sequence) {
-  const int64_t rows = static_cast<int64_t>(sequence.chain.size()) * options_.block_tokens;
-  if (rows > 0) sequence.block_tables = blocks_.Share(sequence.chain);
+  sequence.chain.resize(static_cast<size_t>(sequence.hits));
+  const int64_t rows = sequence.hits * options_.block_tokens;
+  if (rows > 0) {
+    unseen_.clear();
+    for (size_t group = 0; group < blocks_.groups(); ++group) {
+      unseen_.push_back(FirstPlace(group, rows));
+      sequence.released[group] = static_cast<int32_t>(unseen_.back());
+    }
+    sequence.block_tables = blocks_.Share(sequence.chain, unseen_);
+  }
   sequence.handed_out = sequence.confirmed = rows;
   if (!std::exchange(sequence.admitted, true)) sequence.cached_tokens = rows;
   if (!options_.prefix_caching) return;
   counters_.prefix_queries += sequence.tokens();
   counters_.prefix_hits += rows;
   const int64_t prompt_blocks = PromptBlocks(sequence);
-  if (prompt_blocks == 0 || static_cast<int64_t>(sequence.chain.size()) >= prompt_blocks) return;
+  if (prompt_blocks == 0 || sequence.hits >= prompt_blocks) return;
   sequence.leads = true;
   ++leaders_[GroupOf(sequence)];
 }
@@ -87,7 +117,7 @@ uint64_t Scheduler::GroupOf(Sequence& sequence) { return KeyOf(sequence, PromptB
 bool Scheduler::WaitsForLeader(Sequence& sequence) {
   if (leaders_.empty() || PromptBlocks(sequence) == 0 || !leaders_.contains(GroupOf(sequence))) return false;
   FindHits(sequence);
-  return static_cast<int64_t>(sequence.chain.size()) < std::min(PromptBlocks(sequence), MostHits(sequence));
+  return sequence.hits < std::min(PromptBlocks(sequence), MostHits(sequence));
 }
 
 void Scheduler::WaitForLeader(Sequence& sequence) {

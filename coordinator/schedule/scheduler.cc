@@ -4,11 +4,13 @@
 #include "coordinator/schedule/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/step/window_blocks.h"
 #include "coordinator/request/request_room.h"
 
 namespace stagecoach {
@@ -65,7 +67,9 @@ std::string InvalidLogitsError(int64_t first, int64_t last) {
 
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
-      blocks_(options.group_blocks),
+      windowed_(std::any_of(options.group_windows.begin(), options.group_windows.end(),
+                            [](int64_t window) { return window > 0; })),
+      blocks_(options.group_blocks, options.group_windows),
       decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
       more_blocks_(options.group_blocks.size()),
@@ -82,7 +86,11 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   }
   const int64_t prompt = Size(spec.prompt);
   const int64_t asked = spec.max_new_tokens;
-  const int32_t smallest_pool = *std::min_element(options_.group_blocks.begin(), options_.group_blocks.end());
+  // Where rows fit these, they fit a pool with a window one by one (ValidateSchedulerOptions).
+  int32_t smallest_pool = std::numeric_limits<int32_t>::max();
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    if (!blocks_.windowed(group)) smallest_pool = std::min(smallest_pool, blocks_.total(group));
+  }
   RETURN_IF_ERROR(CheckRoom(prompt, asked, {options_.context, smallest_pool, options_.block_tokens}));
   spec.max_new_tokens = std::min(asked, options_.context - prompt);
   if (asked > 0 ? Size(spec.output) >= spec.max_new_tokens : !spec.output.empty()) {
@@ -97,6 +105,8 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   auto sequence = std::make_unique<Sequence>(std::move(spec));
   sequence->order = next_order_++;
   sequence->block_tables.resize(blocks_.groups());
+  sequence->released.resize(blocks_.groups());
+  sequence->evictable_hits.resize(blocks_.groups());
   sequence->promised.resize(blocks_.groups());
   sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
   order_of_.emplace(sequence->spec().id, sequence->order);
@@ -150,10 +160,32 @@ int64_t Scheduler::RowsToAdmit(const Sequence& sequence) const {
   return std::min(sequence.tokens() + 1, MostRows(sequence.spec()));
 }
 
+int64_t Scheduler::FirstPlace(size_t group, int64_t row) const {
+  return FirstPlaceSeen(row, WindowOf(options_.group_windows, group), options_.block_tokens);
+}
+
+int64_t Scheduler::MostBlocks(size_t group, int64_t rows) const {
+  if (!blocks_.windowed(group)) return BlocksFor(rows);
+  const int64_t chunk = std::min(options_.prefill_chunk, options_.max_num_batched_tokens);
+  const int64_t seen = MostBlocksSeen(chunk, options_.group_windows[group], options_.block_tokens);
+  return std::min({BlocksFor(rows), seen, int64_t{blocks_.total(group)}});  // a smaller pool makes for smaller chunks
+}
+
+int64_t Scheduler::BlocksToTake(size_t group, int64_t rows, int64_t taken, int64_t released) const {
+  if (!blocks_.windowed(group)) return BlocksFor(rows) - taken;
+  return std::max<int64_t>(std::min(MostBlocks(group, rows) - (taken - released), BlocksFor(rows) - taken), 0);
+}
+
 int64_t Scheduler::BlocksPromised(const Sequence& sequence, size_t group) const {
-  const int64_t taken = static_cast<int64_t>(sequence.block_tables[group].size());
-  if (sequence.state() != SequenceState::kDecoding) return BlocksFor(RowsToAdmit(sequence)) - taken;
-  return std::min<int64_t>(kGrowthHeadroomBlocks, BlocksFor(MostRows(sequence.spec())) - taken);
+  const auto taken = static_cast<int64_t>(sequence.block_tables[group].size());
+  const int64_t released = sequence.released[group];
+  if (sequence.state() != SequenceState::kDecoding) {
+    return BlocksToTake(group, RowsToAdmit(sequence), taken, released);
+  }
+  const int64_t growth = std::min<int64_t>(kGrowthHeadroomBlocks, BlocksFor(MostRows(sequence.spec())) - taken);
+  if (!blocks_.windowed(group)) return growth;
+  const int64_t most = MostBlocksSeen(1, options_.group_windows[group], options_.block_tokens);
+  return std::clamp<int64_t>(most - (taken - released), 0, growth);
 }
 
 void Scheduler::UpdatePromise(Sequence& sequence) {
@@ -190,9 +222,11 @@ void Scheduler::LeaveRunning(Sequence& sequence) {
   StopLeading(sequence);
   CHECK(blocks_.Free(sequence.block_tables, sequence.chain).ok());
   sequence.chain.clear();
+  sequence.hits = 0;
   sequence.hits_version = 0;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     sequence.block_tables[group].clear();
+    sequence.released[group] = 0;
     promised_blocks_[group] -= std::exchange(sequence.promised[group], 0);
   }
   if (sequence.opened) frees_.push_back(sequence.spec().id);

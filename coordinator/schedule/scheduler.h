@@ -31,6 +31,11 @@
 // that much less. A sequence whose prompt has the same full blocks as one that is being handed out stands aside until
 // these are, or the one has left, and those behind it may pass: it would compute the same blocks once more.
 //
+// Of a group with a window (common/step/window_blocks.h) a sequence gives back, with each slice, the blocks that no row
+// from that slice on sees; they may be given away at once. So it has few blocks of such a group however long it is: as
+// many as the window and a chunk need, which is what admission asks for there. It begins behind full blocks only where
+// the cache also has the group's blocks that its first row sees, else behind as many fewer as it takes.
+//
 // Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
 
 #include <algorithm>
@@ -94,10 +99,13 @@ struct SchedulerOptions {
   double slo_itl_us = 0;  // kThrottled: wanted gap between two tokens of a sequence; 0: none
   int32_t block_tokens = 32;
   std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
-  int64_t context = 0;                // most tokens a sequence may have, prompt and output
-  int32_t micro_batches = 1;          // in flight at once
-  int32_t most_groups = 0;            // of decode rows; with more than micro_batches as many are in flight at once
-  int64_t max_open_tokens = 0;        // opened by one micro-batch; at least context
+  // [groups] positions that a row sees, its own included, or 0 for all, as which at least one group has; empty: all 0.
+  // A group with a window has blocks for the rows of one sequence that fit the others, one row at a time.
+  std::vector<int64_t> group_windows;
+  int64_t context = 0;          // most tokens a sequence may have, prompt and output
+  int32_t micro_batches = 1;    // in flight at once
+  int32_t most_groups = 0;      // of decode rows; with more than micro_batches as many are in flight at once
+  int64_t max_open_tokens = 0;  // opened by one micro-batch; at least context
   bool prefix_caching = false;
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range
@@ -131,8 +139,8 @@ class Scheduler {
 
   // Queues a sequence. max_new_tokens is cut to what the context leaves. kInvalidArgument for an empty prompt, negative
   // token ids, or nothing asked for; kAlreadyExists while a sequence of this id is unfinished; kOutOfRange when it does
-  // not fit (CheckRoom, of the smallest pool); kFailedPrecondition "nothing left to produce" when `output` already has
-  // max_new_tokens or ends with a stop token.
+  // not fit (CheckRoom, of the smallest pool without a window); kFailedPrecondition "nothing left to produce" when
+  // `output` already has max_new_tokens or ends with a stop token.
   absl::Status Add(SequenceSpec spec);
 
   // The next micro-batch, or nothing when no row can be handed out now (all waits for results, for blocks, or there is
@@ -224,7 +232,8 @@ class Scheduler {
   Sequence* Admissible(const Draft& draft);
   void Admit(Sequence& sequence, Draft& draft);
   void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
-  void AppendSlice(Sequence& sequence, int64_t count, Draft& draft);
+  void AppendSlice(Sequence& sequence, int64_t count, bool released, Draft& draft);
+  bool ReleaseUnseen(Sequence& sequence);  // what its next row does not see; whether there was any
   void TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice);
   void Withdraw(Sequence& sequence, Draft& draft);
   MicroBatch Submit(Draft draft);
@@ -235,6 +244,7 @@ class Scheduler {
   absl::Span<const TokenId> BlockOf(const Sequence& sequence, int64_t block);  // valid until the next call
   PrefixKey KeyOf(Sequence& sequence, int64_t block, PrefixRef parent);        // "
   void FindHits(Sequence& sequence);                                           // of one that waits, into its chain
+  int64_t UsableHits(absl::Span<const PrefixRef> chain) const;                 // of those found, with the windows
   void TakeHits(Sequence& sequence);                                           // on admission
   uint64_t GroupOf(Sequence& sequence);                                        // of one whose prompt fills a block
   bool WaitsForLeader(Sequence& sequence);
@@ -246,6 +256,12 @@ class Scheduler {
   // Life cycle (scheduler.cc).
   // Blocks that `rows` rows fill, in every group.
   int64_t BlocksFor(int64_t rows) const { return (rows + options_.block_tokens - 1) / options_.block_tokens; }
+  // Most that a sequence has of them at once until `rows` rows are computed.
+  int64_t MostBlocks(size_t group, int64_t rows) const;
+  int64_t FirstPlace(size_t group, int64_t row) const;  // in a table: of the first block that the row sees
+  // Which one of so many rows, with `taken` places of the group's table of which `released` are empty, still takes
+  // until then, beyond those that it gives back.
+  int64_t BlocksToTake(size_t group, int64_t rows, int64_t taken, int64_t released) const;
   int64_t RowsToAdmit(const Sequence& sequence) const;                   // whose blocks admission asks for
   int64_t BlocksPromised(const Sequence& sequence, size_t group) const;  // to a running one, not taken yet
   void UpdatePromise(Sequence& sequence);  // after its state, its tokens or its blocks changed
@@ -264,6 +280,7 @@ class Scheduler {
   absl::Status CheckSequence(const Sequence& sequence) const;
 
   SchedulerOptions options_;
+  const bool windowed_;  // any group has a window
   BlockManager blocks_;
   std::deque<InFlight> in_flight_;  // oldest first
   int32_t decode_groups_;
@@ -294,6 +311,7 @@ class Scheduler {
   std::vector<Sequence*> taken_;          // ComposeDecodeRows': kept for its memory
   std::vector<TokenId> block_tokens_;     // BlockOf's
   std::vector<BlockId> group_block_;      // RememberFilled's
+  std::vector<int64_t> unseen_;           // [groups] TakeHits'
 
   std::vector<SequenceId> frees_;  // for the next micro-batch
   uint64_t next_order_ = 0;

@@ -54,9 +54,18 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
   int64_t promised = 0;
   for (const auto& [order, sequence] : sequences_) {
     const std::vector<BlockId>& table = sequence->block_tables[group];
-    for (const BlockId block : table) ++owned[block];
-    if (std::set<BlockId>(table.begin(), table.end()).size() != table.size()) {
+    const auto held = table.begin() + std::min<int64_t>(sequence->released[group], static_cast<int64_t>(table.size()));
+    if (std::count(table.begin(), held, kNoBlock) != sequence->released[group] ||
+        std::find(held, table.end(), kNoBlock) != table.end()) {
+      return violation("sequence ", sequence->spec().id, " has released ", sequence->released[group],
+                       " blocks, which is not what its table says");
+    }
+    for (auto block = held; block != table.end(); ++block) ++owned[*block];
+    if (std::set<BlockId>(held, table.end()).size() != static_cast<size_t>(table.end() - held)) {
       return violation("sequence ", sequence->spec().id, " has a block twice");
+    }
+    if (sequence->released[group] > FirstPlace(group, sequence->handed_out)) {
+      return violation("sequence ", sequence->spec().id, " has released what its next row sees");
     }
     const int64_t promise = running_.contains(sequence->rank()) ? BlocksPromised(*sequence, group) : 0;
     if (sequence->promised[group] != promise) {
@@ -160,7 +169,7 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
   }
   for (size_t block = 0; block < sequence.chain.size(); ++block) {
     if (!options_.prefix_caching) return violation("has entries of a prefix cache that is off");
-    const bool own = sequence.chain[block].block == sequence.block_tables[0].at(block);
+    const bool own = sequence.chain[block].block == sequence.block_tables[blocks_.anchor()].at(block);
     if (own && !blocks_.Holds(sequence.chain[block])) return violation("lost the entry of its block ", block);
   }
   if (!contiguous || sequence.handed_out - sequence.confirmed != rows) {

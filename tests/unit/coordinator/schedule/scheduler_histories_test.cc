@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/step/window_blocks.h"
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,8 +23,14 @@
 namespace stagecoach {
 namespace {
 
+// Of the groups whose blocks a sequence keeps.
 int32_t FewestBlocks(const SchedulerOptions& options) {
-  return *std::min_element(options.group_blocks.begin(), options.group_blocks.end());
+  int32_t fewest = std::numeric_limits<int32_t>::max();
+  for (size_t group = 0; group < options.group_blocks.size(); ++group) {
+    const bool windowed = !options.group_windows.empty() && options.group_windows[group] > 0;
+    if (!windowed) fewest = std::min(fewest, options.group_blocks[group]);
+  }
+  return fewest;
 }
 
 class History {
@@ -58,6 +66,7 @@ class History {
 
   const SchedulerCounters& counters() const { return scheduler_.counters(); }
   int shrunk_chunks() const { return shrunk_chunks_; }  // to the least that equal time allows
+  const SimulatedStages& stages() const { return stages_; }
 
  private:
   struct Client {
@@ -264,9 +273,9 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
 std::string Describe(const SchedulerOptions& o) {
   return absl::StrCat(PolicyName(o.policy), ", ", NameOf(kChunkings, o.chunking), ", gap ", o.slo_itl_us, ", seqs ",
                       o.max_num_seqs, ", budget ", o.max_num_batched_tokens, ", chunk ", o.prefill_chunk, ", block ",
-                      o.block_tokens, ", blocks ", absl::StrJoin(o.group_blocks, " "), ", context ", o.context,
-                      ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens,
-                      o.prefix_caching ? ", prefix cache" : "");
+                      o.block_tokens, ", blocks ", absl::StrJoin(o.group_blocks, " "), ", windows ",
+                      absl::StrJoin(o.group_windows, " "), ", context ", o.context, ", micro-batches ", o.micro_batches,
+                      ", open ", o.max_open_tokens, o.prefix_caching ? ", prefix cache" : "");
 }
 
 TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {
@@ -303,6 +312,48 @@ TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlon
     if (seed % 3 != 1) preemptions += history.counters().preemptions;
   }
   EXPECT_GT(preemptions, kHistories / 3) << "the pools were too large to prove anything";
+}
+
+// Groups with windows beside one without, in any order; pools from what one row needs to what all sequences could use.
+TEST(SchedulerHistories, WithWindowsEverySequenceHasTheAnswerItHasAlone) {
+  constexpr uint32_t kHistories = testing::kSanitized ? 300 : 1000;
+  uint64_t preemptions = 0;
+  int64_t hits = 0, released = 0;
+  for (uint32_t seed = 0; seed < kHistories; ++seed) {
+    std::mt19937 random(seed);
+    SchedulerOptions options = RandomOptions(random);
+    options.prefix_caching = seed / 6 % 2 == 1;
+    options.context = 2 + static_cast<int64_t>(random() % 60);
+    options.max_open_tokens = 2 * options.context;
+    const auto whole_context = static_cast<uint32_t>((options.context - 1) / options.block_tokens + 1);
+    const auto full_blocks = static_cast<int32_t>(whole_context + random() % whole_context);
+    options.group_blocks = {full_blocks};
+    options.group_windows = {0};
+    for (uint32_t windowed = 1 + random() % 2; windowed > 0; --windowed) {
+      const auto window = 1 + static_cast<int64_t>(random() % 12);
+      const auto least = std::min<int64_t>(full_blocks, MostBlocksSeen(1, window, options.block_tokens));
+      const auto at = static_cast<int64_t>(random() % (options.group_blocks.size() + 1));
+      options.group_blocks.insert(options.group_blocks.begin() + at,
+                                  static_cast<int32_t>(least + static_cast<int64_t>(random() % 12)));
+      options.group_windows.insert(options.group_windows.begin() + at, window);
+    }
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
+    History history(seed, options);
+    history.Run(/*arrivals=*/10, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 20 : 0);
+    if (HasFailure()) return;
+    for (size_t group = 0; group < options.group_blocks.size(); ++group) {
+      const int64_t window = options.group_windows[group];
+      if (window == 0) continue;
+      const int64_t chunk = std::min(options.prefill_chunk, options.max_num_batched_tokens);
+      EXPECT_LE(history.stages().most_blocks(group), MostBlocksSeen(chunk, window, options.block_tokens));
+    }
+    if (seed % 3 != 1) preemptions += history.counters().preemptions;
+    hits += history.counters().prefix_hits;
+    released += history.stages().released();
+  }
+  EXPECT_GT(preemptions, kHistories / 4) << "the pools were too large to prove anything";
+  EXPECT_GT(hits, static_cast<int64_t>(10 * kHistories / 2)) << "rows of 10 sequences that were not computed twice";
+  EXPECT_GT(released, static_cast<int64_t>(10 * kHistories)) << "of 10 sequences";
 }
 
 // Prompts so long, and attention so dear, that chunks shrink; micro-batches of any size beside them.

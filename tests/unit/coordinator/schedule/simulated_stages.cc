@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
@@ -64,7 +65,7 @@ ExpectedAnswer ComputeAlone(const SequenceSpec& spec, int64_t context) {
 }
 
 SimulatedStages::SimulatedStages(const SchedulerOptions& options)
-    : options_(options), owners_(options.group_blocks.size()) {
+    : options_(options), owners_(options.group_blocks.size()), most_blocks_(options.group_blocks.size()) {
   for (const int32_t blocks : options.group_blocks) {
     pools_.emplace_back(static_cast<size_t>(blocks) * options.block_tokens);
   }
@@ -94,7 +95,7 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     if (found == open_.end()) return Refuse("free of sequence ", id, ", which is not open");
     for (size_t group = 0; group < owners_.size(); ++group) {
       for (const BlockId block : found->second.tables[group]) {
-        if (--owners_[group][block] == 0) owners_[group].erase(block);
+        if (block != kNoBlock) GiveBack(group, block);
       }
     }
     open_.erase(found);
@@ -105,6 +106,7 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     Open& sequence = open_[open.sequence];
     sequence.opening = ++openings_;
     sequence.tables.resize(owners_.size());
+    sequence.released.resize(owners_.size());
     sequence.tokens = open.prompt;
     sequence.tokens.insert(sequence.tokens.end(), open.output.begin(), open.output.end());
     sequence.known = static_cast<int64_t>(sequence.tokens.size());
@@ -122,13 +124,26 @@ absl::Status SimulatedStages::ShareBlocks(const OpenSequence& open, Open& sequen
   if (open.shared_rows >= sequence.known) return Refuse("no row is left to compute");
   if (open.shared_blocks.size() != (blocks > 0 ? owners_.size() : 0)) return Refuse("shared blocks of other groups");
   for (size_t group = 0; group < open.shared_blocks.size(); ++group) {
-    if (open.shared_blocks[group].size() != blocks) return Refuse(blocks, " blocks are to be shared");
-    for (const BlockId block : open.shared_blocks[group]) ++owners_[group][block];
-    sequence.tables[group] = open.shared_blocks[group];
+    const std::vector<BlockId>& shared = open.shared_blocks[group];
+    const auto unseen = static_cast<size_t>(FirstSeen(group, open.shared_rows) / options_.block_tokens);
+    if (shared.size() != blocks - unseen) return Refuse(blocks - unseen, " blocks are to be shared");
+    for (const BlockId block : shared) ++owners_[group][block];
+    sequence.released[group] = static_cast<int64_t>(unseen);
+    sequence.tables[group].assign(unseen, kNoBlock);
+    sequence.tables[group].insert(sequence.tables[group].end(), shared.begin(), shared.end());
   }
   sequence.shared = sequence.rows = open.shared_rows;
   // Filled by an earlier micro-batch, for no row of this one has been computed.
-  return blocks > 0 ? CheckSlots(sequence, sequence.shared - 1) : absl::OkStatus();
+  return CheckSlots(sequence, sequence.shared, sequence.shared);
+}
+
+void SimulatedStages::GiveBack(size_t group, BlockId block) {
+  if (--owners_[group][block] == 0) owners_[group].erase(block);
+}
+
+int64_t SimulatedStages::FirstSeen(size_t group, int64_t row) const {
+  const int64_t window = options_.group_windows.empty() ? 0 : options_.group_windows[group];
+  return window == 0 ? 0 : std::max<int64_t>(row - window + 1, 0);
 }
 
 absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& result) {
@@ -139,6 +154,7 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
   if (slice.count < 1 || slice.count > options_.prefill_chunk) return Refuse("a slice has ", slice.count, " rows");
   if (slice.tokens.size() != static_cast<size_t>(slice.count)) return Refuse("tokens are missing");
   if (!slice.targets.empty() && slice.targets.size() != slice.tokens.size()) return Refuse("targets are missing");
+  RETURN_IF_ERROR(ReleaseBlocks(slice, sequence));
   RETURN_IF_ERROR(TakeBlocks(slice, sequence));
   const int64_t end = slice.start + slice.count;
   if (end > static_cast<int64_t>(sequence.tokens.size())) return Refuse("row ", end - 1, " has no known token");
@@ -151,7 +167,7 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
       SlotOf(sequence, group, position) = {
           .opening = sequence.opening, .position = position, .token = slice.tokens[i], .prefix = hash};
     }
-    RETURN_IF_ERROR(CheckSlots(sequence, position));
+    RETURN_IF_ERROR(CheckSlots(sequence, position, position + 1));
     const absl::Span<const TokenId> prefix(sequence.tokens.data(), static_cast<size_t>(position) + 1);
     if (!slice.targets.empty()) {
       scores.logprobs.push_back(slice.targets[i] == kNoToken ? 0 : ModelLogprob(prefix, slice.targets[i]));
@@ -167,6 +183,26 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
   if (!slice.targets.empty()) result.targets.push_back(std::move(scores));
   sequence.rows = end;
   return absl::OkStatus();
+}
+
+// All that no row from the slice on sees, and as soon as that is so: only then is the message there at all.
+absl::Status SimulatedStages::ReleaseBlocks(const SequenceSlice& slice, Open& sequence) {
+  if (!slice.released_blocks.empty() && slice.released_blocks.size() != owners_.size()) {
+    return Refuse("released blocks of ", slice.released_blocks.size(), " groups");
+  }
+  bool any = false;
+  for (size_t group = 0; group < owners_.size(); ++group) {
+    const int64_t unseen = FirstSeen(group, slice.start) / options_.block_tokens;
+    any = any || unseen > sequence.released[group];
+    if (!slice.released_blocks.empty() && slice.released_blocks[group] != unseen) {
+      return Refuse(slice.released_blocks[group], " released blocks of group ", group, ", expected ", unseen);
+    }
+    for (int64_t& place = sequence.released[group]; place < unseen; ++place, ++released_) {
+      GiveBack(group, std::exchange(sequence.tables[group][static_cast<size_t>(place)], kNoBlock));
+    }
+  }
+  return any == slice.released_blocks.empty() ? Refuse("released blocks are named where there are ", any)
+                                              : absl::OkStatus();
 }
 
 absl::Status SimulatedStages::TakeBlocks(const SequenceSlice& slice, Open& sequence) {
@@ -189,6 +225,12 @@ absl::Status SimulatedStages::TakeBlocks(const SequenceSlice& slice, Open& seque
       sequence.tables[group].push_back(block);
     }
   }
+  for (size_t group = 0; group < owners_.size(); ++group) {
+    const int64_t blocks = static_cast<int64_t>(sequence.tables[group].size()) - sequence.released[group];
+    const int64_t seen = end - FirstSeen(group, slice.start);
+    if (blocks > (seen - 1) / options_.block_tokens + 2) return Refuse(blocks, " blocks for ", seen, " positions");
+    most_blocks_[group] = std::max(most_blocks_[group], blocks);
+  }
   return absl::OkStatus();
 }
 
@@ -197,15 +239,21 @@ SimulatedStages::Slot& SimulatedStages::SlotOf(const Open& sequence, size_t grou
   return pools_[group][block * options_.block_tokens + position % options_.block_tokens];
 }
 
-absl::Status SimulatedStages::CheckSlots(const Open& sequence, int64_t position) const {
+absl::Status SimulatedStages::CheckSlots(const Open& sequence, int64_t row, int64_t end) const {
   for (size_t group = 0; group < pools_.size(); ++group) {
     const TokenId* token = sequence.tokens.data();
     uint64_t prefix = 1;
-    for (int64_t p = 0; p <= position;) {
+    int64_t p = 0;
+    for (const int64_t first = FirstSeen(group, row); p < first; ++p, ++token) {
+      if (p < sequence.shared) prefix = HashWith(prefix, *token);
+    }
+    while (p < end) {
       const int64_t block = sequence.tables[group][p / options_.block_tokens];
-      const Slot* slot = pools_[group].data() + block * options_.block_tokens;
-      const int64_t end = std::min(p + options_.block_tokens, position + 1);
-      for (; p < end; ++p, ++slot, ++token) {
+      if (block == kNoBlock) return Refuse("the block of position ", p, " in group ", group, " is released");
+      const int64_t offset = p % options_.block_tokens;
+      const Slot* slot = pools_[group].data() + block * options_.block_tokens + offset;
+      const int64_t block_end = std::min(p - offset + options_.block_tokens, end);
+      for (; p < block_end; ++p, ++slot, ++token) {
         if (p < sequence.shared) prefix = HashWith(prefix, *token);
         const bool right = p < sequence.shared ? slot->prefix == prefix : slot->opening == sequence.opening;
         if (right && slot->position == p && slot->token == *token) continue;

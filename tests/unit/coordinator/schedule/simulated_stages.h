@@ -4,7 +4,8 @@
 // What the stages make of a stream of micro-batches, for tests of the scheduler: the block tables are kept by the
 // deltas that travel, every slot of the pool remembers whose row was written there, and the "model" is a hash of the
 // tokens found through the block table. A scheduler that gives a block away too early, forgets a row or hands it out
-// twice, is caught or yields a different text.
+// twice, is caught or yields a different text; so is one that keeps more blocks of a group with a window than this can
+// use.
 
 #include <cstdint>
 #include <map>
@@ -42,6 +43,9 @@ class SimulatedStages {
 
   size_t open_sequences() const { return open_.size(); }
   bool is_open(SequenceId sequence) const { return open_.contains(sequence); }
+  // Most blocks of the group that a sequence had at once, and those that any gave back while it went on.
+  int64_t most_blocks(size_t group) const { return most_blocks_[group]; }
+  int64_t released() const { return released_; }
 
  private:
   struct Slot {
@@ -55,6 +59,7 @@ class SimulatedStages {
     int64_t known = 0;     // tokens at opening
     std::vector<TokenId> tokens;
     BlockLists tables;
+    std::vector<int64_t> released;  // [groups] places at the beginning, which hold kNoBlock
     int64_t rows = 0;
     int64_t shared = 0;  // of them, computed by others
   };
@@ -62,10 +67,13 @@ class SimulatedStages {
   absl::Status ApplyControl(const MicroBatch& batch);
   absl::Status ShareBlocks(const OpenSequence& open, Open& sequence);
   absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
+  absl::Status ReleaseBlocks(const SequenceSlice& slice, Open& sequence);
   absl::Status TakeBlocks(const SequenceSlice& slice, Open& sequence);
+  void GiveBack(size_t group, BlockId block);
+  int64_t FirstSeen(size_t group, int64_t row) const;  // position
   Slot& SlotOf(const Open& sequence, size_t group, int64_t position);
-  // Whether the pools of all groups hold the sequence's tokens of the positions [0, position].
-  absl::Status CheckSlots(const Open& sequence, int64_t position) const;
+  // Whether the pools of all groups hold the sequence's tokens of the positions below `end` that `row` sees.
+  absl::Status CheckSlots(const Open& sequence, int64_t row, int64_t end) const;
 
   const SchedulerOptions options_;
   std::vector<std::vector<Slot>> pools_;  // [groups]
@@ -73,6 +81,8 @@ class SimulatedStages {
   std::vector<std::map<BlockId, int>> owners_;  // [groups] how many tables a block is in
   uint64_t next_number_ = 0;
   uint64_t openings_ = 0;
+  std::vector<int64_t> most_blocks_;  // [groups]
+  int64_t released_ = 0;
 };
 
 }  // namespace stagecoach
