@@ -20,6 +20,7 @@ struct RecordedJob {
   double slo_itl_us = 0;
   int32_t block_tokens = 0;
   std::vector<int32_t> group_blocks;
+  std::vector<int64_t> group_windows;
   int64_t context = 0;
   int32_t micro_batches = 0, most_groups = 0;
   int64_t max_open_tokens = 0;

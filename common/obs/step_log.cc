@@ -58,6 +58,7 @@ void AddInputs(const StepInputs& inputs, Json* line) {
                     {"max_open_tokens", job.max_open_tokens},
                     {"prefix_caching", job.prefix_caching},
                     {"decode_groups", job.decode_groups}};
+  if (!job.group_windows.empty()) (*line)["job"]["group_windows"] = job.group_windows;
 }
 
 // A job that was killed in the middle of a write left half a line, which the next one would be glued to.

@@ -106,6 +106,12 @@ RecordedJob ReadJob(LineFields* fields, absl::Status* status) {
     const nlohmann::json entry = {{"group_blocks", blocks}};
     job.group_blocks.push_back(LineFields(entry, "job.", status).Int("group_blocks"));
   }
+  if (fields->Has("group_windows")) {
+    for (const nlohmann::json& window : fields->List("group_windows")) {
+      const nlohmann::json entry = {{"group_windows", window}};
+      job.group_windows.push_back(LineFields(entry, "job.", status).Integer("group_windows"));
+    }
+  }
   job.context = fields->Integer("context");
   job.micro_batches = fields->Int("micro_batches");
   job.most_groups = fields->Int("most_groups");

@@ -187,8 +187,9 @@ class DoctorVerb : public Verb {
       return;
     }
     findings_.push_back(Finding::Ok(
-        "memory", absl::StrCat("the weights fit, and a KV cache of ",
-                               int64_t{plan->group_blocks.front()} * job.block_tokens(), " tokens beside them")));
+        "memory",
+        absl::StrCat("the weights fit, and a KV cache of ",
+                     int64_t{plan->group_blocks[plan->full_group()]} * job.block_tokens(), " tokens beside them")));
   }
 
   absl::Status Conclude() {

@@ -17,12 +17,6 @@
 namespace stagecoach {
 namespace {
 
-// Of the block group that is full first.
-size_t SmallestGroup(const JobPlan& job) {
-  return static_cast<size_t>(std::min_element(job.group_blocks.begin(), job.group_blocks.end()) -
-                             job.group_blocks.begin());
-}
-
 void Describe(const ClusterPlan& plan, const ClusterQuestion& question, int number, pb::StageSummary* out) {
   const auto s = static_cast<size_t>(number);
   const pb::StageAssignment& stage = plan.job.stages[s];
@@ -57,7 +51,7 @@ pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& q
     stage->set_compute_s(static_cast<double>(work.compute_us) * 1e-6);
     stage->set_send_s(static_cast<double>(work.send_us) * 1e-6);
     stage->set_wait_s(std::max(0.0, busy_s - stage->compute_s()));
-    stage->set_blocks_used_peak(status.counters.blocks_used_peak[SmallestGroup(plan.job)]);
+    stage->set_blocks_used_peak(status.counters.blocks_used_peak[plan.job.full_group()]);
   }
   return statistics;
 }
@@ -73,7 +67,7 @@ RunSummary SummaryOf(const ClusterPlan& plan, const ClusterQuestion& question, c
   RunSummary summary;
   pb::JobReady& ready = summary.ready.emplace();
   ready.set_context(plan.job.context);
-  ready.set_blocks(plan.job.group_blocks[SmallestGroup(plan.job)]);
+  ready.set_blocks(plan.job.group_blocks[plan.job.full_group()]);
   ready.set_block_tokens(question.job.block_tokens());
   ready.set_micro_batches(plan.job.micro_batches);
   ready.set_bf16_dot(plan.job.bf16_dot);

@@ -293,7 +293,7 @@ EngineStatus Engine::Status() const {
   for (size_t group = 0; group < scheduler_->blocks().groups(); ++group) {
     status.blocks_used.push_back(scheduler_->blocks().used(group));
     status.blocks_free.push_back(scheduler_->blocks().free(group));
-    status.blocks_cached.push_back(scheduler_->blocks().evictable());
+    status.blocks_cached.push_back(scheduler_->blocks().evictable(group));
   }
   status.in_flight = static_cast<int32_t>(in_flight_.size());
   return status;
@@ -350,6 +350,7 @@ void Engine::RecordJob() {
                  .slo_itl_us = options.slo_itl_us,
                  .block_tokens = options.block_tokens,
                  .group_blocks = options.group_blocks,
+                 .group_windows = options.group_windows,
                  .context = options.context,
                  .micro_batches = options.micro_batches,
                  .most_groups = options.most_groups,

@@ -7,11 +7,7 @@
 namespace stagecoach {
 
 JobReport::JobReport(const pb::ConfigureJob& job, const JobPlan* plan, const Roster* roster)
-    : block_tokens_(job.block_tokens()),
-      smallest_group_(std::min_element(plan->group_blocks.begin(), plan->group_blocks.end()) -
-                      plan->group_blocks.begin()),
-      plan_(plan),
-      roster_(roster) {}
+    : block_tokens_(job.block_tokens()), plan_(plan), roster_(roster) {}
 
 pb::LoadProgress JobReport::Progress() const {
   pb::LoadProgress progress;
@@ -24,7 +20,7 @@ pb::JobReady JobReport::Ready() const {
   pb::JobReady ready;
   *ready.mutable_fingerprints() = plan_->stages[0].fingerprints();
   ready.set_context(plan_->context);
-  ready.set_blocks(plan_->group_blocks[smallest_group_]);
+  ready.set_blocks(plan_->group_blocks[plan_->full_group()]);
   ready.set_block_tokens(block_tokens_);
   ready.set_micro_batches(plan_->micro_batches);
   for (int stage = 0; stage < roster_->stages(); ++stage) Describe(stage, ready.add_stages());
@@ -58,7 +54,7 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
     summary->set_send_s(work.send_us * 1e-6);
     summary->set_wait_s(std::max(0.0, busy_s - summary->compute_s()));
     summary->set_hop_us(work.hop_us);
-    summary->set_blocks_used_peak(counters.blocks_used_peak[smallest_group_]);
+    summary->set_blocks_used_peak(counters.blocks_used_peak[plan_->full_group()]);
     out.add_heartbeat_age_us(std::max<int64_t>(0, now_us - roster_->stage(stage).heard_us));
   }
   out.set_requests_waiting(status.waiting);

@@ -24,7 +24,6 @@ class JobReport {
   void Describe(int stage, pb::StageSummary* out) const;
 
   const int32_t block_tokens_;
-  const size_t smallest_group_;  // the block group that is the first to be full
   const JobPlan* const plan_;
   const Roster* const roster_;
 };

@@ -15,6 +15,7 @@ absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job,
   options.slo_itl_us = job.slo_itl_s() * 1e6;
   options.block_tokens = job.block_tokens();
   options.group_blocks = plan.group_blocks;
+  options.group_windows = plan.group_windows;
   options.context = plan.context;
   options.micro_batches = plan.micro_batches;
   options.most_groups = plan.most_groups;

@@ -219,12 +219,12 @@ std::vector<double> Shares(const ClusterQuestion& question, const ClusterPlan& p
 absl::StatusOr<int64_t> SequencesHeld(const ClusterQuestion& question, const JobPlan& job) {
   const int64_t block = question.job.block_tokens();
   const int64_t blocks = (question.load.prompt_tokens + question.load.output_tokens + block - 1) / block;
-  const int64_t held = job.group_blocks.front() / blocks;
+  const int64_t pool_blocks = job.group_blocks[job.full_group()];
+  const int64_t held = pool_blocks / blocks;
   if (held > 0) return std::min<int64_t>(held, question.job.max_num_seqs());
   return absl::ResourceExhaustedError(
-      absl::StrCat("the KV cache has room for ", job.group_blocks.front() * block, " tokens (",
-                   job.group_blocks.front(), " blocks of ", block, "), but a request has ", question.load.prompt_tokens,
-                   " prompt and ", question.load.output_tokens,
+      absl::StrCat("the KV cache has room for ", pool_blocks * block, " tokens (", pool_blocks, " blocks of ", block,
+                   "), but a request has ", question.load.prompt_tokens, " prompt and ", question.load.output_tokens,
                    " output tokens; plan for shorter ones, give more `kv_cache_bytes`, or use hosts with more memory"));
 }
 
@@ -246,8 +246,7 @@ absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_
     const pb::StageAssignment& stage = plan.job.stages[s];
     pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
     plan.measured = plan.measured && costs->costs[static_cast<size_t>(s)].measured();
-    ASSIGN_OR_RETURN(const StageMemory memory,
-                     StageMemoryOf(*question.model, stage, static_cast<uint64_t>(stage.group_blocks(0))));
+    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(*question.model, stage, plan.job.group_blocks));
     plan.memory.push_back(memory);
   }
   ASSIGN_OR_RETURN(plan.sequences, SequencesHeld(question, plan.job));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
+#include "common/step/window_blocks.h"
 #include "common/wire/bit_class.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
@@ -82,7 +83,7 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
                       JobPlan* plan) {
   const int64_t wanted_context = plan->context;
   ASSIGN_OR_RETURN(const int32_t blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
-  plan->group_blocks.assign(static_cast<size_t>(model.hyper.block_groups()), blocks);
+  plan->group_blocks = PoolSizes(job, model.hyper).Blocks(static_cast<uint64_t>(blocks));
   const int64_t pool_tokens = int64_t{blocks} * job.block_tokens();
   if (pool_tokens < job.min_kv_tokens()) {
     return absl::ResourceExhaustedError(
@@ -112,6 +113,8 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   }
   *stage->mutable_fingerprints() = ToProto(model.file->fingerprints());
   stage->set_block_tokens(job.block_tokens());
+  const std::vector<int64_t> windows = ReleaseWindows(model.hyper);
+  stage->mutable_group_windows()->Add(windows.begin(), windows.end());
   stage->set_kv_type(job.kv_type());
   stage->set_wire_type(job.wire_type());
   stage->set_max_rows(job.max_num_batched_tokens());
@@ -123,6 +126,12 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
 }
 
 }  // namespace
+
+size_t JobPlan::full_group() const {
+  size_t group = 0;
+  while (WindowOf(group_windows, group) > 0) ++group;
+  return group;
+}
 
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                 const ModelDescription& model, const JobEpoch& epoch, const PartitionInput* costs) {
@@ -142,6 +151,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != pb::CPU_BIND_NONE);
   JobPlan plan;
   plan.bf16_dot = isas.bf16_dot;
+  plan.group_windows = ReleaseWindows(model.hyper);
   plan.micro_batches = job.micro_batches() > 0 ? job.micro_batches() : stages;
   // One group more than stages hides the way from the last stage back to the first.
   const auto most = static_cast<int32_t>(std::min<int64_t>(stages + 1, JobLimits::kDecodeGroups.range.max));

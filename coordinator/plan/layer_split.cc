@@ -45,25 +45,26 @@ std::vector<HostMemory> HostsOf(const std::vector<pb::Hello>& hellos) {
 
 // As if the stage had layers [begin, end).
 absl::StatusOr<StageMemory> MemoryWith(pb::StageAssignment stage, int64_t begin, int64_t end,
-                                       const ModelDescription& model, uint64_t blocks) {
+                                       const ModelDescription& model, absl::Span<const int32_t> group_blocks) {
   stage.set_first_layer(begin);
   stage.set_last_layer(end);
-  return StageMemoryOf(model, stage, blocks);
+  return StageMemoryOf(model, stage, group_blocks);
 }
 
 absl::StatusOr<PartitionMemory> MemoryOf(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                          const ModelDescription& model,
                                          const std::vector<pb::StageAssignment>& stages) {
   const int64_t layers = model.hyper.layer_count();
+  const PoolSizes pools(job, model.hyper);
   PartitionMemory memory;
   memory.hosts = HostsOf(hellos);
   for (int64_t layer = 0; layer < layers; ++layer) {
     pb::StageAssignment alone = stages.front();
     alone.set_first_layer(layer);
     alone.set_last_layer(layer + 1);
-    ASSIGN_OR_RETURN(const uint64_t block, KvBlockBytes(model, alone));
+    ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, alone));
     memory.layer_bytes.push_back(StageWeightMemory(model, layer, layer + 1, false, false) +
-                                 (job.kv_cache_bytes() > 0 ? 0 : LeastPoolBytes(job, block)));
+                                 (job.kv_cache_bytes() > 0 ? 0 : LeastPoolBytes(job, pools, block)));
   }
   // Tensors that every stage has are in each of these.
   const uint64_t layer = StageWeightMemory(model, 0, 1, false, false);
@@ -74,10 +75,13 @@ absl::StatusOr<PartitionMemory> MemoryOf(const pb::ConfigureJob& job, const std:
   memory.tied_bytes = with_embedding + with_head - layer - StageWeightMemory(model, 0, 1, true, true);
   const int64_t typical = (layers + static_cast<int64_t>(stages.size()) - 1) / static_cast<int64_t>(stages.size());
   for (size_t i = 0; i < stages.size(); ++i) {
-    ASSIGN_OR_RETURN(const StageMemory block, MemoryWith(stages[i], 0, typical, model, 1));
+    pb::StageAssignment usual = stages[i];
+    usual.set_first_layer(0);
+    usual.set_last_layer(typical);
+    ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, usual));
     const uint64_t blocks = std::min(MostBlocks(job, stages[i].context()),
-                                     std::max<uint64_t>(1, hellos[i].available_memory_bytes() / block.kv));
-    ASSIGN_OR_RETURN(const StageMemory all, MemoryWith(stages[i], 0, layers, model, blocks));
+                                     std::max<uint64_t>(1, pools.Fitting(hellos[i].available_memory_bytes(), block)));
+    ASSIGN_OR_RETURN(const StageMemory all, MemoryWith(stages[i], 0, layers, model, pools.Blocks(blocks)));
     memory.stage_bytes.push_back(all.buffers() + std::min<uint64_t>(job.kv_cache_bytes(), kMostGivenBytes));
   }
   return memory;

@@ -35,7 +35,7 @@ struct HostNeeds {
   uint64_t available = std::numeric_limits<uint64_t>::max();
   uint64_t weights = 0;
   uint64_t buffers = 0;
-  uint64_t block = 0;  // one block of each stage
+  std::vector<uint64_t> block;  // [groups] one block of each stage
 
   uint64_t fixed() const { return weights + buffers; }
 };
@@ -49,8 +49,9 @@ std::string FixedOf(const HostNeeds& needs) {
   return absl::StrCat("weights (", needs.weights, " bytes) and buffers (about ", needs.buffers, " bytes)");
 }
 
-// Blocks of each pool on this host.
-absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& needs, const pb::ConfigureJob& job) {
+// Blocks of each pool without a window on this host.
+absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& needs, const pb::ConfigureJob& job,
+                                  const PoolSizes& sizes) {
   const uint64_t stages = needs.stages.size(), given = job.kv_cache_bytes();
   if (needs.fixed() > needs.available) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -64,17 +65,17 @@ absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& need
         rest, " of the ", needs.available, " bytes of memory available there; give at most ", rest / stages));
   }
   if (given > 0) return kMaxBlocks;  // each stage has its own
-  const uint64_t needed = NeededBlocks(job) * needs.block;
+  const uint64_t needed = sizes.Bytes(NeededBlocks(job), needs.block), one = sizes.Bytes(1, needs.block);
   const uint64_t pools = std::max(rest / kPoolDivisor, std::min(needed, rest - rest / kSpareDivisor));
-  if (pools < needs.block) {
+  if (pools < one) {
     return absl::ResourceExhaustedError(
         absl::StrCat(NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,
                      " bytes of available memory, and half of that is for the KV cache; one block of ",
-                     job.block_tokens(), " tokens needs ", needs.block,
+                     job.block_tokens(), " tokens needs ", one,
                      " bytes. Set `kv_cache_bytes` to what each stage may take of it, or use "
                      "more hosts or hosts with more memory"));
   }
-  return pools / needs.block;
+  return sizes.Fitting(pools, needs.block);
 }
 
 absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& stage, uint64_t block_bytes) {
@@ -86,12 +87,12 @@ absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& sta
 
 }  // namespace
 
-uint64_t LeastPoolBytes(const pb::ConfigureJob& job, uint64_t block_bytes) {
+uint64_t LeastPoolBytes(const pb::ConfigureJob& job, const PoolSizes& pools, absl::Span<const uint64_t> block_bytes) {
   constexpr uint64_t kMost = uint64_t{1} << 50;
-  const uint64_t one = kPoolDivisor * block_bytes, blocks = NeededBlocks(job);
-  if (blocks == 0) return std::min(one, kMost);
-  if (block_bytes > kMost / 4 / blocks) return kMost;
-  const uint64_t needed = blocks * block_bytes;
+  const uint64_t one = std::min(kPoolDivisor * pools.Bytes(1, block_bytes), kMost), blocks = NeededBlocks(job);
+  if (blocks == 0) return one;
+  const uint64_t needed = pools.Bytes(blocks, block_bytes);
+  if (needed > kMost / 4) return kMost;
   return std::min(std::max(one, needed + needed / (kSpareDivisor - 1) + 1), kMost);
 }
 
@@ -104,6 +105,7 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context) {
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.
+  const PoolSizes pools(job, model.hyper);
   uint64_t blocks = kMaxBlocks;
   if (job.kv_cache_bytes() == 0) blocks = MostBlocks(job, wanted_context);
   std::map<std::string, HostNeeds> hosts;
@@ -112,20 +114,22 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
     HostNeeds& needs = hosts[hellos[i].host()];
     needs.stages.push_back(stage.stage());
     needs.available = std::min<uint64_t>(needs.available, hellos[i].available_memory_bytes());
-    ASSIGN_OR_RETURN(const uint64_t block, KvBlockBytes(model, stage));
-    needs.block += block;
-    RETURN_IF_ERROR(CheckGivenBlock(job, StageName(stage.stage(), hellos[i].host()), block));
-    if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, job.kv_cache_bytes() / block);
+    ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, stage));
+    needs.block.resize(block.size());
+    for (size_t group = 0; group < block.size(); ++group) needs.block[group] += block[group];
+    RETURN_IF_ERROR(CheckGivenBlock(job, StageName(stage.stage(), hellos[i].host()), pools.Bytes(1, block)));
+    if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, pools.Fitting(job.kv_cache_bytes(), block));
   }
   for (size_t i = 0; i < stages.size(); ++i) {
     HostNeeds& needs = hosts[hellos[i].host()];
-    const uint64_t most = std::min(blocks, needs.available / needs.block);  // frames grow with the number of blocks
-    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(model, stages[i], most));
+    // Frames grow with the number of blocks.
+    const uint64_t most = std::min(blocks, pools.Fitting(needs.available, needs.block));
+    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(model, stages[i], pools.Blocks(most)));
     needs.weights += memory.weights;
     needs.buffers += memory.buffers();
   }
   for (const auto& [host, needs] : hosts) {
-    ASSIGN_OR_RETURN(const uint64_t fitting, BlocksOn(host, needs, job));
+    ASSIGN_OR_RETURN(const uint64_t fitting, BlocksOn(host, needs, job, pools));
     blocks = std::min(blocks, fitting);
   }
   return static_cast<int32_t>(blocks);

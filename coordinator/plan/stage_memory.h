@@ -4,8 +4,10 @@
 // What a stage takes of its host's memory, by the same functions by which it takes it. Pure.
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/model/model_description.h"
 #include "proto/control.pb.h"
 
@@ -29,13 +31,13 @@ struct StageMemory {
   uint64_t total() const { return fixed() + kv; }
 };
 
-// Of `stage`, whose assignment is complete but for its pools, when each of them has `blocks` blocks. kInvalidArgument:
-// an unknown choice, or a KV type that does not suit the model.
+// Of `stage`, whose assignment is complete but for its pools, when these have group_blocks[g] blocks of every block
+// group. kInvalidArgument: an unknown choice, or a KV type that does not suit the model.
 absl::StatusOr<StageMemory> StageMemoryOf(const ModelDescription& model, const pb::StageAssignment& stage,
-                                          uint64_t blocks);
+                                          absl::Span<const int32_t> group_blocks);
 
-// One block of each of the stage's layers. kInvalidArgument: as above.
-absl::StatusOr<uint64_t> KvBlockBytes(const ModelDescription& model, const pb::StageAssignment& stage);
+// [groups] One block of each of the stage's layers in the group. kInvalidArgument: as above.
+absl::StatusOr<std::vector<uint64_t>> KvBlockBytes(const ModelDescription& model, const pb::StageAssignment& stage);
 
 }  // namespace stagecoach
 

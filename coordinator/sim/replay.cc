@@ -84,6 +84,7 @@ absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
   options.slo_itl_us = job.slo_itl_us;
   options.block_tokens = job.block_tokens;
   options.group_blocks = job.group_blocks;
+  options.group_windows = job.group_windows;
   options.context = job.context;
   options.micro_batches = job.micro_batches;
   options.most_groups = job.most_groups;

@@ -2,9 +2,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/model/footprint.h"
 #include "common/wire/handshake.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/plan/plan_inputs.h"
 
@@ -35,7 +37,7 @@ pb::StageAssignment Stage(const ModelDescription& model, int64_t begin, int64_t 
 TEST(StageMemory, CountsEachPartByTheFunctionThatTheStageUses) {
   const auto model = Model("qwen3-0.6b/q8_0");
   const pb::StageAssignment stage = Stage(*model, 19, 28);
-  const auto memory = StageMemoryOf(*model, stage, 100);
+  const auto memory = StageMemoryOf(*model, stage, {100});
   ASSERT_TRUE(memory.ok()) << memory.status();
   EXPECT_EQ(memory->weights, StageWeightMemory(*model, 19, 28, false, true));
   EXPECT_EQ(memory->kv, uint64_t{100} * 32 * 4096 * 9);  // 8 heads of 128, K and V, 2 bytes: 4096 a token and layer
@@ -49,28 +51,28 @@ TEST(StageMemory, CountsEachPartByTheFunctionThatTheStageUses) {
 
 TEST(StageMemory, AStageWithBothEndsOfATiedModelHoldsTheMatrixOnce) {
   const auto model = Model("qwen3-0.6b/q8_0");
-  const uint64_t whole = StageMemoryOf(*model, Stage(*model, 0, 28), 1)->weights;
-  const uint64_t halves = StageMemoryOf(*model, Stage(*model, 0, 14), 1)->weights +
-                          StageMemoryOf(*model, Stage(*model, 14, 28), 1)->weights;
+  const uint64_t whole = StageMemoryOf(*model, Stage(*model, 0, 28), {1})->weights;
+  const uint64_t halves = StageMemoryOf(*model, Stage(*model, 0, 14), {1})->weights +
+                          StageMemoryOf(*model, Stage(*model, 14, 28), {1})->weights;
   EXPECT_EQ(halves - whole, uint64_t{151936} * 1024 / 32 * 34);  // Q8_0: 34 bytes for 32 weights
 }
 
 TEST(StageMemory, AKvTypeOfHalfTheBytesTakesHalfThePool) {
   const auto model = Model("qwen3-0.6b/q8_0");
   pb::StageAssignment stage = Stage(*model, 0, 14);
-  const uint64_t half = *KvBlockBytes(*model, stage);
+  const std::vector<uint64_t> half = *KvBlockBytes(*model, stage);
   stage.set_kv_type(pb::KV_TYPE_F32);
-  EXPECT_EQ(*KvBlockBytes(*model, stage), 2 * half);
+  EXPECT_THAT(*KvBlockBytes(*model, stage), ::testing::ElementsAre(2 * half[0]));
 }
 
 TEST(StageMemory, RefusesChoicesThatAreNone) {
   const auto model = Model("tiny/q8_0");
   pb::StageAssignment stage = Stage(*model, 0, 3);
   stage.set_kv_type(pb::KV_TYPE_UNSPECIFIED);
-  EXPECT_EQ(StageMemoryOf(*model, stage, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(StageMemoryOf(*model, stage, {1}).status().code(), absl::StatusCode::kInvalidArgument);
   stage = Stage(*model, 0, 3);
   stage.set_isa(pb::INSTRUCTION_SET_UNSPECIFIED);
-  EXPECT_EQ(StageMemoryOf(*model, stage, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(StageMemoryOf(*model, stage, {1}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
