@@ -70,6 +70,43 @@ Json FfnWidthsJson(const HyperParameters& hyper) {
   return equal ? widths[0] : widths;
 }
 
+// The attention of layers that see a window only; null where there are none.
+Json WindowsJson(const HyperParameters& hyper) {
+  Json windows;
+  for (const LayerSpec& layer : hyper.layers) {
+    if (layer.attention.kind != AttentionKind::kWindowed) continue;
+    windows["positions"] = layer.attention.window;
+    windows["layers"] = windows.value("layers", 0) + 1;
+  }
+  return windows;
+}
+
+// What the layers that have experts have of them; null where there are none.
+Json ExpertsJson(const HyperParameters& hyper) {
+  Json experts;
+  for (const LayerSpec& layer : hyper.layers) {
+    if (layer.ffn.kind != FfnKind::kExperts) continue;
+    experts["count"] = layer.ffn.experts;
+    experts["used"] = layer.ffn.experts_used;
+    experts["width"] = layer.ffn.width;
+    experts["shared_width"] = layer.ffn.shared_width;
+    experts["layers"] = experts.value("layers", 0) + 1;
+  }
+  return experts;
+}
+
+int64_t KvBytesPerToken(const HyperParameters& hyper) {
+  int64_t bytes = 0;
+  for (const LayerSpec& layer : hyper.layers) bytes += KvBytesPerTokenLayer(layer.attention, KvType::kF16).value();
+  return bytes;
+}
+
+// A model may be measured without one, but gives no text.
+bool HasTokenizer(const GgufMetadata& metadata) {
+  const absl::StatusOr<std::string> model = metadata.GetString("tokenizer.ggml.model");
+  return model.ok() && *model != "no_vocab";
+}
+
 Json TokenizerJson(const GgufFile& file) {
   const GgufMetadata& metadata = file.metadata();
   Json json;
@@ -175,13 +212,21 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
     json["head_dim"] = attention.head_dim;
     json["vocabulary"] = hyper.vocab;
     json["tied_embedding"] = (*model)->tied();
-    json["kv_bytes_per_token_f16"] = hyper.layer_count() * KvBytesPerTokenLayer(attention, KvType::kF16).value();
+    json["kv_bytes_per_token_f16"] = KvBytesPerToken(hyper);
+    json["windows"] = WindowsJson(hyper);
+    json["experts"] = ExpertsJson(hyper);
+    json["blocks_left_out"] = hyper.skipped_layers;
   }
   json["types"] = TypesJson(*file);
   json["tokenizer"] = TokenizerJson(*file);
   json["sampling"] = SamplingJson(metadata);
-  json["supported"] = model.ok();
-  if (!model.ok()) json["unsupported_because"] = std::string(model.status().message());
+  const bool understood = json["tokenizer"]["supported"].get<bool>() || !HasTokenizer(metadata);
+  json["supported"] = model.ok() && understood;
+  if (!model.ok()) {
+    json["unsupported_because"] = std::string(model.status().message());
+  } else if (!understood) {
+    json["unsupported_because"] = json["tokenizer"]["unsupported_because"];
+  }
   if (with_tensors) json["tensor_list"] = TensorsJson(*file);
   return json;
 }
@@ -201,6 +246,13 @@ std::string TokenizerText(const Json& tokenizer) {
   }
   absl::StrAppend(&text, "chat template    ", Shown(tokenizer["chat_template"]), "\n");
   return text;
+}
+
+std::string ExpertsText(const Json& experts) {
+  const std::string shared =
+      experts["shared_width"] == 0 ? "" : absl::StrCat(", shared ", Shown(experts["shared_width"]), " wide");
+  return absl::StrFormat("%s, of which a token uses %s, each %s wide%s, in %s layers", Shown(experts["count"]),
+                         Shown(experts["used"]), Shown(experts["width"]), shared, Shown(experts["layers"]));
 }
 
 std::string Text(const Json& json) {
@@ -225,6 +277,17 @@ std::string Text(const Json& json) {
     line("vocabulary", absl::StrFormat("%s%s", Shown(json["vocabulary"]),
                                        json["tied_embedding"].get<bool>() ? ", embedding also used as output" : ""));
     line("KV cache", absl::StrFormat("%s bytes a token in f16", Shown(json["kv_bytes_per_token_f16"])));
+    if (const Json& windows = json["windows"]; !windows.is_null()) {
+      line("windows",
+           absl::StrFormat("of %s positions in %s layers", Shown(windows["positions"]), Shown(windows["layers"])));
+    }
+    if (const Json& experts = json["experts"]; !experts.is_null()) {
+      line("experts", ExpertsText(experts));
+    }
+    if (json["blocks_left_out"] != 0) {
+      line("left out",
+           absl::StrFormat("%s blocks behind the layers, which only draft", Shown(json["blocks_left_out"])));
+    }
   }
   text += TokenizerText(json["tokenizer"]);
   if (!json["sampling"].empty()) line("sampling", CompactJson(json["sampling"]));
