@@ -121,6 +121,10 @@ std::string DummyModelPath(absl::string_view shape, absl::string_view type) {
   return absl::AsciiStrToLower(absl::StrCat(kScheme, shape, "/", type));
 }
 
+std::string DummyModelCutTo(absl::string_view shape, int64_t layers) {
+  return absl::StrCat(shape, kLayersKey, layers);
+}
+
 std::string DummyModelShapes() {
   std::string names;
   for (const ModelShape& shape : ModelShapes()) {

@@ -30,6 +30,7 @@ namespace stagecoach {
 // Whether `path` names a model without weights; it is then no path of the file system and must stay as it is.
 bool IsDummyModelPath(absl::string_view path);
 std::string DummyModelPath(absl::string_view shape, absl::string_view type);
+std::string DummyModelCutTo(absl::string_view shape, int64_t layers);  // "<shape>:layers=<N>"
 
 inline constexpr int64_t kMostDummyLayers = 1024;  // as many as are read of a model (common/model/hyper_parameters.h)
 

@@ -8,18 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
-#include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "common/model/model_description.h"
 #include "common/wire/handshake.h"
@@ -31,6 +28,7 @@
 #include "coordinator/bench/kernel_report.h"
 #include "coordinator/cli/bench_serve.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/dummy_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/sampling_options.h"
 #include "coordinator/cli/standard_output.h"
@@ -67,7 +65,6 @@ class BenchVerb : public Verb {
  private:
   using Model = std::shared_ptr<const ModelDescription>;
 
-  absl::Status CollectModels();
   absl::Status Prepare(const RunContext& context);
   BenchScheduling SchedulingOf(const BenchJob& job) const;
   absl::StatusOr<LaunchOptions> LaunchOf(const BenchJob& job, const ModelDescription& model,
@@ -88,8 +85,7 @@ class BenchVerb : public Verb {
   Verbosity verbosity_;
   BenchLists lists_;
   SamplingOptions sampling_options_;
-  std::vector<std::string> shapes_, types_;
-  std::string load_format_ = "gguf";
+  DummyOptions dummy_;
   int64_t repetitions_ = 5;
   std::string output_ = "md";
 
@@ -103,22 +99,10 @@ class BenchVerb : public Verb {
   int64_t done_ = 0;  // tests, of all jobs
 };
 
-// Several values of an option, each itself a list.
-std::vector<std::string> SplitNames(const std::vector<std::string>& values) {
-  std::vector<std::string> names;
-  for (const std::string& value : values) {
-    for (absl::string_view name : absl::StrSplit(value, ',')) names.push_back(absl::AsciiStrToLower(name));
-  }
-  return names;
-}
-
 void BenchVerb::AddOptions(CLI::App* app) {
   AddTexts(app, "-m,--model", &lists_.models, "FILE", "the model, a GGUF file; may be given several times");
-  AddChoice(app, "--load-format", &load_format_, {"gguf", "dummy"},
-            "dummy: random weights of --shape and --type in place of -m");
+  AddDummyOptions(app, &dummy_, /*several=*/true);
   AddQ2LayoutOption(app, &cluster_options_.q2_layout);
-  AddTexts(app, "--shape", &shapes_, "NAME,...", absl::StrCat("with dummy: ", DummyModelShapes()));
-  AddTexts(app, "--type", &types_, "NAME,...", absl::StrCat("with dummy: ", DummyModelTypes()));
   AddIntegerList(app, "-p,--n-prompt", &lists_.prompts, kTokensRange, "tokens of a prompt, 0 for none (512)");
   AddIntegerList(app, "-n,--n-gen", &lists_.generated, kTokensRange,
                  "tokens that a sequence decodes, 0 for none (128)");
@@ -140,24 +124,6 @@ void BenchVerb::AddOptions(CLI::App* app) {
   serve_.AddTo(app);
 }
 
-absl::Status BenchVerb::CollectModels() {
-  const std::vector<std::string> shapes = SplitNames(shapes_), types = SplitNames(types_);
-  if (load_format_ == "gguf") {
-    if (!shapes.empty() || !types.empty()) return UsageError("--shape and --type need --load-format dummy");
-    if (lists_.models.empty()) return UsageError("--model is required, or --load-format dummy with --shape and --type");
-    return absl::OkStatus();
-  }
-  if (!lists_.models.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
-  if (shapes.empty())
-    return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
-  if (types.empty())
-    return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
-  for (const std::string& shape : shapes) {
-    for (const std::string& type : types) lists_.models.push_back(DummyModelPath(shape, type));
-  }
-  return absl::OkStatus();
-}
-
 BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
   BenchScheduling scheduling;
   scheduling.policy = cluster_options_.policy;
@@ -173,7 +139,7 @@ BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
 
 // Opens every model and checks every job against it, before anything starts.
 absl::Status BenchVerb::Prepare(const RunContext& context) {
-  RETURN_IF_ERROR(CollectModels());
+  ASSIGN_OR_RETURN(lists_.models, ModelsOf(lists_.models, dummy_, /*required=*/true));
   tests_ = TestsOf(lists_);
   if (tests_.empty()) return UsageError("there is nothing to measure: -p and -n are both 0");
   const int64_t most = *std::max_element(lists_.sequences.begin(), lists_.sequences.end());

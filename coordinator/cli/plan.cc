@@ -13,6 +13,7 @@
 #include "common/job/job_choices.h"
 #include "common/job/job_limits.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/dummy_options.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/plan_places.h"
@@ -40,12 +41,11 @@ class PlanVerb : public Verb {
   absl::Status Run(const RunContext& context) override;
 
  private:
-  absl::Status ChooseModel();
   std::vector<std::string> JobWords() const;
   absl::Status Print(const PlanReport& report) const;
 
   ClusterOptions options_;
-  std::string load_format_ = "gguf", shape_, type_;
+  DummyOptions dummy_;
   PlaceSources sources_;
   std::string output_;
   std::optional<int64_t> chunk_;
@@ -56,9 +56,7 @@ class PlanVerb : public Verb {
 
 void PlanVerb::AddOptions(CLI::App* app) {
   AddText(app, "-m,--model", &options_.model, "FILE", "the model, a GGUF file (any shard of a split one)");
-  AddChoice(app, "--load-format", &load_format_, {"gguf", "dummy"}, "dummy: a model of --shape and --type, without -m");
-  AddText(app, "--shape", &shape_, "NAME", absl::StrCat("with dummy: ", DummyModelShapes()));
-  AddText(app, "--type", &type_, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()));
+  AddDummyOptions(app, &dummy_, /*several=*/false);
   AddQ2LayoutOption(app, &options_.q2_layout);
   AddPlannedPlaceOptions(app, &options_, &sources_.cluster, &sources_.profile, "Options");
   AddInteger(app, "--pp,--pipeline-parallel-size", &options_.stages, JobLimits::kStages.range, "pipeline stages",
@@ -99,23 +97,6 @@ void PlanVerb::AddOptions(CLI::App* app) {
           "also write that object to a file, which `coordinator generate --plan FILE` and the like follow");
 }
 
-absl::Status PlanVerb::ChooseModel() {
-  if (load_format_ == "gguf") {
-    if (!shape_.empty() || !type_.empty()) return UsageError("--shape and --type need --load-format dummy");
-    if (options_.model.empty()) {
-      return UsageError("--model is required, or --load-format dummy with --shape and --type");
-    }
-    return absl::OkStatus();
-  }
-  if (!options_.model.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
-  if (shape_.empty())
-    return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
-  if (type_.empty())
-    return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
-  options_.model = DummyModelPath(shape_, type_);
-  return absl::OkStatus();
-}
-
 // Of a job of one stage, which sends no hidden states and has its host's cores.
 std::vector<std::string> PlanVerb::JobWords() const {
   const ClusterOptions defaults;
@@ -150,7 +131,7 @@ absl::Status PlanVerb::Print(const PlanReport& report) const {
 }
 
 absl::Status PlanVerb::Run(const RunContext& context) {
-  RETURN_IF_ERROR(ChooseModel());
+  ASSIGN_OR_RETURN(options_.model, ModelOf(options_.model, dummy_, /*required=*/true));
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(options_.model, options_.q2_layout));
   const bool has_tokenizer = !IsDummyModelPath(options_.model);
   absl::StatusOr<std::shared_ptr<const ModelDescription>> model =
@@ -176,10 +157,10 @@ absl::Status PlanVerb::Run(const RunContext& context) {
   PlanReport report = {.question = &question, .places = &places, .plan = &*plan, .advice = &advice};
   report.has_tokenizer = has_tokenizer;
   report.job_words = JobWords();
-  report.model_words = has_tokenizer
-                           ? std::vector<std::string>{"-m", launch.job.model_path()}
-                           : std::vector<std::string>{"--load-format", "dummy", "--shape", shape_, "--type", type_};
-  if (!has_tokenizer && shape_.empty()) report.model_words = {"-m", options_.model};
+  report.model_words = DummyWords(dummy_);
+  if (report.model_words.empty()) {
+    report.model_words = {"-m", has_tokenizer ? launch.job.model_path() : options_.model};
+  }
   return Print(report);
 }
 

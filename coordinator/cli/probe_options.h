@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/model/model_description.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/dummy_options.h"
 
 namespace CLI {
 class App;
@@ -18,12 +19,10 @@ namespace stagecoach {
 
 struct ProbeOptions {
   ClusterOptions cluster;
-  std::string load_format = "gguf";
-  std::string shape;
-  std::string type;
+  DummyOptions dummy;
 };
 
-// -m or --load-format dummy with --shape and --type, and the options of places. `without`: what the verb does when no
+// -m or --load-format dummy with what belongs to it, and the options of places. `without`: what the verb does when no
 // model is given.
 void AddProbeOptions(CLI::App* app, ProbeOptions* options, const std::string& without);
 

@@ -7,7 +7,6 @@
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
@@ -27,11 +26,7 @@ void AddSimulatedHosts(CLI::App* app, SimulateOptions* o) {
   ClusterOptions* cluster = &o->probe.cluster;
   AddText(app, "-m,--model", &cluster->model, "FILE", "the model, a GGUF file (any shard of a split one)")
       ->group(group);
-  AddChoice(app, "--load-format", &o->probe.load_format, {"gguf", "dummy"},
-            "dummy: a model of --shape and --type, without -m")
-      ->group(group);
-  AddText(app, "--shape", &o->probe.shape, "NAME", absl::StrCat("with dummy: ", DummyModelShapes()))->group(group);
-  AddText(app, "--type", &o->probe.type, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()))->group(group);
+  AddDummyOptions(app, &o->probe.dummy, /*several=*/false, group);
   AddQ2LayoutOption(app, &cluster->q2_layout);
   AddPlannedPlaceOptions(app, cluster, &o->sources.cluster, &o->sources.profile, group);
   AddInteger(app, "--pp,--pipeline-parallel-size", &cluster->stages, JobLimits::kStages.range, "pipeline stages",

@@ -40,10 +40,7 @@ std::string ChoiceHelp(absl::string_view what, const NamedValue<Enum> (&choices)
 
 void AddModel(CLI::App* app, SweepOptions* o) {
   AddText(app, "-m,--model", &o->cluster.model, "FILE", "the model, a GGUF file (any shard of a split one)");
-  AddChoice(app, "--load-format", &o->load_format, {"gguf", "dummy"},
-            "dummy: random weights of --shape and --type in place of -m");
-  AddText(app, "--shape", &o->shape, "NAME", absl::StrCat("with dummy: ", DummyModelShapes()));
-  AddText(app, "--type", &o->type, "NAME", absl::StrCat("with dummy: ", DummyModelTypes()));
+  AddDummyOptions(app, &o->dummy, /*several=*/false);
   AddQ2LayoutOption(app, &o->cluster.q2_layout);
   AddText(app, "-o,--directory", &o->directory, "DIR",
           "for the points, a line each in points.jsonl, and their report; the same command again goes on from there");
@@ -223,23 +220,6 @@ absl::StatusOr<std::vector<EmulatedLink>> ResolveLinks(const std::vector<std::st
   return links;
 }
 
-absl::Status ResolveModel(SweepOptions* o) {
-  if (o->load_format == "gguf") {
-    if (!o->shape.empty() || !o->type.empty()) return UsageError("--shape and --type need --load-format dummy");
-    if (o->cluster.model.empty()) {
-      return UsageError("--model is required, or --load-format dummy with --shape and --type");
-    }
-    return absl::OkStatus();
-  }
-  if (!o->cluster.model.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
-  if (o->shape.empty())
-    return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
-  if (o->type.empty())
-    return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
-  o->cluster.model = DummyModelPath(absl::AsciiStrToLower(o->shape), absl::AsciiStrToLower(o->type));
-  return absl::OkStatus();
-}
-
 std::string AbsolutePath(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
@@ -260,7 +240,7 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
 }
 
 absl::Status ResolveSweepLists(SweepOptions* o) {
-  RETURN_IF_ERROR(ResolveModel(o));
+  ASSIGN_OR_RETURN(o->cluster.model, ModelOf(o->cluster.model, o->dummy, /*required=*/true));
   if (o->directory.empty() && !o->cluster.dry_run) return UsageError("-o is required: a directory for the points");
   SweepLists& lists = o->lists;
   ASSIGN_OR_RETURN(lists.policies, Values("--policy", o->policies, PolicyName(o->cluster.policy), PolicyForm));

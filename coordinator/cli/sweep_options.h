@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/dummy_options.h"
 #include "coordinator/cli/plan_places.h"
 
 namespace CLI {
@@ -23,7 +24,7 @@ namespace stagecoach {
 
 struct SweepOptions {
   ClusterOptions cluster;  // what all points share; its model is set by ResolveSweepLists
-  std::string load_format = "gguf", shape, type;
+  DummyOptions dummy;
   SweepLists lists;
   std::vector<std::string> policies, chunkings, wire_types, kv_types, arrivals, prompts,
       outputs;                     // as given, with commas
