@@ -20,6 +20,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
+#include "common/model/footprint.h"
 #include "common/model/model_description.h"
 #include "common/transport/link_meter.h"
 #include "common/transport/wait_ladder.h"
@@ -89,7 +90,7 @@ absl::StatusOr<pb::ProbeAnswer> MeasureModel(const pb::ProbeModelOrder& order, i
   if (!order.timed()) return answer;
   ASSIGN_OR_RETURN(Place place, PlaceOf(order.threads()));
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(order.kv_type()));
-  const int64_t layer = 0;
+  const int64_t layer = LayerToTime(model->hyper);
   uint64_t model_bytes = 0;
   for (const GgufTensor& tensor : model->file->tensors()) model_bytes += tensor.bytes;
   ASSIGN_OR_RETURN(const std::vector<LayerTime> times,

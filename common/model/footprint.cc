@@ -80,6 +80,15 @@ ModelCosts CostsOf(const ModelDescription& model) {
   return costs;
 }
 
+int64_t LayerToTime(const HyperParameters& hyper) {
+  const auto worth = [](const LayerSpec& layer) {
+    return (layer.ffn.kind == FfnKind::kExperts ? 2 : 0) + (layer.attention.kind == AttentionKind::kFull ? 1 : 0);
+  };
+  const auto best = std::max_element(hyper.layers.begin(), hyper.layers.end(),
+                                     [&](const LayerSpec& a, const LayerSpec& b) { return worth(a) < worth(b); });
+  return best - hyper.layers.begin();
+}
+
 uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                           bool owns_head) {
   uint64_t bytes = 0;

@@ -17,9 +17,9 @@
 
 namespace stagecoach {
 
-// Bytes of the parts of a model, as stored. Decoding reads every byte of a stage's layers and head once a micro-batch,
-// so these are also the relative times of the parts; an embedding only has the rows of its tokens looked up, so that it
-// costs memory and hardly any time.
+// Bytes of the parts of a model, as stored. Decoding reads every byte of the dense layers and the head once a
+// micro-batch, of the layers of experts those that are chosen (part_work.h); an embedding only has the rows of its
+// tokens looked up, so that it costs memory and hardly any time.
 struct ModelCosts {
   std::vector<double> layer_bytes;  // [layers]
   double embedding_bytes = 0;       // memory of the stage that owns the embedding
@@ -30,6 +30,10 @@ struct ModelCosts {
 };
 
 ModelCosts CostsOf(const ModelDescription& model);
+
+// The layer to time where one has to tell of all: one with experts if any has, as most of such a model's layers do, and
+// of these one that sees all positions if any does, for those with a window say little of what a position costs.
+int64_t LayerToTime(const HyperParameters& hyper);
 
 // Bytes of the tensors that stage [first_layer, last_layer) needs, as stored, each tensor once.
 uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,

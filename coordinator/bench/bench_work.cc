@@ -16,9 +16,16 @@ uint64_t ElementsOf(const GgufTensor& tensor) {
   return elements;
 }
 
-void AddMatrix(const GgufTensor& tensor, std::map<std::string, double>* ops) {
+// `share`: of the tensor, what a row goes through.
+void AddMatrix(const GgufTensor& tensor, double share, std::map<std::string, double>* ops) {
   if (tensor.dims.size() < 2) return;  // vectors are not counted
-  (*ops)[FindTensorType(tensor.type_id)->name] += 2 * static_cast<double>(ElementsOf(tensor));
+  (*ops)[FindTensorType(tensor.type_id)->name] += 2 * share * static_cast<double>(ElementsOf(tensor));
+}
+
+// That a prompt's rows attend to: each to itself and to all before it, or to `window` of them (0: all).
+double PromptPositions(double rows, int64_t window) {
+  const double whole = window > 0 ? std::min(rows, static_cast<double>(window)) : rows;
+  return whole * (whole + 1) / 2 + (rows - whole) * static_cast<double>(window);
 }
 
 // Adds `scale` * ops to the totals: operations, and the seconds that they take at their peaks.
@@ -57,19 +64,21 @@ ModelSummary SummarizeModel(const ModelDescription& model) {
 
 absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, KvType kv_type) {
   ModelWork work;
-  for (const LayerTensors& layer : model.layers) {
-    for (const GgufTensor* tensor : layer.All()) {
-      work.weight_bytes += static_cast<double>(tensor->bytes);
-      AddMatrix(*tensor, &work.layer_ops);
+  ASSIGN_OR_RETURN(ModelParts parts, PartsOf(model, kv_type, /*bf16_dot=*/false));
+  parts.head.bytes_kept = static_cast<double>(model.output->bytes);
+  work.weights = parts.Bytes();
+  work.window = parts.window;
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const PartWork& layer = parts.layers[i];
+    const std::vector<const GgufTensor*> experts = ExpertTensorsOf(model.layers[i]);
+    for (const GgufTensor* tensor : model.layers[i].All()) {
+      const bool of_experts = std::find(experts.begin(), experts.end(), tensor) != experts.end();
+      AddMatrix(*tensor, of_experts ? layer.expert_share : 1, &work.layer_ops);
     }
+    (layer.window > 0 ? work.window_kv_token_bytes : work.kv_token_bytes) += layer.kv_token_bytes;
+    (layer.window > 0 ? work.window_attention_ops : work.attention_ops) += layer.attention_ops;
   }
-  work.weight_bytes += static_cast<double>(model.output->bytes);
-  AddMatrix(*model.output, &work.head_ops);
-  for (const LayerSpec& layer : model.hyper.layers) {
-    ASSIGN_OR_RETURN(const int64_t token_bytes, KvBytesPerTokenLayer(layer.attention, kv_type));
-    work.kv_token_bytes += static_cast<double>(token_bytes);
-    work.attention_ops += 4.0 * static_cast<double>(layer.attention.q_width());  // q k and p v
-  }
+  AddMatrix(*model.output, 1, &work.head_ops);
   return work;
 }
 
@@ -79,10 +88,12 @@ Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& s
   if (sample.us <= 0) return rates;
   const double seconds = static_cast<double>(sample.us) * 1e-6;
   const double rows = static_cast<double>(sample.tokens);
-  // A prompt's row attends to itself and to all before it; its last row alone goes through the head.
-  const double positions = test.prefill() ? rows * (rows + 1) / 2 : static_cast<double>(sample.positions);
+  // A prompt's last row alone goes through the head. Of sequences that decode the mean is taken for each.
+  const double positions = test.prefill() ? PromptPositions(rows, 0) : static_cast<double>(sample.positions);
+  const double within = test.prefill() ? PromptPositions(rows, work.window)
+                                       : std::min(positions, rows * static_cast<double>(work.window));
   const double head_rows = test.prefill() ? 1 : rows;
-  double ops = positions * work.attention_ops, ideal_s = 0;
+  double ops = positions * work.attention_ops + within * work.window_attention_ops, ideal_s = 0;
   if (peaks != nullptr && peaks->gops.contains("f32") && peaks->gops.at("f32") > 0) {
     ideal_s = ops / (peaks->gops.at("f32") * 1e9);
   }
@@ -91,7 +102,9 @@ Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& s
   rates.gops = ops / seconds * 1e-9;
   rates.peak_share = ideal_s / seconds;
   if (test.prefill()) return rates;
-  const double bytes = static_cast<double>(sample.passes) * work.weight_bytes + positions * work.kv_token_bytes;
+  const auto passes = static_cast<double>(sample.passes);
+  const double bytes = (passes > 0 ? passes * work.weights.BytesTouched(rows / passes) : 0) +
+                       positions * work.kv_token_bytes + within * work.window_kv_token_bytes;
   rates.read_gbps = bytes / seconds * 1e-9;
   if (peaks != nullptr && peaks->read_gbps > 0) rates.read_share = rates.read_gbps / peaks->read_gbps;
   return rates;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/job/job_choices.h"
 #include "common/model/model_description.h"
+#include "common/model/part_work.h"
 #include "coordinator/bench/bench_measure.h"
 #include "coordinator/bench/bench_plan.h"
 #include "coordinator/bench/kernel_report.h"
@@ -27,17 +28,22 @@ ModelSummary SummarizeModel(const ModelDescription& model);
 
 // Work of one model.
 struct ModelWork {
-  double weight_bytes = 0;                  // that a decode step of all layers and the head reads, once
-  double kv_token_bytes = 0;                // of one token, all layers
-  std::map<std::string, double> layer_ops;  // of one row through all layers' matrices, by the matrix's type
+  PartWork weights;                         // of all layers and the head; what a step reads: BytesTouched
+  double kv_token_bytes = 0;                // of one token, all layers that see everything
+  std::map<std::string, double> layer_ops;  // of one row through all layers' matrices, by the matrix's type; of the
+                                            // experts those that are chosen for it
   std::map<std::string, double> head_ops;   // of one row through the head
-  double attention_ops = 0;                 // of one row and one position it attends to, all layers
+  double attention_ops = 0;                 // of one row and one position it attends to, these layers
+  // Likewise, of the layers that see `window` positions only.
+  int64_t window = 0;
+  double window_kv_token_bytes = 0, window_attention_ops = 0;
 };
 absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, KvType kv_type);
 
 // Rates of one repetition, and their shares of the ceilings; a share is 0 when there are no peaks to compare with.
 struct Rates {
-  double read_gbps = 0;  // decode: weights once a pass, and the K and V that were attended to. Prefill: 0
+  double read_gbps = 0;  // decode: weights once a pass, of experts those that its rows are expected to choose, and the
+                         // K and V that were attended to. Prefill: 0
   double read_share = 0;
   double gops = 0;  // matrices and attention
   // The least time that the multiply-adds can take over the time they took: matrices at the peak of their type,

@@ -26,7 +26,7 @@ absl::StatusOr<ProbedModel> DescribeProbedModel(const ModelDescription& model, c
   probed.name = model.file->path();
   for (const FileFingerprint& shard : model.file->fingerprints()) probed.file_bytes += shard.size_bytes;
   probed.header_hash = model.file->fingerprints().front().header_hash;
-  probed.layer_bytes = static_cast<uint64_t>(costs.layer_bytes.front());
+  probed.layer_bytes = static_cast<uint64_t>(costs.layer_bytes[static_cast<size_t>(LayerToTime(model.hyper))]);
   probed.head_bytes = static_cast<uint64_t>(costs.head_bytes);
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(job.kv_type()));
   probed.kv_type = KvTypeName(kv_type);

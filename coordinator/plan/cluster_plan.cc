@@ -122,11 +122,11 @@ PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineMod
   const auto sequences = static_cast<double>(question.job.max_num_seqs());
   const double groups = std::max(std::min<double>(sequences, stages),
                                  sequences / static_cast<double>(question.job.max_num_batched_tokens()));
-  const StepLoad decode = StepLoad::Decode(sequences / groups, question.load.decode_context());
+  const StepLoad decode = StepLoad::Decode(sequences / groups, question.load.decode_context(), pipeline.window());
   const int64_t chunk =
       std::min<int64_t>(question.job.prefill_chunk() > 0 ? question.job.prefill_chunk() : kLargestChunk,
                         question.job.max_num_batched_tokens());
-  const PromptChunks chunks = ChunksOf(question.load.prompt_tokens, chunk);
+  const PromptChunks chunks = ChunksOf(question.load.prompt_tokens, chunk, pipeline.window());
   const double steps = groups * DecodedTokens(question.load);
   PartitionInput input;
   input.stages = stages;

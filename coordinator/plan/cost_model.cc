@@ -25,11 +25,13 @@ double MatrixSeconds(const PartWork& part, double rows, const StageSpeed& speed)
 }
 
 // The measured load a step time is of.
-StepLoad LoadOf(const StepTime& step) {
-  if (step.rows == step.sequences) return StepLoad::Decode(step.rows, static_cast<double>(step.context));
+StepLoad LoadOf(const StepTime& step, int64_t window) {
+  const auto context = static_cast<double>(step.context);
+  if (step.rows == step.sequences) return StepLoad::Decode(step.rows, context, window);
   const double rows = static_cast<double>(step.rows) / step.sequences;
-  StepLoad load = StepLoad::Chunk(rows, std::max(0.0, static_cast<double>(step.context) - rows), true);
-  for (double* value : {&load.rows, &load.sequences, &load.positions, &load.kv_tokens, &load.head_rows}) {
+  StepLoad load = StepLoad::Chunk(rows, std::max(0.0, context - rows), true, window);
+  for (double* value : {&load.rows, &load.sequences, &load.positions, &load.kv_tokens, &load.window_positions,
+                        &load.window_kv_tokens, &load.head_rows}) {
     *value *= step.sequences;
   }
   return load;
@@ -52,13 +54,14 @@ std::vector<StepTime> StepsOfThreads(const HostFacts& host, int threads) {
 
 // Seconds that one more of `amount` costs, by the two steps of one kind and as many rows that differ most in it; absent
 // where there are no two, or noise has it that more costs less.
-std::optional<double> Slope(const std::vector<StepTime>& steps, bool decode, double (*amount)(const StepLoad&)) {
+template <typename Amount>
+std::optional<double> Slope(const std::vector<StepTime>& steps, bool decode, const Amount& amount) {
   std::optional<double> slope;
   double widest = 0;
   for (const StepTime& a : steps) {
     for (const StepTime& b : steps) {
       const bool alike = a.rows == b.rows && a.sequences == b.sequences && (a.rows == a.sequences) == decode;
-      const double apart = alike ? amount(LoadOf(b)) - amount(LoadOf(a)) : 0;
+      const double apart = alike ? amount(b) - amount(a) : 0;
       if (apart <= widest) continue;
       widest = apart;
       slope = (b.layer_us - a.layer_us) * 1e-6 / apart;
@@ -74,26 +77,42 @@ double ReadGbps(const HostSpeed& of_host, double threads) {
   return std::min(of_host.read_gbps, threads * std::max(kAssumedReadGbpsOfCore, of_host.read_gbps / measured));
 }
 
-double KvTokens(const StepLoad& load) { return load.kv_tokens; }
 // Positions beyond the first row's that reads their K and V.
-double SharedPositions(const StepLoad& load) { return std::max(0.0, load.positions - load.kv_tokens); }
+double SharedPositionsIn(const PartWork& layer, const StepLoad& load) {
+  return std::max(0.0, load.PositionsIn(layer) - load.KvTokensIn(layer));
+}
+
+// That `rows` rows behind `history` others attend to where they see all.
+double PositionsBehind(double history, double rows) { return rows * history + rows * (rows + 1) / 2; }
 
 }  // namespace
 
-StepLoad StepLoad::Decode(double sequences, double context) {
+StepLoad StepLoad::Decode(double sequences, double context, int64_t window) {
+  const double within = window > 0 ? std::min(context, static_cast<double>(window)) : context;
   return {.rows = sequences,
           .sequences = sequences,
           .positions = sequences * context,
           .kv_tokens = sequences * context,
+          .window_positions = sequences * within,
+          .window_kv_tokens = sequences * within,
           .head_rows = sequences};
 }
 
-StepLoad StepLoad::Chunk(double rows, double history, bool last) {
-  return {.rows = rows,
-          .sequences = 1,
-          .positions = rows * history + rows * (rows + 1) / 2,
-          .kv_tokens = history + rows,
-          .head_rows = last ? 1.0 : 0.0};
+StepLoad StepLoad::Chunk(double rows, double history, bool last, int64_t window) {
+  StepLoad load = {.rows = rows,
+                   .sequences = 1,
+                   .positions = PositionsBehind(history, rows),
+                   .kv_tokens = history + rows,
+                   .head_rows = last ? 1.0 : 0.0};
+  load.window_positions = load.positions;
+  load.window_kv_tokens = load.kv_tokens;
+  if (window > 0) {
+    const auto most = static_cast<double>(window);
+    const double whole = std::clamp(most - history, 0.0, rows);  // rows that see all before them
+    load.window_positions = PositionsBehind(history, whole) + (rows - whole) * most;
+    load.window_kv_tokens = std::min(load.kv_tokens, most + rows - 1);
+  }
+  return load;
 }
 
 std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, double active) {
@@ -112,8 +131,8 @@ std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, doubl
 }
 
 double LayerSeconds(const PartWork& layer, const StepLoad& load, const StageSpeed& speed) {
-  const double attention = std::max(Over(load.kv_tokens * layer.kv_token_bytes, speed.read_bytes),
-                                    Over(load.positions * layer.attention_ops, speed.f32_ops));
+  const double attention = std::max(Over(load.KvTokensIn(layer) * layer.kv_token_bytes, speed.read_bytes),
+                                    Over(load.PositionsIn(layer) * layer.attention_ops, speed.f32_ops));
   return MatrixSeconds(layer, load.rows, speed) + attention + speed.barriers_s;
 }
 
@@ -124,10 +143,11 @@ double HeadSeconds(const PartWork& head, const StepLoad& load, const StageSpeed&
 StageCosts::StageCosts(const HostFacts* host, int threads, const ModelParts* parts, const PartWork* measured_layer)
     : host_(host), threads_(threads), parts_(parts), measured_layer_(measured_layer) {
   CHECK(!host->speeds.empty());
-  if (measured_layer != nullptr) measured_ = Fit(*host, threads, *measured_layer);
+  if (measured_layer != nullptr) measured_ = Fit(*host, threads, *measured_layer, parts->window);
 }
 
-std::optional<StageCosts::Measured> StageCosts::Fit(const HostFacts& host, int threads, const PartWork& layer) {
+std::optional<StageCosts::Measured> StageCosts::Fit(const HostFacts& host, int threads, const PartWork& layer,
+                                                    int64_t window) {
   constexpr double kLeastMatrices = 0.1;  // of a step, whatever attention seems to take
   const std::vector<StepTime> steps = StepsOfThreads(host, threads);
   if (steps.empty()) return std::nullopt;
@@ -137,15 +157,16 @@ std::optional<StageCosts::Measured> StageCosts::Fit(const HostFacts& host, int t
   for (const StepTime& step : steps) fit.context = std::max(fit.context, step.context);
   const double kv_read_s = Over(layer.kv_token_bytes, fit.speed.read_bytes);
   const double position_s = Over(layer.attention_ops, fit.speed.f32_ops);
-  fit.kv_token_s = Slope(steps, /*decode=*/true, KvTokens).value_or(std::max(kv_read_s, position_s));
+  const auto kv_tokens = [&](const StepTime& step) { return LoadOf(step, window).KvTokensIn(layer); };
+  const auto shared = [&](const StepTime& step) { return SharedPositionsIn(layer, LoadOf(step, window)); };
+  fit.kv_token_s = Slope(steps, /*decode=*/true, kv_tokens).value_or(std::max(kv_read_s, position_s));
   std::vector<StepTime> without_kv = steps;
-  for (StepTime& step : without_kv) step.layer_us -= fit.kv_token_s * KvTokens(LoadOf(step)) * 1e6;
-  fit.position_s = Slope(without_kv, /*decode=*/false, SharedPositions).value_or(position_s);
+  for (StepTime& step : without_kv) step.layer_us -= fit.kv_token_s * kv_tokens(step) * 1e6;
+  fit.position_s = Slope(without_kv, /*decode=*/false, shared).value_or(position_s);
   std::map<int, std::vector<double>> matrices, head;  // seconds, by rows
   for (const StepTime& step : steps) {
-    const StepLoad load = LoadOf(step);
     const double seconds = step.layer_us * 1e-6;
-    const double attention = fit.kv_token_s * KvTokens(load) + fit.position_s * SharedPositions(load);
+    const double attention = fit.kv_token_s * kv_tokens(step) + fit.position_s * shared(step);
     matrices[step.rows].push_back(std::max(kLeastMatrices * seconds, seconds - attention));
     if (step.head_us > 0) head[step.sequences].push_back(step.head_us * 1e-6);
   }
@@ -167,7 +188,7 @@ double StageCosts::MatrixTime(const std::vector<Point>& points, const PartWork& 
                               double rows, StageSpeed speed) const {
   constexpr double kCached = 0.8;  // of the time that reading the weights from memory takes
   const StageSpeed& there = measured_->speed;
-  if (points.front().seconds < kCached * Over(measured.BytesTouched(1), there.read_bytes)) {
+  if (points.front().seconds < kCached * Over(measured.BytesTouched(points.front().rows), there.read_bytes)) {
     speed.read_bytes = std::max(speed.read_bytes, there.read_bytes);
   }
   const auto roofline = [&](double of_rows) { return MatrixSeconds(measured, of_rows, there); };
@@ -181,7 +202,13 @@ double StageCosts::MatrixTime(const std::vector<Point>& points, const PartWork& 
     seconds = of_nearest > 0 ? nearest.seconds * alone / of_nearest : nearest.seconds;
   } else {
     const Point& below = *std::prev(above);
-    seconds = below.seconds + (rows - below.rows) / (above->rows - below.rows) * (above->seconds - below.seconds);
+    const double way = (rows - below.rows) / (above->rows - below.rows);
+    if (measured.expert_bytes > 0) {
+      const double of_below = below.seconds / roofline(below.rows), of_above = above->seconds / roofline(above->rows);
+      seconds = alone * (of_below + way * (of_above - of_below));
+    } else {
+      seconds = below.seconds + way * (above->seconds - below.seconds);
+    }
   }
   return alone > 0 ? seconds * MatrixSeconds(part, rows, speed) / alone : seconds;
 }
@@ -195,8 +222,8 @@ double StageCosts::Layer(int64_t layer, const StepLoad& load, double active) con
   const double kv = of.kv_token_bytes > 0 ? part.kv_token_bytes / of.kv_token_bytes : 1;
   const double ops = of.attention_ops > 0 ? part.attention_ops / of.attention_ops : 1;
   return MatrixTime(measured_->matrices, of, part, load.rows, speed) +
-         measured_->kv_token_s * KvTokens(load) * kv * alone.read_bytes / speed.read_bytes +
-         measured_->position_s * SharedPositions(load) * ops * alone.f32_ops / speed.f32_ops;
+         measured_->kv_token_s * load.KvTokensIn(part) * kv * alone.read_bytes / speed.read_bytes +
+         measured_->position_s * SharedPositionsIn(part, load) * ops * alone.f32_ops / speed.f32_ops;
 }
 
 double StageCosts::Head(const StepLoad& load, double active) const {

@@ -11,7 +11,9 @@
 //
 // and of the head the first line, for the rows that are sampled; sampling itself is not counted. Decoding b sequences
 // is bound by the first term below b* = peak * bytes of a weight / (2 * read bandwidth), and costs no more for one row
-// than for b*.
+// than for b* where every row touches all weights. A layer of experts costs more for every row that chooses others
+// (PartWork::BytesTouched), so that b rows in groups lose little by reading for each group. A layer with a window reads
+// and computes no position outside of it.
 //
 // Where a host's profile has measured steps of this model, they take the roofline's place:
 //
@@ -21,7 +23,8 @@
 //   p   of chunks of as many rows behind two histories: what a position costs whose K and V another row reads as well;
 //       else as the roofline has it
 //   M   of every measured step what k and p leave of it, with straight lines between: matrices do not know whether
-//       their rows are of one sequence or of many
+//       their rows are of one sequence or of many. Of a layer of experts the lines are of M over what the roofline has
+//       for it, for what b rows read is no straight line
 //
 // Each of the three goes with its own part of the roofline to what was not measured: other rows than any, another
 // layer, other threads, other types of K and V, other stages beside it. A layer that was measured to be faster than the
@@ -42,15 +45,22 @@ inline constexpr double kBarrierSeconds = 0.3e-6;  // of threads that have their
 // The rows of one step.
 struct StepLoad {
   double rows = 0;
-  double sequences = 0;  // == rows: decode; 1: a chunk of one prompt
-  double positions = 0;  // that the rows attend to, all together
-  double kv_tokens = 0;  // whose K and V are read, once each
+  double sequences = 0;         // == rows: decode; 1: a chunk of one prompt
+  double positions = 0;         // that the rows attend to, all together
+  double kv_tokens = 0;         // whose K and V are read, once each
+  double window_positions = 0;  // both in layers that have a window
+  double window_kv_tokens = 0;
   double head_rows = 0;  // that are sampled
 
+  // `window`: of the model's layers that have one (ModelParts::window); 0: none has.
   // One row each of `sequences`, which attend to `context` positions, themselves included.
-  static StepLoad Decode(double sequences, double context);
+  static StepLoad Decode(double sequences, double context, int64_t window = 0);
   // `rows` rows of one prompt behind `history` others. `last`: its last row is sampled.
-  static StepLoad Chunk(double rows, double history, bool last);
+  static StepLoad Chunk(double rows, double history, bool last, int64_t window = 0);
+
+  // In a layer.
+  double PositionsIn(const PartWork& layer) const { return layer.window > 0 ? window_positions : positions; }
+  double KvTokensIn(const PartWork& layer) const { return layer.window > 0 ? window_kv_tokens : kv_tokens; }
 };
 
 // What one stage has of its host, per second.
@@ -84,6 +94,7 @@ class StageCosts {
   int measured_threads() const { return measured_.has_value() ? measured_->threads : 0; }
   int64_t measured_context() const { return measured_.has_value() ? measured_->context : 0; }
   const ModelParts& parts() const { return *parts_; }
+  int64_t window() const { return parts_->window; }  // for StepLoad
 
  private:
   struct Point {
@@ -98,7 +109,7 @@ class StageCosts {
     std::vector<Point> head;      // likewise; empty: not measured
     double kv_token_s = 0, position_s = 0;
   };
-  static std::optional<Measured> Fit(const HostFacts& host, int threads, const PartWork& layer);
+  static std::optional<Measured> Fit(const HostFacts& host, int threads, const PartWork& layer, int64_t window);
   double MatrixTime(const std::vector<Point>& points, const PartWork& measured, const PartWork& part, double rows,
                     StageSpeed speed) const;
 

@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
+#include "common/model/part_work.h"
 #include "coordinator/plan/pool_plan.h"
 #include "coordinator/plan/stage_memory.h"
 
@@ -102,9 +103,11 @@ absl::StatusOr<LayerSplit> SplitLayers(const pb::ConfigureJob& job, const std::v
   if (costs != nullptr) {
     input = *costs;
   } else {
-    const ModelCosts bytes = CostsOf(model);
-    input.layer_cost = bytes.layer_bytes;
-    input.head_cost = bytes.head_bytes;
+    // Whatever K and V are stored as: only weights count here.
+    ASSIGN_OR_RETURN(const ModelParts parts, PartsOf(model, KvType::kF32, /*bf16_dot=*/false));
+    const double rows = std::max(1.0, static_cast<double>(job.max_num_seqs()) / static_cast<double>(stages.size()));
+    for (const PartWork& layer : parts.layers) input.layer_cost.push_back(layer.BytesTouched(rows));
+    input.head_cost = parts.head.BytesTouched(rows);
   }
   input.stages = static_cast<int>(stages.size());
   input.memory = {};

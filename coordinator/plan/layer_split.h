@@ -20,11 +20,11 @@ struct LayerSplit {
                                    // layers are split as if there were memory enough
 };
 
-// As the job says, else by cost (`costs`; nullptr: the bytes that a decode step reads) within the memory of the hosts.
-// `stages` are complete but for layers and pools, each for one of `hellos`. What a host must have room for: weights,
-// buffers, and the least that pool_plan.h asks for of KV cache; buffers are counted for the widest layers of the model.
-// Where a host's stages are not neighbours, each run of them has its share of the memory by number of stages.
-// kInvalidArgument: a split that is none.
+// As the job says, else by cost (`costs`; nullptr: the bytes that a decode step of one group for every stage reads)
+// within the memory of the hosts. `stages` are complete but for layers and pools, each for one of `hellos`. What a host
+// must have room for: weights, buffers, and the least that pool_plan.h asks for of KV cache; buffers are counted for
+// the widest layers of the model. Where a host's stages are not neighbours, each run of them has its share of the
+// memory by number of stages. kInvalidArgument: a split that is none.
 absl::StatusOr<LayerSplit> SplitLayers(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                        const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                        const PartitionInput* costs);

@@ -18,7 +18,7 @@ std::vector<double> DecodeSteps(const PipelineModel& pipeline, double rows, doub
   std::vector<double> steps;
   steps.reserve(static_cast<size_t>(pipeline.size()));
   for (int s = 0; s < pipeline.size(); ++s) {
-    steps.push_back(StageSeconds(pipeline, s, StepLoad::Decode(rows, context), groups));
+    steps.push_back(StageSeconds(pipeline, s, StepLoad::Decode(rows, context, pipeline.window()), groups));
   }
   return steps;
 }
@@ -52,11 +52,12 @@ double LonePromptSeconds(const PipelineModel& pipeline, const std::vector<StepLo
 // comes once (the pipeline fills and drains) comes e times; samples half as dense tell how long that is.
 double FirstTokenSeconds(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight,
                          double* busy_s) {
-  const PromptChunks chunks = ChunksOf(prompt_tokens, chunk);
+  const PromptChunks chunks = ChunksOf(prompt_tokens, chunk, pipeline.window());
   if (chunks.each == 1) return LonePromptSeconds(pipeline, chunks.loads, in_flight, busy_s);
   int64_t half = kMostChunks / 2;
   if (in_flight < half) half -= half % in_flight;  // whole rounds of those in flight
-  const PromptChunks dense = ChunksOf(prompt_tokens, chunk, 2 * half), sparse = ChunksOf(prompt_tokens, chunk, half);
+  const PromptChunks dense = ChunksOf(prompt_tokens, chunk, pipeline.window(), 2 * half);
+  const PromptChunks sparse = ChunksOf(prompt_tokens, chunk, pipeline.window(), half);
   double sparse_busy = 0;
   const double sparse_s = sparse.each * LonePromptSeconds(pipeline, sparse.loads, in_flight, &sparse_busy);
   const double dense_s = dense.each * LonePromptSeconds(pipeline, dense.loads, in_flight, busy_s);
@@ -121,7 +122,7 @@ DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences,
   return result;
 }
 
-PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t most) {
+PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t window, int64_t most) {
   PromptChunks chunks;
   if ((prompt_tokens + chunk - 1) / chunk > most) {
     const double tokens = static_cast<double>(prompt_tokens) / static_cast<double>(most);  // that each stands for
@@ -129,14 +130,15 @@ PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t most) {
     chunks.each = tokens / rows;
     for (int64_t k = 0; k < most; ++k) {
       const double history = (static_cast<double>(k) + 0.5) * tokens - rows / 2;
-      chunks.loads.push_back(StepLoad::Chunk(rows, history, /*last=*/false));  // of so many, the last's head is nothing
+      chunks.loads.push_back(
+          StepLoad::Chunk(rows, history, /*last=*/false, window));  // of so many, the last's head is nothing
     }
     return chunks;
   }
   for (int64_t done = 0; done < prompt_tokens; done += chunk) {
     const int64_t rows = std::min(chunk, prompt_tokens - done);
     chunks.loads.push_back(
-        StepLoad::Chunk(static_cast<double>(rows), static_cast<double>(done), done + rows == prompt_tokens));
+        StepLoad::Chunk(static_cast<double>(rows), static_cast<double>(done), done + rows == prompt_tokens, window));
   }
   return chunks;
 }
@@ -144,7 +146,7 @@ PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t most) {
 PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight) {
   CHECK(prompt_tokens >= 1 && chunk >= 1 && in_flight >= 1);
   const int stages = pipeline.size();
-  const PromptChunks chunks = ChunksOf(prompt_tokens, chunk);
+  const PromptChunks chunks = ChunksOf(prompt_tokens, chunk, pipeline.window());
   PrefillPrediction result;
   result.chunk = chunk;
   const auto count = chunks.each * static_cast<double>(chunks.loads.size());

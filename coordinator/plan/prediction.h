@@ -56,6 +56,7 @@ struct PipelineModel {
   double wake_s = 0;      // of every stage and of the coordinator, from a frame's arrival until it is taken up
 
   int size() const { return static_cast<int>(stages.size()); }
+  int64_t window() const { return stages.front().costs->window(); }  // for StepLoad
 };
 
 // How many of a host's stages compute at the same moment, on average, when `in_flight` micro-batches are under way.
@@ -85,13 +86,13 @@ DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences,
                                int in_flight = 0);
 
 // The chunks of a prompt. Of more than `most`, so many, evenly from the prompt's length: what they cost is nearly
-// linear in the history, so that each stands for `each` of them.
+// linear in the history, so that each stands for `each` of them. `window`: see StepLoad.
 struct PromptChunks {
   std::vector<StepLoad> loads;
   double each = 1;
 };
 inline constexpr int64_t kMostChunks = 1024;
-PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t most = kMostChunks);
+PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t window, int64_t most = kMostChunks);
 
 struct PrefillPrediction {
   int64_t chunk = 0;

@@ -34,7 +34,7 @@ absl::Status SimPipeline::Submit(const MicroBatch& batch) {
   CHECK_EQ(batch.number, first_number_ + flights_.size());
   clock_->AdvanceTo(clock_->now_ns() + NsOf(cluster_->turn_s));
   Flight& flight = flights_.emplace_back();
-  flight.load = LoadOf(batch);
+  flight.load = LoadOf(batch, cluster_->pipeline.window());
   flight.result = AnswerTo(batch);
   flight.result.times.resize(stages_.size());
   Push(clock_->now_ns() + NsOf(cluster_->pipeline.to_first_s + cluster_->wake_s), Event::Kind::kArrival, 0,

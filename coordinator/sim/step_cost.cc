@@ -3,23 +3,17 @@
 #include <algorithm>
 
 namespace stagecoach {
-namespace {
 
-bool SameWork(const PartWork& a, const PartWork& b) {
-  return a.bytes_kept == b.bytes_kept && a.int8_ops == b.int8_ops && a.bf16_ops == b.bf16_ops &&
-         a.f32_ops == b.f32_ops && a.attention_ops == b.attention_ops && a.kv_token_bytes == b.kv_token_bytes;
-}
-
-}  // namespace
-
-StepLoad LoadOf(const MicroBatch& batch) {
+StepLoad LoadOf(const MicroBatch& batch, int64_t window) {
   StepLoad load;
   for (const SequenceSlice& slice : batch.slices) {
-    const StepLoad rows = StepLoad::Chunk(slice.count, slice.start, slice.sample);
+    const StepLoad rows = StepLoad::Chunk(slice.count, slice.start, slice.sample, window);
     load.rows += rows.rows;
     load.sequences += 1;
     load.positions += rows.positions;
     load.kv_tokens += rows.kv_tokens;
+    load.window_positions += rows.window_positions;
+    load.window_kv_tokens += rows.window_kv_tokens;
     const auto targets =
         slice.targets.size() - static_cast<size_t>(std::count(slice.targets.begin(), slice.targets.end(), kNoToken));
     load.head_rows += std::max(rows.head_rows, static_cast<double>(targets));
@@ -33,7 +27,7 @@ StepCost::StepCost(const PipelineModel* pipeline) : pipeline_(pipeline) {
     const ModelParts& parts = stage.costs->parts();
     for (int64_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
       const auto alike = std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
-        return SameWork(parts.layers[static_cast<size_t>(group.layer)], parts.layers[static_cast<size_t>(layer)]);
+        return parts.layers[static_cast<size_t>(group.layer)] == parts.layers[static_cast<size_t>(layer)];
       });
       if (alike == groups.end()) {
         groups.push_back({layer, 1});

@@ -13,8 +13,8 @@
 namespace stagecoach {
 
 // The rows of a micro-batch, whatever mix they are of. Rows whose targets are asked for go through the head as those do
-// that are sampled.
-StepLoad LoadOf(const MicroBatch& batch);
+// that are sampled. `window`: see StepLoad.
+StepLoad LoadOf(const MicroBatch& batch, int64_t window = 0);
 
 // Not thread-safe.
 class StepCost {

@@ -42,7 +42,7 @@ TEST(KernelReport, GivesThePeaksOfAsManyThreads) {
 // 1 GB of weights, 2 GOP of int8 matrices and 0.5 GOP of a float head a row, 1 MOP of attention a position.
 ModelWork Work() {
   ModelWork work;
-  work.weight_bytes = 1e9;
+  work.weights = {.bytes_kept = 1e9};
   work.kv_token_bytes = 1e5;
   work.layer_ops = {{"Q8_0", 2e9}};
   work.head_ops = {{"F32", 0.5e9}};
@@ -59,6 +59,26 @@ TEST(Rates, OfDecodeCountTheWeightsOncePerPassAndTheContextOncePerToken) {
   EXPECT_DOUBLE_EQ(rates.read_share, 0.51);
   EXPECT_DOUBLE_EQ(rates.gops, 20 + 5 + 1);
   EXPECT_DOUBLE_EQ(rates.peak_share, 20.0 / 100 + 5.0 / 50 + 1.0 / 50);
+}
+
+TEST(Rates, OfExpertsCountThoseThatTheRowsOfAPassChoose) {
+  const KernelReport report = ParseKernelReport(kReport).value();
+  ModelWork work = Work();
+  work.weights = {.bytes_kept = 1e9, .expert_bytes = 0.8e9, .expert_share = 0.25};
+  const BenchTest test = {.generated = 5, .sequences = 2};
+  const Rates rates = RatesOf(work, test, {1'000'000, 10, 5, 0}, report, report.PeaksOf(1));  // 2 rows a pass
+  EXPECT_DOUBLE_EQ(rates.read_gbps, 5 * (0.2 + 0.8 * (1 - 0.75 * 0.75)));
+}
+
+TEST(Rates, OfLayersWithAWindowEndThere) {
+  const KernelReport report = ParseKernelReport(kReport).value();
+  ModelWork work = Work();
+  work.weights = {};
+  work.window = 50;
+  work.window_kv_token_bytes = 1e6;
+  const BenchTest test = {.generated = 10, .depth = 100, .sequences = 1};
+  const Rates rates = RatesOf(work, test, {1'000'000, 10, 10, 1000}, report, report.PeaksOf(1));
+  EXPECT_DOUBLE_EQ(rates.read_gbps, 0.1 + 10 * 50 * 1e-3);
 }
 
 TEST(Rates, OfAPromptRunTheHeadOnceAndAttendToWhatCameBefore) {

@@ -54,6 +54,26 @@ TEST(CostModel, AttentionReadsTheContextOnceAndComputesItForEveryRow) {
   EXPECT_DOUBLE_EQ(LayerSeconds(layer, chunk, speed), 45050 * 100 / 1e9);
 }
 
+TEST(CostModel, ALayerWithAWindowReadsAndComputesNothingOutsideOfIt) {
+  const StageSpeed speed = *SpeedOfStage(Host(), 1, 1);
+  const PartWork full = {.attention_ops = 1, .kv_token_bytes = 1000};
+  const PartWork windowed = {.attention_ops = 1, .kv_token_bytes = 1000, .window = 128};
+  const StepLoad decode = StepLoad::Decode(2, 500, 128);
+  EXPECT_DOUBLE_EQ(LayerSeconds(full, decode, speed), 2 * 500e-6);
+  EXPECT_DOUBLE_EQ(LayerSeconds(windowed, decode, speed), 2 * 128e-6);
+  EXPECT_DOUBLE_EQ(LayerSeconds(windowed, StepLoad::Decode(2, 100, 128), speed), 2 * 100e-6);
+  // 100 rows behind 50 others: the first 78 see all before them. 150 positions lie before the last one, all of them
+  // within some row's window.
+  const StepLoad chunk = StepLoad::Chunk(100, 50, false, 128);
+  EXPECT_DOUBLE_EQ(chunk.positions, 100 * 50 + 5050);
+  EXPECT_DOUBLE_EQ(chunk.PositionsIn(windowed), 78 * 50 + 78 * 79 / 2 + 22 * 128);
+  EXPECT_DOUBLE_EQ(chunk.KvTokensIn(windowed), 150);
+  const StepLoad late = StepLoad::Chunk(100, 5000, false, 128);
+  EXPECT_DOUBLE_EQ(late.PositionsIn(windowed), 100 * 128);
+  EXPECT_DOUBLE_EQ(late.KvTokensIn(windowed), 128 + 99);
+  EXPECT_DOUBLE_EQ(late.KvTokensIn(full), 5100);
+}
+
 TEST(CostModel, StagesThatWorkAtTheSameMomentShareTheHost) {
   const HostFacts host = Host(4);
   const StageSpeed alone = *SpeedOfStage(host, 4, 1), shared = *SpeedOfStage(host, 2, 2);
@@ -177,6 +197,22 @@ TEST(CostModel, WeightsThatAreReadFromACacheAreNotSlowedByOthersThatReadMemory) 
   EXPECT_NEAR(StageCosts(&host, 1, &parts, &parts.layers[0]).Layer(0, StepLoad::Decode(1, 1), 2), 0.0022, 1e-12);
 }
 
+TEST(CostModel, BetweenMeasuredStepsOfExpertsGoesTheCurveOfWhatIsRead) {
+  HostFacts host = Host();
+  ModelParts parts;
+  parts.layers.assign(2, {.bytes_kept = 1e6, .expert_bytes = 1e6, .expert_share = 1.0 / 16});
+  parts.layers[1] = {.bytes_kept = 2e5};  // a dense layer before them
+  const auto read_s = [&](double rows) { return parts.layers[0].BytesTouched(rows) / 1e9; };
+  for (const int rows : {1, 32}) {  // twice what reading alone takes
+    host.steps.push_back({.rows = rows, .sequences = rows, .context = 1, .threads = 1, .layer_us = 2e6 * read_s(rows)});
+  }
+  const StageCosts costs(&host, 1, &parts, &parts.layers[0]);
+  for (const double rows : {1.0, 4.0, 16.0, 32.0, 100.0}) {
+    EXPECT_NEAR(costs.Layer(0, StepLoad::Decode(rows, 0), 1), 2 * read_s(rows), 1e-12) << rows;
+    EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(rows, 0), 1), 2 * 2e-4, 1e-12) << rows;
+  }
+}
+
 // `split[s]` layers on stage s, each on a host of its own.
 class Pipeline {
  public:
@@ -212,6 +248,22 @@ TEST(PredictDecode, AsManyEvenGroupsAsStagesFillThePipeline) {
   EXPECT_NEAR(full.tokens_per_s, 250, 1e-6);
   EXPECT_NEAR(full.bubble, 0, 1e-9);
   EXPECT_THAT(full.stage_s, ElementsAre(DoubleNear(0.004, 1e-12), DoubleNear(0.004, 1e-12)));
+}
+
+// Four stages, 16 sequences, and nothing but reading takes time.
+double GainOfFourGroups(const PartWork& layer) {
+  Pipeline pipeline({2, 2, 2, 2}, 0, kFast);
+  for (PartWork& of : pipeline.parts().layers) of = layer;
+  const double one = PredictDecode(pipeline.model(), 16, 0, 1).itl_s;
+  return one / PredictDecode(pipeline.model(), 16, 0, 4).itl_s;
+}
+
+TEST(PredictDecode, GroupsPayWhereFewRowsReadFewExperts) {
+  EXPECT_NEAR(GainOfFourGroups({.bytes_kept = 1e6}), 1, 1e-9);
+  EXPECT_NEAR(GainOfFourGroups({.bytes_kept = 1e6, .expert_bytes = 1e6, .expert_share = 8.0 / 128}), 2.8, 0.1);
+  EXPECT_NEAR(GainOfFourGroups({.bytes_kept = 1e6, .expert_bytes = 1e6, .expert_share = 8.0 / 384}), 3.5, 0.05);
+  // A third of what 16 rows read is not experts'.
+  EXPECT_NEAR(GainOfFourGroups({.bytes_kept = 1.3e6, .expert_bytes = 1e6, .expert_share = 8.0 / 128}), 1.8, 0.1);
 }
 
 TEST(PredictDecode, FewerGroupsThanStagesLeaveStagesIdle) {
@@ -319,9 +371,9 @@ TEST(PredictPrefill, FramesFollowEachOtherOnTheLink) {
 
 // One token each; every one would take minutes of planning.
 TEST(PredictPrefill, SamplesOfVeryManyChunksTellWhatAllTake) {
-  EXPECT_EQ(ChunksOf(kMostChunks, 1).loads.size(), static_cast<size_t>(kMostChunks));
-  EXPECT_EQ(ChunksOf(kMostChunks, 1).each, 1);
-  EXPECT_LE(ChunksOf(1 << 24, 1).loads.size(), static_cast<size_t>(kMostChunks));
+  EXPECT_EQ(ChunksOf(kMostChunks, 1, 0).loads.size(), static_cast<size_t>(kMostChunks));
+  EXPECT_EQ(ChunksOf(kMostChunks, 1, 0).each, 1);
+  EXPECT_LE(ChunksOf(1 << 24, 1, 0).loads.size(), static_cast<size_t>(kMostChunks));
   Pipeline pipeline({1, 1, 1}, 0, kFast);
   constexpr int kTokens = 120000;
   const PrefillPrediction even = PredictPrefill(pipeline.model(), kTokens, 1, 100);

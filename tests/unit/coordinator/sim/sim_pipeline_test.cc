@@ -284,6 +284,24 @@ TEST(StepCost, CountsTheRowsOfAMix) {
   EXPECT_EQ(LoadOf(batch).head_rows, 3);
 }
 
+TEST(StepCost, CountsWhatEachSliceOfAMixSeesThroughAWindow) {
+  MicroBatch batch = Decode(0, 2);
+  batch.slices.push_back({.sequence = 9, .start = 100, .count = 50, .tokens = {}});
+  const StepLoad load = LoadOf(batch, 8);
+  EXPECT_EQ(load.kv_tokens, 2 * 10 + 150);
+  EXPECT_EQ(load.window_positions, 2 * 8 + 50 * 8);
+  EXPECT_EQ(load.window_kv_tokens, 2 * 8 + 8 + 49);
+}
+
+TEST(StepCost, LayersOfExpertsCostByTheRows) {
+  TestCluster cluster({0}, {3});
+  cluster.parts.layers[1].expert_bytes = 1e6;
+  cluster.parts.layers[1].expert_share = 0.25;
+  const StepCost cost(&cluster.sim.pipeline);
+  EXPECT_DOUBLE_EQ(cost.Seconds(0, StepLoad::Decode(1, 1), 1), 0.002 + 0.00025);
+  EXPECT_DOUBLE_EQ(cost.Seconds(0, StepLoad::Decode(2, 1), 1), 0.002 + 0.0004375);
+}
+
 TEST(StepCost, IsTheLayersCostWhicheverAreAlike) {
   TestCluster cluster({0, 1}, {3, 4});
   cluster.parts.layers[1].bytes_kept = 5e6;
