@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/model/model_description.h"
+#include "common/model/part_work.h"
 #include "common/transport/emulated_endpoint.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
@@ -66,6 +67,13 @@ std::vector<int> HostsOf(const std::vector<pb::Hello>& stages) {
     hosts.push_back(numbers.try_emplace(stage.host(), static_cast<int>(numbers.size())).first->second);
   }
   return hosts;
+}
+
+ReadCurve ReadsOf(const ModelDescription& model) {
+  const absl::StatusOr<ModelParts> parts = PartsOf(model, KvType::kF32, /*bf16_dot=*/false);  // bytes depend on neither
+  const PartWork bytes = parts.ok() ? parts->Bytes() : PartWork{};
+  if (bytes.expert_bytes == 0) return {};
+  return {.experts = bytes.expert_bytes / bytes.bytes_kept, .chosen = bytes.expert_share};
 }
 
 class Job {
@@ -143,7 +151,7 @@ class Job {
     if (job_.decode_groups() > 0) {
       scheduler_->SetDecodeGroups(job_.decode_groups());
     } else {
-      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups());
+      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups(), ReadsOf(*model_));
     }
     engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
                                        steps_.empty() ? nullptr : &steps_, groups_.get());

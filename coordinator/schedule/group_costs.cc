@@ -34,8 +34,11 @@ int64_t Believed(int64_t us, const GroupCosts::Result& result) {
 
 }  // namespace
 
-GroupCosts::GroupCosts(const std::vector<int>& host_of_stage)
-    : host_stages_(StagesOfHost(host_of_stage)), costs_(host_of_stage.size()), free_us_(host_of_stage.size()) {
+GroupCosts::GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads)
+    : host_stages_(StagesOfHost(host_of_stage)),
+      reads_(reads),
+      costs_(host_of_stage.size()),
+      free_us_(host_of_stage.size()) {
   CHECK(!host_of_stage.empty());
 }
 
@@ -54,17 +57,23 @@ void GroupCosts::Learn(const Result& result) {
   static const double keep = std::exp2(-1.0 / kMemory);
   Seen& seen = seen_[std::max(result.in_flight, 1)];
   seen.time_us.resize(host_stages_.size());
+  seen.reads_time_us.resize(host_stages_.size());
   seen.rows_time_us.resize(host_stages_.size());
   seen.time_squared.resize(host_stages_.size());
   const auto rows = static_cast<double>(result.decode_rows);
+  const double reads = reads_.Of(rows);
   ++seen.results;
   seen.weight = seen.weight * keep + 1;
   seen.rows = seen.rows * keep + rows;
   seen.rows_squared = seen.rows_squared * keep + rows * rows;
+  seen.reads = seen.reads * keep + reads;
+  seen.reads_squared = seen.reads_squared * keep + reads * reads;
+  seen.reads_rows = seen.reads_rows * keep + reads * rows;
   for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
     const StageTimes& times = result.times[stage];
     const auto time_us = static_cast<double>(Believed(times.end_us - times.start_us, result));
     seen.time_us[stage] = seen.time_us[stage] * keep + time_us;
+    seen.reads_time_us[stage] = seen.reads_time_us[stage] * keep + reads * time_us;
     seen.rows_time_us[stage] = seen.rows_time_us[stage] * keep + rows * time_us;
     seen.time_squared[stage] = seen.time_squared[stage] * keep + time_us * time_us;
   }
@@ -95,9 +104,8 @@ void GroupCosts::Fade(int32_t in_flight) {
   Seen& seen = found->second;
   const double part = 1 / seen.weight;
   seen.weight = 1;
-  seen.rows *= part;
-  seen.rows_squared *= part;
-  for (std::vector<double>* sums : {&seen.time_us, &seen.rows_time_us, &seen.time_squared}) {
+  for (double* sum : {&seen.rows, &seen.rows_squared, &seen.reads, &seen.reads_squared, &seen.reads_rows}) *sum *= part;
+  for (std::vector<double>* sums : {&seen.time_us, &seen.reads_time_us, &seen.rows_time_us, &seen.time_squared}) {
     for (double& sum : *sums) sum *= part;
   }
   fitted_ = false;
@@ -115,15 +123,15 @@ void GroupCosts::Refit() {
   std::vector<std::array<double, 3>> with_time(host_stages_.size());
   for (const auto& [in_flight, seen] : seen_) {
     const double share = Share(in_flight);
-    shared.products[0][0] += seen.weight;
-    shared.products[0][1] += seen.weight * share;
-    shared.products[0][2] += seen.rows;
-    shared.products[1][1] += seen.weight * share * share;
-    shared.products[1][2] += seen.rows * share;
+    shared.products[0][0] += seen.reads_squared;
+    shared.products[0][1] += seen.reads_squared * share;
+    shared.products[0][2] += seen.reads_rows;
+    shared.products[1][1] += seen.reads_squared * share * share;
+    shared.products[1][2] += seen.reads_rows * share;
     shared.products[2][2] += seen.rows_squared;
     for (size_t stage = 0; stage < with_time.size(); ++stage) {
-      with_time[stage][0] += seen.time_us[stage];
-      with_time[stage][1] += seen.time_us[stage] * share;
+      with_time[stage][0] += seen.reads_time_us[stage];
+      with_time[stage][1] += seen.reads_time_us[stage] * share;
       with_time[stage][2] += seen.rows_time_us[stage];
     }
     visits_ += with_time.size();
@@ -144,6 +152,7 @@ void GroupCosts::Refit() {
 
 double GroupCosts::RoundUs(int64_t decoding, int32_t groups) const {
   const auto rows = static_cast<double>(decoding), largest = std::ceil(rows / groups);
+  const double reads = reads_.Of(rows / groups), reads_of_largest = reads_.Of(largest);
   const auto seen = seen_.find(groups);
   double slowest = 0, way = outside_us_.value_or(0);
   for (size_t stage = 0; stage < costs_.size(); ++stage) {
@@ -151,10 +160,10 @@ double GroupCosts::RoundUs(int64_t decoding, int32_t groups) const {
     double reading = cost.a + cost.g * Overlap(stage, groups);
     if (seen != seen_.end()) {
       const Seen& of = seen->second;
-      reading = std::max(0.0, (of.time_us[stage] - cost.b * of.rows) / of.weight);
+      reading = std::max(0.0, (of.time_us[stage] - cost.b * of.rows) / of.reads);
     }
-    slowest = std::max(slowest, groups * reading + cost.b * rows);
-    way += reading + cost.b * largest;
+    slowest = std::max(slowest, groups * reading * reads + cost.b * rows);
+    way += reading * reads_of_largest + cost.b * largest;
   }
   visits_ += costs_.size();
   return std::max(slowest, way);
@@ -179,9 +188,10 @@ double GroupCosts::LeastRoundUs(int64_t decoding, int32_t groups, int32_t now, b
 
 double GroupCosts::LeastRoundBy(const SeenOf::value_type& known, int64_t decoding, int32_t groups) const {
   const Seen& seen = known.second;
-  const double mean_rows = seen.rows / seen.weight;
+  const double mean_rows = seen.rows / seen.weight, mean_reads = seen.reads / seen.weight;
   const double rows_spread = std::max(0.0, seen.rows_squared - seen.rows * mean_rows);  // summed squares about the mean
   const auto rows = static_cast<double>(decoding), largest = std::ceil(rows / groups);
+  const double reads = reads_.Of(rows / groups) / mean_reads, reads_of_largest = reads_.Of(largest) / mean_reads;
   double slowest = 0, way = outside_us_.value_or(0);
   for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
     const double mean_us = seen.time_us[stage] / seen.weight;
@@ -192,13 +202,14 @@ double GroupCosts::LeastRoundBy(const SeenOf::value_type& known, int64_t decodin
     const double error_us = known.first == groups ? kErrors * noise / std::sqrt(seen.weight) : 0;
     const double least_us = std::max(0.0, mean_us - error_us);
     const double most_b = least_us / mean_rows;
+    const double reads_line = least_us * reads_.Slope(mean_rows) / mean_reads;  // if nothing but reading takes time
     const double least_b =
-        rows_spread > 0 ? std::clamp(line - kErrors * noise / std::sqrt(rows_spread), 0.0, most_b) : 0;
+        rows_spread > 0 ? std::clamp(line - reads_line - kErrors * noise / std::sqrt(rows_spread), 0.0, most_b) : 0;
     const double share = groups < known.first ? (1 + Overlap(stage, groups)) / (1 + Overlap(stage, known.first)) : 1.0;
-    const double b = rows / groups >= share * mean_rows ? least_b : most_b;
+    const double b = rows / groups >= share * reads * mean_rows ? least_b : most_b;
     const double reading = share * (least_us - b * mean_rows);
-    slowest = std::max(slowest, groups * reading + b * rows);
-    way += reading + b * largest;
+    slowest = std::max(slowest, groups * reading * reads + b * rows);
+    way += reading * reads_of_largest + b * largest;
   }
   visits_ += host_stages_.size();
   return std::max(slowest, way);

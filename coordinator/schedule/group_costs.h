@@ -5,11 +5,12 @@
 // times of results. Pure and deterministic; not thread-safe.
 //
 // The model: a stage needs for a micro-batch of r rows, while m micro-batches are in flight,
-//   t(r, m) = a + g * o(m) + b * r,    o(m) = (stages of its host - 1) * min(1, (m - 1) / (S - 1))
-// a: reading its weights; b: a row's work; o: how many other stages of its host compute meanwhile, and g by how much
-// each of them slows it down, for they share the host's memory. With G groups over n sequences and S stages a round
-// takes
-//   T(G) = max( max over stages of G * (a + g * o(G)) + b * n,    the slowest stage, which serves every group
+//   t(r, m) = (a + g * o(m)) * w(r) + b * r,    o(m) = (stages of its host - 1) * min(1, (m - 1) / (S - 1))
+// a: reading its weights, w: how much more of them r rows touch than one (read_curve.h; 1 without experts); b: a row's
+// work; o: how many other stages of its host compute meanwhile, and g by how much each of them slows it down, for they
+// share the host's memory. With G groups over n sequences and S stages a round takes
+//   T(G) = max( max over stages of
+//                 G * (a + g * o(G)) * w(n / G) + b * n,          the slowest stage, which serves every group
 //               sum over stages of t(ceil(n / G), G) + h )        one group's way through all of them; h: hops and
 //                                                                 the coordinator, waits in queues left out
 // after "throughput = b / max over stages of (t + what of the hop is not hidden)" (GPipe, PipeDream), with the bound by
@@ -19,13 +20,16 @@
 // an m half is forgotten in kMemory results, so that growing contexts and other loads of a host are followed; between
 // them nothing is, for a pipeline that has settled shows one m alone, from which g and b cannot be told apart from a.
 // Stages are not as straight as that: of a G that was seen itself a + g * o(G) is what its own mean leaves beside b.
+// Without experts a group reads all weights, so that more groups read more; with experts a group of few rows reads few,
+// and cutting 16 rows in four groups costs a stage 1.4 times the time instead of four times.
 //
 // The least that T(G) can be, as far as is known of K in flight, whose mean results have r_K rows and take t_K:
-//   t(r, G) >= c * (t_K - b * r_K) + b * r,    c = (1 + o(G)) / (1 + o(K)) where G < K, else 1
+//   t(r, G) >= c * (t_K - b * r_K) * w(r) / w_K + b * r,    c = (1 + o(G)) / (1 + o(K)) where G < K, else 1
 // with b between its least value and t_K / r_K, whichever of them makes it less. c: stages that share the memory have
 // at best as much more of it as there are fewer of them; that more of them disturb each other more is left out. The
 // least value of b is that of the line through what was seen of K itself, less two standard errors (Draper and Smith,
-// Applied Regression Analysis, chapter 1), none where all had the same rows. It holds for more rows as well: a step is
+// Applied Regression Analysis, chapter 1) and less what w may add to that line, none where all had the same rows. It
+// holds for more rows as well: a step is
 // bound by reading first and by its rows then, so that rows never get cheaper. Of G itself, be it seen twice, t_K is
 // taken two standard errors lower. Either error is that of a noise of kLeastNoise or more.
 
@@ -36,6 +40,7 @@
 
 #include "absl/types/span.h"
 #include "common/step/step.h"
+#include "coordinator/schedule/read_curve.h"
 
 namespace stagecoach {
 
@@ -45,8 +50,9 @@ class GroupCosts {
   static constexpr double kLeastNoise = 0.05;  // of a time
   static constexpr int64_t kNeeded = 16;       // results from which a number of micro-batches in flight is known
 
-  // host_of_stage: equal numbers for stages that share a host; at least one.
-  explicit GroupCosts(const std::vector<int>& host_of_stage);
+  // host_of_stage: equal numbers for stages that share a host; at least one. `reads`: of the whole model, for all
+  // stages.
+  explicit GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads = {});
 
   struct Result {
     int64_t decode_rows = 0, prefill_rows = 0;
@@ -77,7 +83,8 @@ class GroupCosts {
   struct Seen {
     int64_t results = 0;
     double weight = 0, rows = 0, rows_squared = 0;
-    std::vector<double> time_us, rows_time_us, time_squared;  // [stages]
+    double reads = 0, reads_squared = 0, reads_rows = 0;                     // of w
+    std::vector<double> time_us, reads_time_us, rows_time_us, time_squared;  // [stages]
   };
   struct Cost {
     double a = 0, g = 0, b = 0;
@@ -91,11 +98,12 @@ class GroupCosts {
   double LeastRoundBy(const SeenOf::value_type& known, int64_t decoding, int32_t groups) const;
 
   const std::vector<int> host_stages_;  // by stage: stages of its host
-  SeenOf seen_;                         // by micro-batches in flight
-  std::vector<Cost> costs_;             // by stage; of the last Refit
-  std::vector<int64_t> free_us_;        // by stage, its clock: the end of what it computed last
-  std::optional<double> outside_us_;    // h
-  bool fitted_ = true;                  // costs_ are of all that was learned
+  const ReadCurve reads_;
+  SeenOf seen_;                       // by micro-batches in flight
+  std::vector<Cost> costs_;           // by stage; of the last Refit
+  std::vector<int64_t> free_us_;      // by stage, its clock: the end of what it computed last
+  std::optional<double> outside_us_;  // h
+  bool fitted_ = true;                // costs_ are of all that was learned
   mutable uint64_t visits_ = 0;
 };
 

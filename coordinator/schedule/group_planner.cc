@@ -16,8 +16,8 @@ int64_t Gap(int32_t now) { return std::max(GroupPlanner::kTrialGap, GroupPlanner
 
 }  // namespace
 
-GroupPlanner::GroupPlanner(const std::vector<int>& host_of_stage, int32_t most_groups)
-    : most_groups_(most_groups), costs_(host_of_stage), groups_(std::min(most_groups, costs_.stages())) {
+GroupPlanner::GroupPlanner(const std::vector<int>& host_of_stage, int32_t most_groups, ReadCurve reads)
+    : most_groups_(most_groups), costs_(host_of_stage, reads), groups_(std::min(most_groups, costs_.stages())) {
   CHECK_GE(most_groups, 1);
 }
 

@@ -3,8 +3,9 @@
 
 // Into how many groups the decoding sequences are cut. Each group is a micro-batch that goes round the pipeline on its
 // own; a sequence gets a token each time its group comes back. More groups keep more stages busy and hide the way from
-// the last stage back to the first; fewer groups read the weights less often, for every group reads all of them. What
-// follows from that is group_costs.h's; here is how it is found out. Pure and deterministic; not thread-safe.
+// the last stage back to the first; fewer groups read the weights less often, for every group reads all of them, or of
+// experts those that its rows choose. What follows from that is group_costs.h's; here is how it is found out. Pure and
+// deterministic; not thread-safe.
 //
 // Only what has been seen of late, and for such a load, is ever chosen, by the shortest round. Another number is tried
 // when the least that its round can take is shorter by kGain: with fewer groups if what is read could be read so much
@@ -40,7 +41,8 @@ class GroupPlanner {
 
   // host_of_stage: equal numbers for stages that share a host. most_groups: the most micro-batches in flight. Before
   // anything is known there is a group for every stage, or that many.
-  GroupPlanner(const std::vector<int>& host_of_stage, int32_t most_groups);
+  // `reads`: of the model.
+  GroupPlanner(const std::vector<int>& host_of_stage, int32_t most_groups, ReadCurve reads = {});
 
   using Result = GroupCosts::Result;
   // A result came, in order. Those with rows of prompts, and those without times, teach nothing.

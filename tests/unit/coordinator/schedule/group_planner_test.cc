@@ -27,11 +27,14 @@ struct MadeUpStage {
 
 // A pipeline that costs time. Groups go round in it as an engine would send them: each stage works on one at a time, a
 // hop takes `hop_us`, and a stage is slowed down by those that compute on its host meanwhile, by `contention` of its
-// fixed part for each. Whatever the planner assumes beyond that is put to the test.
+// fixed part for each. That part is what one row reads, and more rows as `reads` says. Whatever the planner assumes
+// beyond that is put to the test.
 class MadeUpPipeline {
  public:
-  MadeUpPipeline(std::vector<MadeUpStage> stages, double hop_us, double contention = 0, double noise = 0)
+  MadeUpPipeline(std::vector<MadeUpStage> stages, double hop_us, double contention = 0, double noise = 0,
+                 ReadCurve reads = {})
       : stages_(std::move(stages)),
+        reads_(reads),
         hop_us_(hop_us),
         contention_(contention),
         noise_(noise),
@@ -96,12 +99,13 @@ class MadeUpPipeline {
         beside += 1;
     }
     const double jitter = 1 + noise_ * (UniformAt(7, draws_++) - 0.5);
-    const double reading = stages_[s].fixed_us * (1 + contention_ * beside);
+    const double reading = stages_[s].fixed_us * reads_.Of(static_cast<double>(rows)) * (1 + contention_ * beside);
     const double computing = stages_[s].row_us * static_cast<double>(rows);
     return factor_ * jitter * (stages_[s].roofline ? std::max(reading, computing) : reading + computing);
   }
 
   const std::vector<MadeUpStage> stages_;
+  const ReadCurve reads_;
   const double hop_us_, contention_, noise_;
   std::vector<double> free_us_;
   std::vector<std::pair<double, double>> busy_;  // [stages] the last step
@@ -149,11 +153,12 @@ struct Outcome {
   int32_t best = 0;
 };
 
-Outcome Compare(const std::vector<MadeUpStage>& stages, double hop_us, double contention, int64_t n, double noise = 0) {
+Outcome Compare(const std::vector<MadeUpStage>& stages, double hop_us, double contention, int64_t n, double noise = 0,
+                ReadCurve reads = {}) {
   Outcome outcome;
   const auto most = static_cast<int32_t>(stages.size()) + 1;
   for (int32_t groups = 1; groups <= std::min<int64_t>(most, n); ++groups) {
-    MadeUpPipeline pipeline(stages, hop_us, contention, noise);
+    MadeUpPipeline pipeline(stages, hop_us, contention, noise, reads);
     const double round_us = Decode(&pipeline, n, 100, nullptr, groups);
     if (outcome.best == 0 || round_us < outcome.best_us) {
       outcome.best_us = round_us;
@@ -161,8 +166,8 @@ Outcome Compare(const std::vector<MadeUpStage>& stages, double hop_us, double co
     }
     if (groups <= static_cast<int32_t>(stages.size())) outcome.stages_us = round_us;
   }
-  MadeUpPipeline pipeline(stages, hop_us, contention, noise);
-  GroupPlanner planner(pipeline.hosts(), most);
+  MadeUpPipeline pipeline(stages, hop_us, contention, noise, reads);
+  GroupPlanner planner(pipeline.hosts(), most, reads);
   Decode(&pipeline, n, 150, &planner);
   outcome.planned_us = Decode(&pipeline, n, 500, &planner);
   return outcome;
@@ -230,6 +235,63 @@ TEST(GroupPlanner, SettlesWithinATenthOfTheBestNumberOfGroups) {
                   << stages.size() << " stages of " << fixed << " + " << row << " a row, contention " << contention
                   << ", hop " << hop << ", " << n << " sequences; best " << outcome.best;
             }
+          }
+        }
+      }
+    }
+  }
+}
+
+// 8 of 128 experts a row, and as many weights around them as a model of 30 billion has.
+constexpr ReadCurve kExperts = {.experts = 0.93, .chosen = 8.0 / 128};
+
+TEST(ReadCurve, IsThatOfTheExpertsThatSomeRowChooses) {
+  EXPECT_DOUBLE_EQ(ReadCurve{}.Of(1), 1);
+  EXPECT_DOUBLE_EQ(ReadCurve{}.Of(100), 1);
+  EXPECT_DOUBLE_EQ(ReadCurve{}.Slope(4), 0);
+  const ReadCurve all = {.experts = 1, .chosen = 8.0 / 128};
+  EXPECT_DOUBLE_EQ(all.Of(1), 1);
+  EXPECT_NEAR(all.Of(16), 10.3, 0.05);
+  EXPECT_NEAR(all.Of(1000), 16, 1e-3);
+  EXPECT_NEAR(all.Slope(4), all.Of(4.5) - all.Of(3.5), 1e-3);
+}
+
+TEST(GroupPlanner, KnowsWhatOtherGroupsOfExpertsWouldRead) {
+  // Four stages with a host each: of 16 rows in one group a stage reads 2.8 times what it reads for 4, not as much.
+  MadeUpPipeline pipeline({{1000, 1, 0}, {1000, 1, 1}, {1000, 1, 2}, {1000, 1, 3}}, 10, 0, 0.02, kExperts);
+  GroupPlanner planner(pipeline.hosts(), 4, kExperts);
+  std::map<int32_t, int> used;
+  Decode(&pipeline, 16, 100, &planner, 0, &used);
+  EXPECT_EQ(used.size(), 1u) << "and no other number is worth a trial";
+  MadeUpPipeline whole({{1000, 1, 0}, {1000, 1, 1}, {1000, 1, 2}, {1000, 1, 3}}, 10, 0, 0, kExperts);
+  const double one_us = Decode(&whole, 16, 100, nullptr, 1);
+  EXPECT_GT(one_us, 2 * *planner.RoundUs(16, 4));
+  EXPECT_NEAR(*planner.RoundUs(16, 1) / one_us, 1, 0.05);
+}
+
+TEST(GroupPlanner, TakesOneGroupWhereTwoStagesReadExpertsInEachOthersWay) {
+  // In two groups each stage reads 8 rows' experts twice a round, at half the speed; in one 16 rows' once.
+  const std::vector<MadeUpStage> stages = {{400, 3, 0}, {440, 3, 0}};
+  const Outcome outcome = Compare(stages, 50, 1, 16, 0.02, kExperts);
+  EXPECT_EQ(outcome.best, 1);
+  EXPECT_LT(outcome.planned_us, outcome.best_us * 1.03);
+  EXPECT_LT(outcome.planned_us, outcome.stages_us * 0.9);
+}
+
+TEST(GroupPlanner, SettlesWithinATenthOfTheBestNumberOfGroupsOfExpertsToo) {
+  for (const double contention : {0.0, 0.5, 1.0}) {
+    for (const double fixed : {50.0, 400.0}) {
+      for (const double row : {3.0, 100.0}) {
+        for (const int64_t n : {2, 8, 32}) {
+          const std::vector<std::vector<MadeUpStage>> pipelines = {
+              {{fixed, row, 0}, {fixed * 1.2, row * 1.2, 0}},
+              {{fixed, row, 0}, {fixed, row, 1}, {fixed, row, 2}, {fixed, row, 3}},
+              {{fixed, row, 0}, {fixed, row, 0}, {fixed * 1.3, row * 1.3, 1}}};
+          for (const std::vector<MadeUpStage>& stages : pipelines) {
+            const Outcome outcome = Compare(stages, 200, contention, n, 0.02, kExperts);
+            EXPECT_LT(outcome.planned_us, outcome.best_us / 0.9)
+                << stages.size() << " stages of " << fixed << " + " << row << " a row, contention " << contention
+                << ", " << n << " sequences; best " << outcome.best;
           }
         }
       }
