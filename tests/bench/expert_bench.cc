@@ -214,7 +214,7 @@ class Runner {
   StepScratch scratch_;
   const StageLayer stage_layer_;
   MatmulInput input_;
-  StepPlan plan_{sizes_.attention};
+  StepPlan plan_{sizes_.walks};
   Gang gang_;
   std::vector<float> out_;
 };
