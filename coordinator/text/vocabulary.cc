@@ -150,12 +150,16 @@ bool HasTexts(const Vocabulary& vocabulary, std::initializer_list<absl::string_v
                      [&](absl::string_view text) { return TokenWithText(vocabulary, text) != kNoToken; });
 }
 
-// Some files call the tokens that end a turn normal or user-defined ones: the first would never be found in a
-// template's text, the second in everybody's.
-void MakeEndTextControl(size_t token, Vocabulary* vocabulary) {
+// Whether a token with one of kEndTexts ends a generation. Where nothing parts a text into pieces before tokens are
+// made of it, and where a token is taken wherever its text stands, </s> and its like can be what they say: Gemma has
+// HTML's tags as tokens. Those between bars are made control tokens: some files call them normal ones, which would
+// never be found in a template's text, or user-defined ones, which would be found in everybody's.
+bool EndsGeneration(size_t token, Vocabulary* vocabulary) {
   const absl::string_view text = vocabulary->texts[token];
-  if (absl::StartsWith(text, "<|") || absl::StartsWith(text, "<end_of_"))
-    vocabulary->types[token] = TokenType::kControl;
+  TokenType& type = vocabulary->types[token];
+  if (absl::StartsWith(text, "<|") || absl::StartsWith(text, "<end_of_")) type = TokenType::kControl;
+  if (vocabulary->model == Vocabulary::Model::kSentencePiece) return type == TokenType::kControl;
+  return type != TokenType::kUserDefined;
 }
 
 absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocabulary) {
@@ -166,9 +170,8 @@ absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocab
   }
   for (size_t i = 0; i < vocabulary->texts.size(); ++i) {
     const absl::string_view text = vocabulary->texts[i];
-    if (std::find(std::begin(kEndTexts), std::end(kEndTexts), text) == std::end(kEndTexts)) continue;
-    ends.push_back(static_cast<TokenId>(i));
-    MakeEndTextControl(i, vocabulary);
+    const bool named = std::find(std::begin(kEndTexts), std::end(kEndTexts), text) != std::end(kEndTexts);
+    if (named && EndsGeneration(i, vocabulary)) ends.push_back(static_cast<TokenId>(i));
   }
   if (HasTexts(*vocabulary, {"[gMASK]", "<|user|>", "<|observation|>"})) {  // GLM
     for (const char* text : {"<|user|>", "<|observation|>"}) ends.push_back(TokenWithText(*vocabulary, text));

@@ -45,8 +45,8 @@ void WriteTexts(const std::filesystem::path& root) {
       R"({"model": "m", "messages": [{"role": "user", "content": "Hi \u00e9\n"}], "stream": true, "n": -1.5e3, "x": null})");
   json.Add("[1, [2, {\"a\": []}], \"\", 12345678901234567890]");
   SeedFolder tokens(root, "tokenizer");
-  for (char choice = 0; choice < 4; ++choice) {
-    tokens.Add(std::string(1, choice) + "hello  we'll 123 h\xC3\xA9llo\n\n<|end|> <user>ab");
+  for (char choice = 0; choice < 12; ++choice) {
+    tokens.Add(std::string(1, choice) + "hello  we'll 1234 h\xC3\xA9llo\n\n<|end|> <user>aB!/中文、か\x01");
     tokens.Add(std::string(1, static_cast<char>(choice + 112)) + "\xFF\xE2\x96\x81 \t ab<s></s>");
   }
 }

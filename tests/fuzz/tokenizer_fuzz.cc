@@ -1,5 +1,7 @@
 // Texts to tokens and back.
 
+#include <iterator>
+
 #include "coordinator/text/tokenizer.h"
 #include "coordinator/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -15,15 +17,34 @@ std::unique_ptr<Tokenizer> BytePairs(const std::string& pre) {
   return testing::OpenOrDie(toy.File("gpt2", pre));
 }
 
+std::unique_ptr<Tokenizer> Phi3() {
+  testing::ToyVocabulary toy = testing::ToySentencePiece();
+  for (const char* text : {"<|end|>", "<|assistant|>", "<|placeholder1|>"}) toy.Add(text, 3);
+  toy.Add("<user>", 4);
+  return testing::OpenOrDie(toy.File("llama", "default"));
+}
+
 void CheckTokens(FuzzInput input) {
   static const std::unique_ptr<Tokenizer> kTokenizers[] = {
-      BytePairs("qwen2"), BytePairs("llama-bpe"), BytePairs("gpt-2"),
-      testing::OpenOrDie(testing::ToySentencePiece().File("llama", "default"))};
+      BytePairs("qwen2"),
+      BytePairs("llama-bpe"),
+      BytePairs("gpt-2"),
+      BytePairs("refact"),
+      BytePairs("gpt-4o"),
+      BytePairs("tekken"),
+      BytePairs("kimi-k2"),
+      BytePairs("deepseek-v3"),
+      BytePairs("deepseek-llm"),
+      BytePairs("deepseek-coder"),
+      testing::OpenOrDie(testing::ToySentencePiece().File("llama", "")),
+      Phi3()};
+  constexpr size_t kBytePairs = 10;
   const uint8_t choice = input.Byte();
-  const Tokenizer& tokenizer = *kTokenizers[choice % 4];
+  const size_t index = (choice & 15) % std::size(kTokenizers);
+  const Tokenizer& tokenizer = *kTokenizers[index];
   const std::string text(input.rest());
   const std::vector<TokenId> tokens = tokenizer.Encode(text, /*add_special=*/false, (choice & 16) != 0);
-  if (choice % 4 != 3) {
+  if (index < kBytePairs) {
     FuzzCheck(tokenizer.Decode(tokens, /*render_control=*/true) == text, "byte pairs give every byte back");
   }
   Detokenizer detokenizer(&tokenizer, (choice & 32) != 0, (choice & 64) != 0);

@@ -174,8 +174,9 @@ TEST(Tokenizer, StopsSoonWhereALongTextHasMoreTokensThanAnybodyWants) {
 TEST(Tokenizer, GivesBackAnyBytes) {
   std::vector<std::unique_ptr<Tokenizer>> tokenizers;
   tokenizers.push_back(testing::OpenFileOrDie(testing::DemoModelPath()));
-  tokenizers.push_back(OpenOrDie(testing::ToyBytePairs().File("gpt2", "gpt-2")));
-  tokenizers.push_back(OpenOrDie(testing::ToyBytePairs().File("gpt2", "llama-bpe")));
+  for (const char* pre : {"gpt-2", "llama-bpe", "gpt-4o", "kimi-k2", "deepseek-v3", "deepseek-llm", "deepseek-coder"}) {
+    tokenizers.push_back(OpenOrDie(testing::ToyBytePairs().File("gpt2", pre)));
+  }
   tokenizers.push_back(OpenOrDie(testing::ToySentencePiece().File("llama", "default")));
   std::mt19937 random(5);
   for (int i = 0; i < 2000; ++i) {
@@ -433,6 +434,19 @@ TEST(EndOfGeneration, HoldsWhatLetsOthersSpeakForGlmOnly) {
   const TokenId observation = toy.Add("<|observation|>", 3);
   toy.Add("[gMASK]", 3);
   EXPECT_THAT(OpenOrDie(toy.File("gpt2", "glm4"))->end_of_generation(), ElementsAre(text_end, user, observation));
+}
+
+TEST(EndOfGeneration, HoldsNoTokenThatTextBecomes) {
+  ToyVocabulary pieces = testing::ToySentencePiece();  // its </s>, 2, is a control token
+  const TokenId end = pieces.Add("<end_of_turn>", 4);
+  pieces.Add("<eos>", 4);
+  pieces.Add("</s>", 4);  // HTML's
+  pieces.Add("</s>", 1);
+  EXPECT_THAT(OpenOrDie(pieces.File("llama", "default"))->end_of_generation(), ElementsAre(2, end));
+  ToyVocabulary pairs = testing::ToyBytePairs();
+  const TokenId normal = pairs.Add("</s>", 1);
+  pairs.Add("[EOS]", 4);
+  EXPECT_THAT(OpenOrDie(pairs.File("gpt2", "qwen2"))->end_of_generation(), ElementsAre(normal));
 }
 
 TEST(EndOfGeneration, KnowsTheEndsOfEveryFamilyByTheirText) {
