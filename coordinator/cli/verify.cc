@@ -28,6 +28,7 @@
 #include "coordinator/front/cluster_run.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
+#include "coordinator/front/signals.h"
 #include "coordinator/launch/launch_plan.h"
 
 namespace stagecoach {
@@ -165,6 +166,9 @@ absl::Status VerifyVerb::RunAll() {
   if (!json_) RETURN_IF_ERROR(WriteStdout(VerifyHeading(report_, planned_)));
   RETURN_IF_ERROR(Record(std::move(first)));
   for (const VerifyRun& run : RunsBeside(planned_, launch_.job.prefill_chunk(), chunks_, splits_)) {
+    if (SignalWatch::Get().stops() > 0 || SignalWatch::Get().drain()) {
+      return absl::CancelledError(absl::StrCat("interrupted after ", report_.records.size(), " runs"));
+    }
     ASSIGN_OR_RETURN(VerifyRecord record, RunOne(run, static_cast<int>(report_.records.size()) + 1, checksums_));
     RETURN_IF_ERROR(Record(std::move(record)));
   }
@@ -188,8 +192,10 @@ absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord*
   record->prefill_chunk = run.prefill_chunk > 0 ? run.prefill_chunk : launch_.job.prefill_chunk();
   const std::vector<VerifyAnswer> none;
   const std::vector<VerifyAnswer>& earlier = run.restarted ? report_.records.front().answers : none;
+  // What the prefix cache has is not computed, and has no checksums.
+  const bool of_all_rows = checksums && !cluster_options_.prefix_caching;
   absl::StatusOr<std::vector<VerifyAnswer>> answers =
-      RunRequests(run, report_.requests, earlier, checksums ? report_.layers : 0, cluster_.get());
+      RunRequests(run, report_.requests, earlier, of_all_rows ? report_.layers : 0, cluster_.get());
   cluster_->progress().Clear();
   if (!answers.ok()) return answers.status();
   record->answers = *std::move(answers);

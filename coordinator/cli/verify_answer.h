@@ -37,7 +37,7 @@ struct VerifyAnswer {
 };
 
 // Everything is there that was asked for: kInternal otherwise. `kept`: output tokens that were given with the request.
-// `layers`: of each row's checksums; 0: none were asked for.
+// `layers`: of each row's checksums; 0: it need not have any.
 absl::Status CheckAnswer(const VerifyRequest& request, const VerifyAnswer& answer, int64_t kept, int64_t layers);
 
 struct OutputDifference {

@@ -21,7 +21,7 @@ absl::Status AwaitReadyJob(ClusterRun* cluster);
 std::vector<int64_t> LayersOf(const pb::JobReady& ready);
 
 // `earlier`: the answers that a restarted run goes on with, of whole runs; otherwise not looked at. `layers`: of the
-// checksums that the job was asked for; 0: it was not. Errors: kCancelled after a signal; kUnavailable where a request
+// checksums that each row must have; 0: it need not. Errors: kCancelled after a signal; kUnavailable where a request
 // cannot be computed; kInvalidArgument where one is refused; others are what the session says.
 absl::StatusOr<std::vector<VerifyAnswer>> RunRequests(const VerifyRun& run, const std::vector<VerifyRequest>& requests,
                                                       const std::vector<VerifyAnswer>& earlier, int64_t layers,

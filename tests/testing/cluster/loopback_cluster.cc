@@ -126,6 +126,7 @@ class Front {
     ClusterAnswer& answer = run_.answers[delta.request()];
     answer.tokens.insert(answer.tokens.end(), delta.tokens().begin(), delta.tokens().end());
     answer.scores.insert(answer.scores.end(), delta.scores().begin(), delta.scores().end());
+    answer.checksums.insert(answer.checksums.end(), delta.checksums().begin(), delta.checksums().end());
     if (static_cast<int>(answer.tokens.size()) != requests_[delta.request()].cancel_after) return absl::OkStatus();
     pb::EngineMessage cancel;
     cancel.mutable_cancel()->set_request(delta.request());

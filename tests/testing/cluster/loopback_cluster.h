@@ -30,6 +30,7 @@ struct ClusterRequest {
 struct ClusterAnswer {
   std::vector<pb::SampledToken> tokens;
   std::vector<pb::TargetLogprobs> scores;
+  std::vector<pb::RowChecksums> checksums;
   pb::RequestFinished finished;
   // Tokens, log-probabilities and top lists with the exact bits of every float.
   std::string Bits() const;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -423,6 +424,35 @@ TEST_F(StageLoopTest, FramesOutOfStepAreBadFrames) {
     EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
   }
   EXPECT_TRUE(results_.empty());
+}
+
+TEST_F(StageLoopTest, AFrameWithoutTheChecksumsOfTheLayersBeforeIsABadFrame) {
+  assignment_ = Assignment(1, 3);
+  assignment_.set_checksum_layers(kLayers);
+  Connect();
+  stage_thread_ = std::thread([this] {
+    const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
+    status_ = StageLoop(endpoint.get(), assignment_).Run();
+  });
+  Send(Step(0));
+  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
+  EXPECT_THAT(heard_.failure->message(), HasSubstr("it has 0 checksums of layers, expected 3"));
+}
+
+TEST_F(StageLoopTest, ChecksumsAreOfAllLayersOfTheModelOrOfNone) {
+  for (const int32_t layers : {-1, 1, static_cast<int32_t>(kLayers) + 1, std::numeric_limits<int32_t>::max()}) {
+    heard_ = {};
+    assignment_ = Assignment(1, 3);
+    Connect();
+    pb::StageAssignment changed = assignment_;
+    changed.set_checksum_layers(layers);
+    stage_thread_ = std::thread([this, changed] {
+      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
+      status_ = StageLoop(endpoint.get(), changed).Run();
+    });
+    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << layers;
+    EXPECT_THAT(heard_.failure->message(), HasSubstr("layers, expected 0 or 4"));
+  }
 }
 
 TEST_F(StageLoopTest, TheEndOfTheJobEndsTheStageInWhateverItIsDoing) {

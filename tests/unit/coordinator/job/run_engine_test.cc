@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <functional>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -106,6 +107,41 @@ TEST_F(EngineTest, WorkThatACancelLeavesInFlightStillCountsForTheBubble) {
   EXPECT_GT(run->statistics.busy_s(),
             0.08);  // 2 sequences over 2 stages, 40 steps of at least 1 ms a stage and sequence
   EXPECT_GE(run->statistics.bubble() + 1e-9, run->statistics.bubble_floor());
+}
+
+// By row, of all layers.
+std::map<int32_t, std::vector<uint32_t>> ChecksumsOf(const testing::ClusterAnswer& answer) {
+  std::map<int32_t, std::vector<uint32_t>> rows;
+  for (const pb::RowChecksums& part : answer.checksums) {
+    for (int i = 0; i < part.values_size(); ++i) rows[part.start() + i % part.rows()].push_back(part.values(i));
+  }
+  return rows;
+}
+
+TEST_F(EngineTest, ChecksumsOfTheHiddenStatesAreThoseOfEachRequestHoweverTheWorkIsCut) {
+  const std::vector<ClusterRequest> requests = {Request(30, 6, 1), Request(9, 4, 2)};
+  const auto silent = testing::RunCluster(2, job_, requests);
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  EXPECT_TRUE(silent->answers[0].checksums.empty());
+  job_.set_layer_checksums(true);
+  const auto whole = testing::RunCluster(1, job_, requests);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(whole->answers[i].Bits(), silent->answers[i].Bits());
+    const auto rows = ChecksumsOf(whole->answers[i]);
+    // The last token is not computed.
+    EXPECT_EQ(rows.size(), requests[i].prompt.size() + static_cast<size_t>(requests[i].max_new_tokens) - 1);
+    for (const auto& [row, layers] : rows) EXPECT_EQ(layers.size(), 4u) << row;
+  }
+  EXPECT_NE(ChecksumsOf(whole->answers[0]).at(3), ChecksumsOf(whole->answers[1]).at(3));
+  for (const auto& [stages, chunk] : {std::pair(2, 512), {4, 512}, {3, 7}, {2, 1}}) {
+    job_.set_prefill_chunk(chunk);
+    const auto cut = testing::RunCluster(stages, job_, requests);
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(ChecksumsOf(cut->answers[i]), ChecksumsOf(whole->answers[i])) << stages << " " << chunk;
+    }
+  }
 }
 
 TEST_F(EngineTest, ANumberOfStagesThatTheWorldDoesNotHaveIsRefused) {
