@@ -17,7 +17,7 @@ int64_t Window(const FileReader& file, int64_t layer) {
   const int64_t period = file.Is("gpt-oss") || file.Is("gemma2") ? 2 : file.Is("olmo2") ? 4 : file.Is("gemma3") ? 6 : 0;
   if (period == 0) return 0;  // whatever a key says: llama.cpp looks at none
   const int64_t window = file.Int("attention.sliding_window", file.Is("gemma2") ? 4096 : 0);
-  const std::vector<int64_t> flags = file.Flags("attention.sliding_window_pattern");
+  const std::vector<int64_t> flags = file.Array("attention.sliding_window_pattern");
   if (!flags.empty()) return flags.at(static_cast<size_t>(layer)) != 0 ? window : 0;
   const int64_t pattern = file.Int("attention.sliding_window_pattern", period);
   return layer % pattern < pattern - 1 ? window : 0;

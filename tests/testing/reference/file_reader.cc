@@ -51,25 +51,25 @@ std::string FileReader::String(const std::string& name, const std::string& fallb
 }
 
 int64_t FileReader::IntOfLayer(const std::string& name, int64_t layer, std::optional<int64_t> fallback) const {
-  const std::vector<int64_t> values = Flags(name);
+  const std::vector<int64_t> values = Array(name);
   if (values.empty()) return Int(name, fallback);
   if (static_cast<size_t>(layer) >= values.size()) Fail(absl::StrCat("key '", name, "' has no value of layer ", layer));
   return values[static_cast<size_t>(layer)];
 }
 
-std::vector<int64_t> FileReader::Flags(const std::string& name) const {
+std::vector<int64_t> FileReader::Array(const std::string& name) const {
   const GgufValue* value = file_->metadata().Find(architecture_ + "." + name);
   if (value == nullptr || !std::holds_alternative<GgufArray>(*value)) return {};
-  std::vector<int64_t> flags;
+  std::vector<int64_t> array;
   std::visit(
       [&](const auto& elements) {
         for (size_t i = 0; i < elements.size(); ++i) {
           if constexpr (!std::is_same_v<std::decay_t<decltype(elements)>, std::vector<std::string>>)
-            flags.push_back(static_cast<int64_t>(elements[i]));
+            array.push_back(static_cast<int64_t>(elements[i]));
         }
       },
       std::get<GgufArray>(*value).values);
-  return flags;
+  return array;
 }
 
 bool FileReader::HasTensor(const std::string& name) const { return file_->FindTensor(name) != nullptr; }

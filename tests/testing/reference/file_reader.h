@@ -31,7 +31,7 @@ class FileReader {
   // One value for every layer from a number for all of them or an array.
   int64_t IntOfLayer(const std::string& name, int64_t layer, std::optional<int64_t> fallback = {}) const;
   // For every layer, of an array of integers or truth values; empty when the key is no array.
-  std::vector<int64_t> Flags(const std::string& name) const;
+  std::vector<int64_t> Array(const std::string& name) const;
 
   bool HasTensor(const std::string& name) const;
   Vector ReadVector(const std::string& name) const;              // empty when absent
