@@ -243,15 +243,11 @@ class ExpertTile {
       const float* const weights = weights_ + row * spec_.experts_used;
       std::fill_n(sum, count, 0.0f);
       for (int64_t rank = 0; rank < spec_.experts_used; ++rank) {
-        AddScaled(outputs + places[rank] * stride, weights[rank], count, sum);
+        step_.kernels.add_scaled(outputs + places[rank] * stride, weights[rank], count, sum);
       }
       if (has_shared()) step_.kernels.add(shared + row * stride, count, sum);
       step_.kernels.add(sum, count, out + row * step_.hidden + columns.begin);
     }
-  }
-
-  static void AddScaled(const float* in, float scale, int64_t n, float* out) {
-    for (int64_t i = 0; i < n; ++i) out[i] = __builtin_fmaf(in[i], scale, out[i]);
   }
 
   const LayerWeights& w_;

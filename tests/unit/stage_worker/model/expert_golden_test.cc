@@ -1,0 +1,71 @@
+// Whole models of experts against what another program computed from the same files.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/shared_data.h"
+#include "tests/unit/stage_worker/model/pipeline_rig.h"
+
+namespace stagecoach::testing {
+namespace {
+
+constexpr char kExpertsJson[] = "models/experts/reference.json";
+constexpr double kLogTolerance = 1e-3;
+
+double WorstOfTop(const std::vector<std::pair<TokenId, double>>& top, const std::vector<float>& logits) {
+  double max = -HUGE_VAL, sum = 0, worst = 0;
+  for (const float logit : logits) max = std::max<double>(max, logit);
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - max);
+  for (const auto& [token, log] : top) {
+    const double ours = static_cast<double>(logits[static_cast<size_t>(token)]) - max - std::log(sum);
+    worst = std::max(worst, std::fabs(ours - log));
+  }
+  return worst;
+}
+
+class ExpertGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ExpertGolden, GreedyIdsAreTheSameAndLogProbabilitiesAgree) {
+  SHARED_FILE_OR_SKIP(json, kExpertsJson);
+  const nlohmann::json reference = nlohmann::json::parse(ReadFileOrDie(json));
+  nlohmann::json expected;
+  for (const nlohmann::json& model : reference["models"]) {
+    if (model["file"] == std::string(GetParam()) + "-f32.gguf") expected = model;
+  }
+  ASSERT_FALSE(expected.is_null()) << GetParam();
+  auto model = OpenModel(SharedPath("models/experts/" + expected["file"].get<std::string>()));
+  ASSERT_TRUE(model.ok()) << model.status();
+  PipelineRig rig(*std::move(model), {.stages = 2, .threads = 2, .kv_type = KvType::kF32});
+  double worst = 0;
+  for (const nlohmann::json& prompt : expected["prompts"]) {
+    const auto tokens = prompt["prompt_tokens"].get<std::vector<TokenId>>();
+    const auto greedy = prompt["greedy"].get<std::vector<TokenId>>();
+    const SequenceId sequence = rig.Open(tokens);
+    StepResult result = rig.Prefill(sequence, tokens, 13);
+    for (size_t step = 0; step < greedy.size(); ++step) {
+      ASSERT_EQ(result.sampled.size(), 1u);
+      ASSERT_EQ(result.sampled[0].token, greedy[step]) << "step " << step << ", margin " << prompt["margins"][step];
+      const auto top = prompt["top20"].find(std::to_string(step));
+      if (top != prompt["top20"].end()) {
+        const int64_t row = step > 0 ? 0 : static_cast<int64_t>(tokens.size() - 1) % 13;
+        worst = std::max(worst, WorstOfTop(top->get<std::vector<std::pair<TokenId, double>>>(), rig.Logits(row)));
+      }
+      rig.Feed(sequence, {greedy[step]}, true);
+      result = rig.Step();
+    }
+    rig.Close(sequence);
+  }
+  EXPECT_LE(worst, kLogTolerance);
+  RecordProperty("worst_log_probability", std::to_string(worst));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExpertGolden, ::testing::Values("qwen3moe"),
+                         [](const auto& model) { return std::string(model.param); });
+
+}  // namespace
+}  // namespace stagecoach::testing
