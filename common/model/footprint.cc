@@ -59,7 +59,7 @@ void AddExperts(const FfnSpec& ffn, const LayerInputForms& forms, int64_t hidden
   sizes->logits_stride = WholePanels(sizes->experts);
   sizes->input_width = hidden;
   sizes->width = std::max(sizes->width, ffn.width);
-  sizes->input_forms.Add(forms.ffn);
+  sizes->input_forms.Add(forms.experts);
   sizes->output_forms.Add(forms.expert_down);
   sizes->threads = limits.threads;
 }
@@ -151,9 +151,9 @@ LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot) {
   add({layer.attn_q_b}, &forms.q_b);
   add({layer.attn_k_b}, &forms.k_b);
   add({layer.attn_v_b}, &forms.v_b);
-  add({layer.ffn_gate, layer.ffn_up, layer.ffn_gate_up, layer.router, layer.gate_exps, layer.up_exps,
-       layer.gate_up_exps},
-      &forms.ffn);
+  add({layer.gate_exps, layer.up_exps, layer.gate_up_exps}, &forms.experts);
+  add({layer.ffn_gate, layer.ffn_up, layer.ffn_gate_up, layer.router}, &forms.ffn);
+  forms.ffn.Add(forms.experts);
   add({layer.ffn_down}, &forms.down);
   add({layer.down_exps}, &forms.expert_down);
   return forms;

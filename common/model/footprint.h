@@ -62,6 +62,7 @@ struct LayerInputForms {
   InputForms output;       // of attn_output; Nq*H wide
   InputForms ffn;          // of gate and up, and of a router and its experts' gate and up; D wide
   InputForms down;         // of down; F wide, beside experts shared_width
+  InputForms experts;      // of the experts' gate and up: some of ffn's
   InputForms expert_down;  // of the experts' down; F wide
   // Latent attention: r is kv_rank, d is rope.dims. qkv is then of q (or Wq_a) and of the latent.
   InputForms q_b;  // q_rank wide

@@ -167,7 +167,7 @@ class ExpertTile {
     if (plan.rows[place + count - 1] - first == count - 1) return RowsFrom(input_, step_.hidden, first);
     if (gathered_ != place) {
       for (int64_t i = 0; i < count; ++i) {
-        own_.gathered.Copy(forms_.ffn, i, step_.hidden, RowsFrom(input_, step_.hidden, plan.rows[place + i]));
+        own_.gathered.Copy(forms_.experts, i, step_.hidden, RowsFrom(input_, step_.hidden, plan.rows[place + i]));
       }
       gathered_ = place;
     }
