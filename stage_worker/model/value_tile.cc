@@ -2,43 +2,60 @@
 
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 namespace stagecoach {
 namespace {
 
-static_assert(kTilePositions == 16);
-
-// Sixteen rows of one 16x16 matrix to those of its transpose, in vectors of the compiler's.
+// A square of elements to its transpose, in vectors of 16 bytes, which every machine of ours has.
 template <typename T>
-void Transpose16(const uint8_t* in, uint8_t* out, size_t out_stride) {
-  typedef T Row __attribute__((vector_size(16 * sizeof(T))));
-  Row a[16], b[16];
-  for (size_t i = 0; i < 16; ++i) std::memcpy(&a[i], in + i * sizeof(Row), sizeof(Row));
-  // Four times: the rows of one half between those of the other, element by element.
-  for (int round = 0; round < 4; ++round) {
-    for (int i = 0; i < 8; ++i) {
-      b[2 * i] = __builtin_shufflevector(a[i], a[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-      b[2 * i + 1] =
-          __builtin_shufflevector(a[i], a[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    }
-    std::memcpy(a, b, sizeof(a));
-  }
-  for (size_t i = 0; i < 16; ++i) std::memcpy(out + i * out_stride, &a[i], sizeof(Row));
-}
+class Square {
+ public:
+  static constexpr size_t kSize = 16 / sizeof(T);
 
-// [dims][16] elements to [16][dims].
+  static void Transpose(const uint8_t* in, size_t in_stride, uint8_t* out, size_t out_stride) {
+    Row a[kSize], b[kSize];
+    for (size_t i = 0; i < kSize; ++i) std::memcpy(&a[i], in + i * in_stride, sizeof(Row));
+    // Each time the rows of one half come between those of the other, element by element.
+    for (size_t done = 1; done < kSize; done *= 2) {
+      for (size_t i = 0; i < kSize / 2; ++i) {
+        b[2 * i] = Zip<0>(a[i], a[i + kSize / 2], std::make_index_sequence<kSize>());
+        b[2 * i + 1] = Zip<kSize / 2>(a[i], a[i + kSize / 2], std::make_index_sequence<kSize>());
+      }
+      for (size_t i = 0; i < kSize; ++i) a[i] = b[i];
+    }
+    for (size_t i = 0; i < kSize; ++i) std::memcpy(out + i * out_stride, &a[i], sizeof(Row));
+  }
+
+ private:
+  typedef T Row __attribute__((vector_size(16)));
+
+  // a[first], b[first], a[first + 1], ...
+  template <size_t kFirst, size_t... kAt>
+  static Row Zip(Row a, Row b, std::index_sequence<kAt...>) {
+    return __builtin_shufflevector(a, b, (kFirst + kAt / 2 + kAt % 2 * kSize)...);
+  }
+};
+
+// [dims][16 positions] elements to [16 positions][dims].
 template <typename T>
 void Transpose(const uint8_t* in, int64_t dims, uint8_t* out) {
-  const size_t stride = static_cast<size_t>(dims) * sizeof(T);
+  constexpr int64_t kSize = Square<T>::kSize;
+  constexpr size_t kInStride = kTilePositions * sizeof(T);
+  static_assert(kTilePositions % kSize == 0);
+  const size_t out_stride = static_cast<size_t>(dims) * sizeof(T);
+  const auto in_at = [&](int64_t d, int64_t lane) {
+    return in + static_cast<size_t>(d * kTilePositions + lane) * sizeof(T);
+  };
+  const auto out_at = [&](int64_t d, int64_t lane) { return out + static_cast<size_t>(lane * dims + d) * sizeof(T); };
   int64_t d = 0;
-  for (; d + 16 <= dims; d += 16) {
-    Transpose16<T>(in + static_cast<size_t>(d) * 16 * sizeof(T), out + static_cast<size_t>(d) * sizeof(T), stride);
+  for (; d + kSize <= dims; d += kSize) {
+    for (int64_t lane = 0; lane < kTilePositions; lane += kSize) {
+      Square<T>::Transpose(in_at(d, lane), kInStride, out_at(d, lane), out_stride);
+    }
   }
   for (; d < dims; ++d) {
-    for (size_t lane = 0; lane < 16; ++lane) {
-      std::memcpy(out + lane * stride + static_cast<size_t>(d) * sizeof(T),
-                  in + (static_cast<size_t>(d) * 16 + lane) * sizeof(T), sizeof(T));
-    }
+    for (int64_t lane = 0; lane < kTilePositions; ++lane) std::memcpy(out_at(d, lane), in_at(d, lane), sizeof(T));
   }
 }
 
