@@ -24,7 +24,6 @@ std::vector<StageLayer> MakeLayers(const ModelDescription& model, int64_t first_
   std::vector<StageLayer> layers;
   std::vector<int64_t> pool_layers(static_cast<size_t>(model.hyper.block_groups()));
   for (size_t i = 0; i < weights.size(); ++i) {
-    // What a model is refused for when it is opened.
     const AttentionSpec& attention = specs[i].attention;
     const bool rotates = attention.rope.dims > 0;
     layers.push_back({.spec = specs[i],
