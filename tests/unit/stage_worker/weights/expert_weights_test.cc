@@ -226,12 +226,10 @@ TEST(SharesOfWeights, AreEveryByteOfExpertsOnce) {
   }
   matrices[weights.embedding.data] = weights.embedding.bytes();
   matrices[weights.output.data] = weights.output.bytes();
-  const AttentionSpec& attention = made.model->hyper.layers[0].attention;
   for (const int threads : {1, 2, 3, 40}) {
     std::map<const uint8_t*, size_t> shares;
     for (int thread = 0; thread < threads; ++thread) {
-      const QkvHeads shape = {attention.heads, attention.kv_heads, attention.head_dim};
-      for (absl::Span<const uint8_t> share : SharesOfWeights(weights, shape, thread, threads)) {
+      for (absl::Span<const uint8_t> share : SharesOfWeights(weights, made.model->hyper.layers, thread, threads)) {
         EXPECT_TRUE(shares.emplace(share.data(), share.size()).second) << "two shares begin at the same place";
       }
     }
