@@ -33,19 +33,28 @@ struct UnitInput {
   const float* up_bias;
 };
 
-// Work cut into equal runs, of panel pairs or of panels.
+// Panels, or pairs of them, cut into `pieces` runs as equal as their unit allows, so that threads which take as many of
+// them have as much to do.
 struct Runs {
-  int64_t count = 0;  // of all
-  int64_t step = 1;   // of each but the last
+  int64_t count = 0;   // of all
+  int64_t pieces = 0;  // at most one a unit
+  int64_t unit = 1;
 
-  int64_t pieces() const { return CeilDiv(count, step); }
-  Gang::Part At(int64_t piece) const { return {piece * step, std::min(count, (piece + 1) * step)}; }
+  Gang::Part At(int64_t piece) const {
+    const Gang::Part units = Gang::Share(CeilDiv(count, unit), static_cast<int>(piece), static_cast<int>(pieces));
+    return {units.begin * unit, std::min(count, units.end * unit)};
+  }
 };
 
+// About so many pieces, none of more than `most`.
 Runs CutInto(int64_t count, int64_t pieces, int64_t most) {
-  int64_t step = std::clamp<int64_t>(CeilDiv(count, std::max<int64_t>(1, pieces)), 1, most);
-  if (step > kWidePanels) step = std::min(most, CeilDiv(step, kWidePanels) * kWidePanels);
-  return {count, std::max<int64_t>(1, step)};
+  if (count == 0) return {};
+  const int64_t fewest = CeilDiv(count, most), wanted = std::clamp(pieces, fewest, count);
+  // In whole units a piece is up to one larger than the fair share.
+  const bool wide = CeilDiv(count, wanted) > kWidePanels && most >= 2 * kWidePanels;
+  if (!wide) return {count, wanted, 1};
+  const int64_t units = CeilDiv(count, kWidePanels);
+  return {count, std::clamp(wanted, CeilDiv(units, most / kWidePanels), units), kWidePanels};
 }
 
 int64_t PanelPairs(const PackedMatrix& matrix) { return (matrix.panels() + 1) / 2; }
@@ -128,13 +137,13 @@ class ExpertTile {
     const Runs shared = CutInto(shared_pairs, rows_ > kFewRows ? pieces : CeilDiv(pieces, units), shared_pairs);
     const int64_t pairs = PanelPairs(w_.experts.gate[0]);
     const Runs routed = CutInto(pairs, CeilDiv(pieces, units), pairs);
-    const int64_t all = shared.pieces() + plan.active_count * routed.pieces();
+    const int64_t all = shared.pieces + plan.active_count * routed.pieces;
     for (int64_t i = Take(&all_.next_activation); i < all; i = Take(&all_.next_activation)) {
-      if (i < shared.pieces()) {
+      if (i < shared.pieces) {
         ActivateShared(shared.At(i));
       } else {
-        const int64_t piece = i - shared.pieces();
-        ActivateExpert(plan, plan.active[piece / routed.pieces()], routed.At(piece % routed.pieces()));
+        const int64_t piece = i - shared.pieces;
+        ActivateExpert(plan, plan.active[piece / routed.pieces], routed.At(piece % routed.pieces));
       }
     }
   }
@@ -203,7 +212,7 @@ class ExpertTile {
     const int64_t places = rows_ * (spec_.experts_used + (has_shared() ? 1 : 0));
     const int64_t most = std::min(all_.output_floats / (places * kPanelRows), 2 * kBlockFloats / kPanelRows);
     const Runs runs = CutInto(panels, kOutputPieces * worker_.threads(), std::max<int64_t>(1, most));
-    for (int64_t i = Take(&all_.next_output); i < runs.pieces(); i = Take(&all_.next_output)) {
+    for (int64_t i = Take(&all_.next_output); i < runs.pieces; i = Take(&all_.next_output)) {
       const Gang::Part part = runs.At(i);
       ComputeOutputs(plan, part);
       SumOutputs(plan, part, out);

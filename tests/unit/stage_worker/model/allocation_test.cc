@@ -19,6 +19,7 @@
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/stage_model_impl.h"
 #include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_architectures.h"
 #include "tests/testing/tiny_model.h"
 #include "tests/unit/stage_worker/model/expert_rig.h"
 
@@ -67,6 +68,7 @@ namespace {
 struct Case {
   TensorType type;
   int threads;
+  bool experts = false;  // beside a shared one, behind a dense layer
 };
 
 class StepMemory : public ::testing::TestWithParam<Case> {
@@ -77,7 +79,10 @@ class StepMemory : public ::testing::TestWithParam<Case> {
   StepMemory() {
     testing::TinyModelOptions options;
     options.type = GetParam().type;
-    auto model = OpenModel(testing::WriteTinyModel(dir_.File("tiny.gguf"), options));
+    const std::string path = dir_.File("tiny.gguf");
+    auto model = OpenModel(
+        GetParam().experts ? testing::WriteTinyArchitecture(path, testing::TinyArchitecture("glm4moe", options.type))
+                           : testing::WriteTinyModel(path, options));
     EXPECT_TRUE(model.ok()) << model.status();
     StageConfig config;
     config.last_layer = (*model)->hyper.layer_count();
@@ -173,10 +178,12 @@ TEST_P(StepMemory, IsThereBeforePrefillChunksAndDecodeStepsRun) {
 
 INSTANTIATE_TEST_SUITE_P(Models, StepMemory,
                          ::testing::Values(Case{TensorType::kQ8_0, 1}, Case{TensorType::kQ8_0, 2},
-                                           Case{TensorType::kF32, 1}, Case{TensorType::kBF16, 2}),
+                                           Case{TensorType::kF32, 1}, Case{TensorType::kBF16, 2},
+                                           Case{TensorType::kF32, 1, true}, Case{TensorType::kQ8_0, 2, true}),
                          [](const auto& info) {
                            return std::string(GetTensorType(info.param.type).name) + "With" +
-                                  std::to_string(info.param.threads) + "Threads";
+                                  std::to_string(info.param.threads) + "Threads" +
+                                  (info.param.experts ? "AndExperts" : "");
                          });
 
 // Everything that changes a buffer: the ends of the pipeline, threads, rows, the cache that is smaller than the

@@ -64,8 +64,12 @@ TEST_P(ExpertGolden, GreedyIdsAreTheSameAndLogProbabilitiesAgree) {
   RecordProperty("worst_log_probability", std::to_string(worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ExpertGolden, ::testing::Values("qwen3moe"),
-                         [](const auto& model) { return std::string(model.param); });
+INSTANTIATE_TEST_SUITE_P(Models, ExpertGolden, ::testing::Values("qwen3moe", "gpt-oss", "glm4moe", "minimax-m2"),
+                         [](const auto& model) {
+                           std::string name = model.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace stagecoach::testing
