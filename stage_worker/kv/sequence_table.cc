@@ -321,12 +321,12 @@ void SequenceTable::CommitOpen(const OpenSequence& open) {
   entry.rows = open.shared_rows;
   entry.released.assign(groups_.size(), 0);
   entry.tables.resize(groups_.size());
+  int64_t most = (context_ + block_tokens_ - 1) / block_tokens_;
   for (size_t group = 0; group < groups_.size(); ++group) {
-    const int64_t blocks = static_cast<int64_t>(groups_[group].blocks.size());
-    int64_t most = (context_ + block_tokens_ - 1) / block_tokens_;
-    if (WindowOf(windows_, group) == 0) most = std::min(most, blocks);  // else places outnumber blocks
-    entry.tables[group].reserve(static_cast<size_t>(most));
+    if (WindowOf(windows_, group) > 0) continue;  // its places outnumber its blocks
+    most = std::min(most, static_cast<int64_t>(groups_[group].blocks.size()));
   }
+  for (std::vector<BlockId>& table : entry.tables) table.reserve(static_cast<size_t>(most));
   const int64_t count = open.shared_rows / block_tokens_;
   for (size_t group = 0; group < open.shared_blocks.size(); ++group) {
     const std::vector<BlockId>& shared = open.shared_blocks[group];
