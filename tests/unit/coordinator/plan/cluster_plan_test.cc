@@ -90,6 +90,50 @@ TEST(ClusterPlan, FewerGroupsMayDecodeThanAreInFlight) {
   EXPECT_GT(Plan(question).decode.itl_s, 1.3 * plan.decode.itl_s);
 }
 
+// What groups gain over one, 16 sequences on four hosts that compute far faster than they read.
+double GainOfGroups(const std::string& model) {
+  ClusterQuestion question = Question(4, model);
+  for (HostFacts& host : question.profile.hosts) {
+    host.available_bytes = 256 * kGiB;
+    for (HostSpeed& speed : host.speeds) speed.int8_gops *= 100, speed.f32_gops *= 100;
+  }
+  question.job.set_max_num_seqs(16);
+  question.load = {.prompt_tokens = 64, .output_tokens = 64};
+  const double free_s = Plan(question).decode.itl_s;
+  question.job.set_decode_groups(1);
+  return Plan(question).decode.itl_s / free_s;
+}
+
+TEST(ClusterPlan, FewRowsOfExpertsAreWorthAGroupOfTheirOwn) {
+  EXPECT_LT(GainOfGroups("qwen3-32b/q4_k_m"), 1.2) << "every group reads all weights";
+  EXPECT_GT(GainOfGroups("qwen3-30b-a3b/q4_k_m"), 1.9);
+  EXPECT_GT(GainOfGroups("kimi-k2:layers=16/q4_k_m"), 2.2);
+}
+
+TEST(ClusterPlan, StagesWithDenseLeadsGetMoreLayers) {
+  ClusterQuestion question = Question(4, "deepseek-v3/q4_k_m");
+  for (HostFacts& host : question.profile.hosts) host.available_bytes = 1024 * kGiB;
+  question.job.set_max_num_seqs(64);  // whose rows read far more experts than a dense layer has weights
+  const ClusterPlan plan = Plan(question);
+  ASSERT_EQ(plan.stages(), 4);
+  EXPECT_GE(plan.job.stages[0].last_layer() - plan.job.stages[0].first_layer(), 17);
+  EXPECT_EQ(plan.job.stages[3].last_layer(), 61);
+}
+
+TEST(ClusterPlan, ModelsOfHundredsOfGigabytesArePlannedByTheirShape) {
+  for (const char* model :
+       {"qwen3-coder-480b-a35b/q4_k_m", "glm-4.5/q4_k_m", "gpt-oss-120b/mxfp4", "minimax-m2/q8_0"}) {
+    ClusterQuestion question = Question(4, model);
+    for (HostFacts& host : question.profile.hosts) host.available_bytes = 256 * kGiB;
+    const ClusterPlan plan = Plan(question);
+    ASSERT_EQ(plan.stages(), 4) << model;
+    uint64_t weights = 0;
+    for (const StageMemory& memory : plan.memory) weights += memory.weights;
+    EXPECT_GT(weights, 60 * kGiB) << model;
+    EXPECT_GT(plan.decode.tokens_per_s, 0) << model;
+  }
+}
+
 TEST(ClusterPlan, AMicroBatchHasNoMoreRowsThanItMay) {
   ClusterQuestion question = Question(2);
   for (HostFacts& host : question.profile.hosts) host.available_bytes = 2048 * kGiB;
