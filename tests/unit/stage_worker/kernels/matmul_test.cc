@@ -345,6 +345,22 @@ TEST(Matmul, AColumnDoesNotDependOnTheColumnsBesideIt) {
   }
 }
 
+TEST(Matmul, WhatIsReadNextIsNoPartOfTheProduct) {
+  for (TensorType type : SupportedTypes()) {
+    const Matrix matrix = RandomMatrix(type, 40, SmallestCols(type), 70);
+    const Matrix other = RandomMatrix(type, 16, SmallestCols(type), 71);
+    const Inputs in(RandomFloats(72, 3 * matrix.cols, 1.0), matrix.cols);
+    for (const Kernels* kernels : AllKernels()) {
+      const std::vector<float> expected = Multiply(*kernels, matrix, in, 3);
+      PanelSpan span = matrix.span();
+      span.next = other.packed.data();
+      std::vector<float> found(expected.size());
+      kernels->matmul(span, in.From(0), 3, found.data(), static_cast<int64_t>(found.size() / 3));
+      EXPECT_EQ(FirstDifference(expected, found), "") << kernels->isa << " " << Name(type);
+    }
+  }
+}
+
 TEST(Matmul, RowsBeyondTheMatrixAreZero) {
   for (TensorType type : SupportedTypes()) {
     const int64_t cols = SmallestCols(type);
