@@ -58,6 +58,10 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
   options.scheduler.prefill_chunk = 128;
   options.scheduler.max_num_batched_tokens = 140;
   options.scheduler.group_blocks = {34};  // some are preempted
+  if (stages == 1) {
+    options.scheduler.group_blocks = {34, 30};
+    options.scheduler.group_windows = {0, 100};
+  }
   options.scheduler.context = 34 * 32;
   options.scheduler.prefix_caching = stages != 2;  // what is preempted finds its own blocks
   SimOutcome outcome;
