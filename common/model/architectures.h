@@ -45,7 +45,7 @@ struct Architecture {
 
   // FFN.
   Activation activation = Activation::kSwiglu;
-  bool fused_gate_up = false;  // ffn_up holds the rows of gate, then of up
+  bool fused_gate_up = false;  // without an ffn_gate, ffn_up holds the rows of gate, then of up
   Presence experts = Presence::kAbsent;
   Gating gating = Gating::kSoftmax;
   bool gating_key = false;        // reads expert_gating_func

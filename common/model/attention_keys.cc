@@ -115,10 +115,6 @@ absl::Status ReadRope(const KeyReader& keys, int64_t context, RopeParameters& ro
     rope.factor = factor == 0 ? 1 : factor;
     return ReadYarn(keys, rope);
   }
-  if (rope.attn_factor != 1) {
-    return keys.Unsupported("rope.scaling.attn_factor", "is ", rope.attn_factor, " with rope.scaling.type '", type,
-                            "', expected 1: it is supported with yarn only");
-  }
   if (type == "linear" && factor > 1) {
     rope.scaling = RopeScaling::kLinear;
     rope.factor = factor;
@@ -200,7 +196,8 @@ absl::Status ReadWindows(const KeyReader& keys, const Architecture& architecture
   const bool required = architecture.window == Presence::kRequired;
   const auto fallback = required ? std::optional<int64_t>() : architecture.default_window;
   ASSIGN_OR_RETURN(const int64_t window, keys.Int(kWindow, required ? 1 : 0, INT64_MAX, fallback));
-  if (window == 0 || window >= hyper.context) return absl::OkStatus();
+  if (window == 0) return absl::OkStatus();
+  const bool narrow = window < hyper.context;  // a wide one hides nothing
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadPattern(keys, architecture, blocks));
   ASSIGN_OR_RETURN(const double local_base,
                    keys.Float("rope.freq_base_swa", 1, true,
@@ -211,9 +208,11 @@ absl::Status ReadWindows(const KeyReader& keys, const Architecture& architecture
   for (size_t i = 0; i < hyper.layers.size(); ++i) {
     if (!windowed[i]) continue;
     LayerSpec& layer = hyper.layers[i];
-    layer.attention.kind = AttentionKind::kWindowed;
-    layer.attention.window = window;
-    layer.block_group = any_full ? 1 : 0;
+    if (narrow) {
+      layer.attention.kind = AttentionKind::kWindowed;
+      layer.attention.window = window;
+      layer.block_group = any_full ? 1 : 0;
+    }
     layer.attention.rope.freq_base = local_base;
     if (!architecture.local_unscaled) continue;
     const RopeParameters unscaled;

@@ -23,8 +23,8 @@ struct RopeParameters {
   double freq_base = 10000;
   double factor = 1;             // context extension; positions are divided by it (linear, YaRN)
   int64_t original_context = 0;  // YaRN's n0
-  double attn_factor = 1;        // YaRN: multiplies cos and sin ...
-  bool log_magnitude = true;     // ... beside 1 + 0.1 ln(factor); DeepSeek has that in AttentionSpec::score_scale
+  double attn_factor = 1;        // multiplies cos and sin
+  bool log_magnitude = true;     // YaRN: so does 1 + 0.1 ln(factor); DeepSeek has that in AttentionSpec::score_scale
   double ext_factor = 1, beta_fast = 32, beta_slow = 1;
   bool factors = false;  // rope_freqs.weight of the model divides the frequencies (llama 3)
 

@@ -89,11 +89,11 @@ class LayerFinder {
 
   absl::Status FindDense() {
     const int64_t width = spec_.ffn.width;
-    if (architecture_.fused_gate_up) {
+    RETURN_IF_ERROR(Matrix("ffn_gate.weight", width, hidden_, !architecture_.fused_gate_up, layer_.ffn_gate));
+    if (layer_.ffn_gate == nullptr) {
       RETURN_IF_ERROR(Matrix("ffn_up.weight", 2 * width, hidden_, true, layer_.ffn_gate_up));
       return Matrix("ffn_down.weight", hidden_, width, true, layer_.ffn_down);
     }
-    RETURN_IF_ERROR(Matrix("ffn_gate.weight", width, hidden_, true, layer_.ffn_gate));
     RETURN_IF_ERROR(Matrix("ffn_up.weight", width, hidden_, true, layer_.ffn_up));
     RETURN_IF_ERROR(Matrix("ffn_down.weight", hidden_, width, true, layer_.ffn_down));
     RETURN_IF_ERROR(Vector("ffn_gate.bias", width, false, layer_.ffn_gate_bias));

@@ -44,6 +44,7 @@ RopeTable::RopeTable(const RopeParameters& rope, const std::vector<float>& rope_
     frequencies_[i] = FixedPow(rope.freq_base, -2.0 * static_cast<double>(i) / static_cast<double>(rope.dims));
     if (divided) frequencies_[i] /= static_cast<double>(rope_freqs[i]);
   }
+  magnitude_ = rope.attn_factor;
   if (rope.scaling == RopeScaling::kLinear) {
     for (double& frequency : frequencies_) frequency /= rope.factor;
   } else if (rope.scaling == RopeScaling::kYarn) {
@@ -52,7 +53,7 @@ RopeTable::RopeTable(const RopeParameters& rope, const std::vector<float>& rope_
       const double unscaled = ramp.At(static_cast<int64_t>(i)) * rope.ext_factor;
       frequencies_[i] = frequencies_[i] / rope.factor * (1 - unscaled) + frequencies_[i] * unscaled;
     }
-    magnitude_ = rope.attn_factor * (rope.log_magnitude ? 1 + 0.1 * FixedLn(rope.factor) : 1);
+    if (rope.log_magnitude) magnitude_ *= 1 + 0.1 * FixedLn(rope.factor);
   }
 }
 

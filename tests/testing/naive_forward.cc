@@ -54,7 +54,7 @@ double Angle(const AttentionSpec& spec, const Vector& freqs, int64_t position, i
   const double dims = static_cast<double>(rope.dims);
   double theta = static_cast<double>(position) * std::pow(rope.freq_base, -2.0 * static_cast<double>(i) / dims);
   if (rope.factors && !freqs.empty()) theta /= freqs[static_cast<size_t>(i)];
-  *magnitude = 1;
+  *magnitude = rope.attn_factor;
   if (rope.scaling == RopeScaling::kLinear) return theta / rope.factor;
   if (rope.scaling == RopeScaling::kNone) return theta;
   const auto dim = [&](double b) {
@@ -64,7 +64,7 @@ double Angle(const AttentionSpec& spec, const Vector& freqs, int64_t position, i
   const double lo = std::max(0.0, std::floor(dim(rope.beta_fast)));
   const double hi = std::min(dims - 1, std::ceil(dim(rope.beta_slow)));
   const double ramp = 1 - std::clamp((static_cast<double>(i) - lo) / std::max(0.001, hi - lo), 0.0, 1.0);
-  *magnitude = rope.attn_factor * (rope.log_magnitude ? 1 + 0.1 * std::log(rope.factor) : 1);
+  if (rope.log_magnitude) *magnitude *= 1 + 0.1 * std::log(rope.factor);
   return theta / rope.factor * (1 - ramp * rope.ext_factor) + theta * ramp * rope.ext_factor;
 }
 

@@ -139,7 +139,7 @@ void SetDenseArchitecture(TinyArchitectureOptions* o) {
   } else if (name == "phi3") {
     FillHiddenWidth(o);
     o->tied = false;
-    o->fused_qkv = o->fused_ffn = o->long_rope_factors = true;
+    o->fused_qkv = o->fused_ffn = true;
     o->original_context = 64;
     o->rope_attention_factor = 1.19;
   } else if (name == "granite") {

@@ -23,6 +23,7 @@ namespace {
 // Parts of the spread of the logits.
 constexpr double kFloatBound = 1e-5;
 constexpr double kInt8Bound = 0.06;  // activations are rounded to eight bits
+constexpr double kLatentInt8Bound = 0.09;  // so are those of Wq_b, Wk_b and Wv_b, one behind the other
 // A choice between experts that is closer than this may fall otherwise in float, and then everything differs.
 constexpr double kLeastChoiceMargin = 2e-5;
 constexpr int64_t kSampleTokens = kSanitized ? 24 : 70;  // more than windows hold
@@ -103,8 +104,7 @@ std::vector<Variant> ExpertVariants() {
 
 // Of architectures whose router has a bias for the choice.
 std::vector<Variant> BiasedChoiceVariants() {
-  return {{"no selection bias", [](auto* o) { o->selection_bias = false; }},
-          {"softmax", [](auto* o) { o->gating = 1; }},
+  return {{"softmax", [](auto* o) { o->gating = 1; }},
           {"groups", [](auto* o) { o->groups = 2, o->groups_used = 1; }},
           {"top-1 in groups", [](auto* o) { o->groups = 4, o->groups_used = 2, o->experts_used = 1; }},
           {"gate and up fused", [](auto* o) { o->fused_gate_up = true; }}};
@@ -127,6 +127,7 @@ std::vector<Variant> WindowVariants() {
 
 std::vector<Variant> LatentVariants() {
   return {{"no rank of q", [](auto* o) { o->q_rank = 0; }},
+          {"no selection bias", [](auto* o) { o->selection_bias = false; }},
           {"no YaRN", [](auto* o) { o->rope_scaling = "none", o->yarn_log_multiplier = 0; }},
           {"one head", [](auto* o) { o->heads = 1; }},
           {"no groups", [](auto* o) { o->groups = o->groups_used = 0; }}};
@@ -146,8 +147,7 @@ std::vector<Variant> LlamaVariants() {
 
 std::vector<Variant> PhiVariants() {
   return {{"a part rotated", [](auto* o) { o->rotated = o->head_dim - 2; }},
-          {"no factors", [](auto* o) { o->long_rope_factors = false, o->rope_attention_factor = 0; }},
-          {"short factors", [](auto* o) { o->original_context = o->context; }}};
+          {"no magnitude", [](auto* o) { o->rope_attention_factor = 0; }}};
 }
 
 std::vector<Variant> VariantsOf(const std::string& name) {
@@ -169,15 +169,7 @@ std::vector<Variant> VariantsOf(const std::string& name) {
   return variants;
 }
 
-class ArchitectureAgainstReference : public ::testing::TestWithParam<std::string> {
- protected:
-  // Of an architecture that is refused there is nothing to compare.
-  void SetUp() override {
-    const TempDir dir;
-    const auto model = OpenModel(WriteTinyArchitecture(dir.File("m.gguf"), TinyArchitecture(GetParam())));
-    if (absl::IsUnimplemented(model.status())) GTEST_SKIP() << model.status();
-  }
-};
+class ArchitectureAgainstReference : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ArchitectureAgainstReference, EveryFeatureAgrees) {
   int stages = 0;
@@ -202,7 +194,7 @@ TEST_P(ArchitectureAgainstReference, BlocksOfIntegersAreClose) {
   for (const auto& [type, expert_type] : types) {
     TinyArchitectureOptions options = TinyArchitecture(GetParam(), type, expert_type);
     if (options.experts > 0) options.experts = options.experts_used = 4, options.groups = options.groups_used = 0;
-    ExpectAgrees(options, kInt8Bound);
+    ExpectAgrees(options, options.kv_rank > 0 ? kLatentInt8Bound : kInt8Bound);
   }
 }
 

@@ -161,7 +161,7 @@ TEST(TinyArchitectures, TheFeaturesOfRotationMatter) {
     ExpectMatters(name, "rotated part", [](auto* o) { o->rotated = o->head_dim; });
   }
   ExpectMatters("phi3", "rotated part", [](auto* o) { o->rotated = o->head_dim - 2; });
-  ExpectMatters("phi3", "factors", [](auto* o) { o->long_rope_factors = false; });
+  ExpectMatters("phi3", "factors", [](auto* o) { o->long_rope_factors = true; });
   ExpectMatters("phi3", "magnitude", [](auto* o) { o->rope_attention_factor = 0; });
   ExpectMatters("gemma3", "base of windowed layers", [](auto* o) { o->freq_base_windowed = 1e6; });
   ExpectMatters("gemma3", "factor of the other layers", [](auto* o) { o->rope_factor = 0; });
