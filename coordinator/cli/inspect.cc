@@ -285,8 +285,7 @@ std::string Text(const Json& json) {
       line("experts", ExpertsText(experts));
     }
     if (json["blocks_left_out"] != 0) {
-      line("left out",
-           absl::StrFormat("%s blocks behind the layers, which only draft", Shown(json["blocks_left_out"])));
+      line("left out", absl::StrCat("blocks that only draft: ", Shown(json["blocks_left_out"])));
     }
   }
   text += TokenizerText(json["tokenizer"]);
