@@ -90,15 +90,21 @@ TEST(ClusterPlan, FewerGroupsMayDecodeThanAreInFlight) {
   EXPECT_GT(Plan(question).decode.itl_s, 1.3 * plan.decode.itl_s);
 }
 
-// What groups gain over one, 16 sequences on four hosts that compute far faster than they read.
-double GainOfGroups(const std::string& model) {
+// On four large hosts that compute far faster than they read.
+ClusterQuestion ReadingQuestion(const std::string& model, int32_t sequences) {
   ClusterQuestion question = Question(4, model);
   for (HostFacts& host : question.profile.hosts) {
-    host.available_bytes = 256 * kGiB;
+    host.available_bytes = 512 * kGiB;
     for (HostSpeed& speed : host.speeds) speed.int8_gops *= 100, speed.f32_gops *= 100;
   }
-  question.job.set_max_num_seqs(16);
+  question.job.set_max_num_seqs(sequences);
   question.load = {.prompt_tokens = 64, .output_tokens = 64};
+  return question;
+}
+
+// What groups gain over one, 16 sequences.
+double GainOfGroups(const std::string& model) {
+  ClusterQuestion question = ReadingQuestion(model, 16);
   const double free_s = Plan(question).decode.itl_s;
   question.job.set_decode_groups(1);
   return Plan(question).decode.itl_s / free_s;
@@ -111,10 +117,8 @@ TEST(ClusterPlan, FewRowsOfExpertsAreWorthAGroupOfTheirOwn) {
 }
 
 TEST(ClusterPlan, StagesWithDenseLeadsGetMoreLayers) {
-  ClusterQuestion question = Question(4, "deepseek-v3/q4_k_m");
-  for (HostFacts& host : question.profile.hosts) host.available_bytes = 1024 * kGiB;
-  question.job.set_max_num_seqs(64);  // whose rows read far more experts than a dense layer has weights
-  const ClusterPlan plan = Plan(question);
+  // 16 rows of a group read far more experts than a dense layer has weights.
+  const ClusterPlan plan = Plan(ReadingQuestion("deepseek-v3/q4_k_m", 64));
   ASSERT_EQ(plan.stages(), 4);
   EXPECT_GE(plan.job.stages[0].last_layer() - plan.job.stages[0].first_layer(), 17);
   EXPECT_EQ(plan.job.stages[3].last_layer(), 61);
@@ -129,7 +133,7 @@ TEST(ClusterPlan, ModelsOfHundredsOfGigabytesArePlannedByTheirShape) {
     ASSERT_EQ(plan.stages(), 4) << model;
     uint64_t weights = 0;
     for (const StageMemory& memory : plan.memory) weights += memory.weights;
-    EXPECT_GT(weights, 60 * kGiB) << model;
+    EXPECT_GT(weights, 55 * kGiB) << model;
     EXPECT_GT(plan.decode.tokens_per_s, 0) << model;
   }
 }
