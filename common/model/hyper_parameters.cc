@@ -26,6 +26,12 @@ absl::StatusOr<const Architecture*> ReadArchitecture(const GgufMetadata& metadat
   }
   ASSIGN_OR_RETURN(const std::string name, metadata.GetString("general.architecture"));
   if (const Architecture* architecture = FindArchitecture(name)) return architecture;
+  for (const char* recurrent : {"qwen3next", "qwen35", "qwen35moe"}) {
+    if (name != recurrent) continue;
+    return absl::UnimplementedError(absl::StrCat("'", metadata.path(), "': key 'general.architecture' is '", name,
+                                                 "', whose linear layers keep a recurrent state; only layers with a ",
+                                                 "cache of keys and values are supported"));
+  }
   return absl::UnimplementedError(absl::StrCat("'", metadata.path(), "': key 'general.architecture' is '", name,
                                                "'; supported architectures are ", SupportedArchitectures()));
 }
