@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/model/model_description.h"
+#include "coordinator/plan/assumed_facts.h"
+#include "coordinator/plan/cluster_plan.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach {
@@ -21,6 +24,33 @@ inline std::shared_ptr<const ModelDescription> Model(const std::string& name = "
   auto model = OpenModel("dummy://" + name);
   EXPECT_TRUE(model.ok()) << model.status();
   return *model;
+}
+
+// One stage on each of so many equal hosts of 4 cores.
+inline ClusterQuestion Question(int hosts, const std::string& model = "qwen3-0.6b/q8_0") {
+  ClusterQuestion question;
+  auto opened = OpenModel("dummy://" + model);
+  EXPECT_TRUE(opened.ok()) << opened.status();
+  question.model = *opened;
+  for (int i = 0; i < hosts; ++i) {
+    question.profile.hosts.push_back(AssumedHost("n" + std::to_string(i), 4, 16 * kGiB, InstructionSet::kAvx512Vnni));
+    question.stage_hosts.push_back(i);
+  }
+  question.profile.default_link = AssumedLink();
+  question.job.set_max_num_seqs(8);
+  question.job.set_max_num_batched_tokens(512);
+  question.job.set_block_tokens(32);
+  question.job.set_policy(pb::POLICY_INTERLEAVED);
+  question.job.set_kv_type(pb::KV_TYPE_F16);
+  question.job.set_wire_type(pb::WIRE_TYPE_F32);
+  question.job.set_cpu_bind(pb::CPU_BIND_AUTO);
+  return question;
+}
+
+inline ClusterPlan Plan(const ClusterQuestion& question) {
+  absl::StatusOr<ClusterPlan> plan = PlanCluster(question);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : ClusterPlan{};
 }
 
 }  // namespace stagecoach
