@@ -33,8 +33,8 @@ TensorType TypeOf(const GgufTensor* tensor) { return static_cast<TensorType>(ten
 
 double BytesOf(const GgufTensor* tensor) { return tensor == nullptr ? 0 : static_cast<double>(tensor->bytes); }
 
-// What fills up the last panels of a layer's experts.
-uint64_t ExpertPadding(const LayerTensors& layer) {
+// What fills up the last panels of a layer's experts, and of the matrices that each head of latent attention has.
+uint64_t StackPadding(const LayerTensors& layer) {
   uint64_t bytes = 0;
   const auto add = [&bytes](const GgufTensor* tensor, int64_t matrices_an_expert) {
     if (tensor == nullptr) return;
@@ -47,6 +47,8 @@ uint64_t ExpertPadding(const LayerTensors& layer) {
   add(layer.up_exps, 1);
   add(layer.gate_up_exps, 2);
   add(layer.down_exps, 1);
+  add(layer.attn_k_b, 1);  // a matrix a head
+  add(layer.attn_v_b, 1);
   return bytes;
 }
 
@@ -105,7 +107,7 @@ uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, i
     bytes += PackedBytes(TypeOf(tensor), tensor->bytes);
   }
   for (int64_t layer = first_layer; layer < last_layer; ++layer) {
-    bytes += ExpertPadding(model.layers[static_cast<size_t>(layer)]);
+    bytes += StackPadding(model.layers[static_cast<size_t>(layer)]);
   }
   return bytes;
 }

@@ -15,6 +15,7 @@ namespace stagecoach {
 
 struct SequenceTable::Extent {
   int64_t rows = 0;
+  int64_t first_row = 0;                     // of the batch's slices: none of their rows sees less than this one
   int64_t blocks = 0;                        // in each group
   const Entry* entry = nullptr;              // of a sequence that was open before,
   const OpenSequence* open = nullptr;        // or of one that the batch opens
@@ -138,7 +139,7 @@ absl::Status SequenceTable::ValidateShared(const OpenSequence& open, Pending* pe
     return refused(open.shared_rows, " shared rows, expected a multiple of ", block_tokens_, " below ", context_);
   }
   Extent& extent = pending->extents[open.sequence];
-  extent.rows = open.shared_rows;
+  extent.rows = extent.first_row = open.shared_rows;
   extent.blocks = count;
   extent.open = &open;
   extent.released.assign(groups_.size(), 0);
@@ -179,7 +180,7 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
       return absl::InvalidArgumentError(absl::StrCat("rows for sequence ", slice.sequence, ", which is not open here"));
     }
     extent = pending->extents.try_emplace(slice.sequence).first;
-    extent->second.rows = entry->second.rows;
+    extent->second.rows = extent->second.first_row = entry->second.rows;
     extent->second.blocks = static_cast<int64_t>(entry->second.tables.front().size());
     extent->second.entry = &entry->second;
     extent->second.released.assign(entry->second.released.begin(), entry->second.released.end());
@@ -221,6 +222,10 @@ absl::Status SequenceTable::ValidateReleases(const SequenceSlice& slice, Extent*
                                                      group, ", ", why...));
     };
     if (slice.released_blocks[group] < released) return refused("which had ", released, " already");
+    const int64_t unseen = FirstPlaceSeen(extent->first_row, WindowOf(windows_, group), block_tokens_);
+    if (slice.released_blocks[group] > unseen) {
+      return refused("expected at most ", unseen, ": rows of this micro-batch see the others");
+    }
     for (; released < slice.released_blocks[group]; ++released) {
       const BlockId block = extent->BlockAt(group, released);
       if (block == kNoBlock) return refused("but this micro-batch brings the block of place ", released);

@@ -74,6 +74,7 @@ absl::StatusOr<std::vector<KvPool>> MakePools(const ModelDescription& model, con
   for (int64_t i = config.first_layer; i < config.last_layer; ++i) {
     const LayerSpec& layer = model.hyper.layers[static_cast<size_t>(i)];
     KvPoolShape& shape = shapes[static_cast<size_t>(layer.block_group)];
+    RETURN_IF_ERROR(KvBytesPerTokenLayer(layer.attention, config.kv_type).status());  // whether the type suits it
     const KvPoolShape wanted = {.layers = shape.layers + 1,
                                 .blocks = config.group_blocks[static_cast<size_t>(layer.block_group)],
                                 .block_tokens = config.block_tokens,
