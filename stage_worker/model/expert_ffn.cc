@@ -14,8 +14,8 @@ namespace {
 
 // Pieces of work that a thread takes in a phase, about. More even out what the last one leaves; fewer read longer runs
 // of panels, which the memory gives faster.
-constexpr int64_t kActivationPieces = 8;
-constexpr int64_t kOutputPieces = 4;
+constexpr int64_t kActivationPieces = 16;
+constexpr int64_t kOutputPieces = 8;
 
 // From this number of rows a thread on, the router's work is shared by rows, otherwise by panels.
 constexpr int64_t kRouterRows = 16;

@@ -64,7 +64,8 @@ TEST_P(ExpertGolden, GreedyIdsAreTheSameAndLogProbabilitiesAgree) {
   RecordProperty("worst_log_probability", std::to_string(worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ExpertGolden, ::testing::Values("qwen3moe", "gpt-oss", "glm4moe", "minimax-m2"),
+INSTANTIATE_TEST_SUITE_P(Models, ExpertGolden,
+                         ::testing::Values("qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::replace(name.begin(), name.end(), '-', '_');
