@@ -88,17 +88,17 @@ absl::Status ReadLatentHeads(const KeyReader& keys, const HyperParameters& hyper
   return CheckRepeated(keys, "attention.value_length", attention.kv_rank, "attention.kv_lora_rank");
 }
 
-absl::Status ReadYarn(const KeyReader& keys, RopeParameters& rope) {
+absl::Status ReadYarn(const KeyReader& keys, const Architecture& architecture, RopeParameters& rope) {
   // yarn_attn_factor is the newer name of a second factor; the two multiply.
   ASSIGN_OR_RETURN(const double yarn_attn, keys.Float("rope.scaling.yarn_attn_factor", 0, true, 1));
-  rope.attn_factor *= yarn_attn;
+  if (architecture.yarn_factor_key) rope.attn_factor *= yarn_attn;
   ASSIGN_OR_RETURN(rope.ext_factor, keys.Float("rope.scaling.yarn_ext_factor", 0, false, 1));
   ASSIGN_OR_RETURN(rope.beta_fast, keys.Float("rope.scaling.yarn_beta_fast", 0, true, 32));
   ASSIGN_OR_RETURN(rope.beta_slow, keys.Float("rope.scaling.yarn_beta_slow", 0, true, 1));
   return absl::OkStatus();
 }
 
-absl::Status ReadRope(const KeyReader& keys, int64_t context, RopeParameters& rope) {
+absl::Status ReadRope(const KeyReader& keys, const Architecture& architecture, int64_t context, RopeParameters& rope) {
   ASSIGN_OR_RETURN(rope.freq_base, keys.Float("rope.freq_base", 1, true, 10000));
   ASSIGN_OR_RETURN(const std::string type, keys.metadata().GetStringOr(keys.Key("rope.scaling.type"), "linear"));
   if (type != "none" && type != "linear" && type != "yarn") {
@@ -113,7 +113,7 @@ absl::Status ReadRope(const KeyReader& keys, int64_t context, RopeParameters& ro
   if (type == "yarn") {
     rope.scaling = RopeScaling::kYarn;
     rope.factor = factor == 0 ? 1 : factor;
-    return ReadYarn(keys, rope);
+    return ReadYarn(keys, architecture, rope);
   }
   if (type == "linear" && factor > 1) {
     rope.scaling = RopeScaling::kLinear;
@@ -136,6 +136,10 @@ absl::Status ReadScores(const KeyReader& keys, const Architecture& architecture,
                         AttentionSpec& attention) {
   const bool of_hidden = hyper.layer_count() == architecture.layers_of_hidden_scale;
   const int64_t width = of_hidden ? hyper.hidden / attention.heads : attention.head_dim;
+  if (width < 1) {
+    return keys.Invalid("attention.head_count", "is ", attention.heads, ", expected at most embedding_length ",
+                        hyper.hidden);
+  }
   attention.score_scale = 1 / std::sqrt(static_cast<double>(width));
   ASSIGN_OR_RETURN(const double scale, keys.Float("attention.scale", 0, false, 0));
   if (scale != 0 && !architecture.scale_key) {
@@ -161,7 +165,7 @@ absl::StatusOr<AttentionSpec> ReadCommon(const KeyReader& keys, const Architectu
   RETURN_IF_ERROR(architecture.latent ? ReadLatentHeads(keys, hyper, attention)
                                       : ReadGroupedHeads(keys, hyper, attention));
   RETURN_IF_ERROR(ReadScores(keys, architecture, hyper, attention));
-  RETURN_IF_ERROR(ReadRope(keys, hyper.context, attention.rope));
+  RETURN_IF_ERROR(ReadRope(keys, architecture, hyper.context, attention.rope));
   if (attention.latent()) RETURN_IF_ERROR(ReadLatentMagnitude(keys, attention));
   // How a model says that it has no positions at all.
   ASSIGN_OR_RETURN(const bool rotated, keys.Bool("rope.scaling.finetuned", true));
@@ -198,6 +202,10 @@ absl::Status ReadWindows(const KeyReader& keys, const Architecture& architecture
   ASSIGN_OR_RETURN(const int64_t window, keys.Int(kWindow, required ? 1 : 0, INT64_MAX, fallback));
   if (window == 0) return absl::OkStatus();
   const bool narrow = window < hyper.context;  // a wide one hides nothing
+  if (narrow && architecture.window == Presence::kAbsent) {
+    return keys.Unsupported(kWindow, "is ", window, ", expected 0 or at least the context of ", hyper.context,
+                            ": architecture ", architecture.name, " has no windows");
+  }
   ASSIGN_OR_RETURN(const std::vector<bool> windowed, ReadPattern(keys, architecture, blocks));
   ASSIGN_OR_RETURN(const double local_base,
                    keys.Float("rope.freq_base_swa", 1, true,

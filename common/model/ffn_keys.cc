@@ -66,6 +66,9 @@ absl::Status ReadRouter(const KeyReader& keys, const Architecture& architecture,
     return keys.Unsupported("expert_weights_scale", "is ", scale, ", expected 0 or 1 of architecture ",
                             architecture.name);
   }
+  if (scale != 0 && (scale < 1e-30 || scale > 1e30)) {
+    return keys.Invalid("expert_weights_scale", "is ", scale, ", expected 0 (none) or a number from 1e-30 to 1e30");
+  }
   router.scale = scale == 0 ? 1 : scale;
   return ReadGroups(keys, ffn, router);
 }

@@ -64,6 +64,9 @@ absl::Status ReadScales(const KeyReader& keys, const Architecture& architecture,
     for (LayerSpec& layer : hyper.layers) layer.residual_scale = residual;
   }
   ASSIGN_OR_RETURN(const double cap, keys.Float("final_logit_softcapping", 0, false, architecture.logit_cap));
+  if (cap != 0 && (cap < 1e-30 || cap > 1e30)) {
+    return keys.Invalid("final_logit_softcapping", "is ", cap, ", expected 0 (none) or a number from 1e-30 to 1e30");
+  }
   hyper.logit_cap = static_cast<float>(cap);
   return absl::OkStatus();
 }

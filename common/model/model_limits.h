@@ -10,7 +10,7 @@ inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxContext = int64_t{1} << 30;
 inline constexpr int64_t kMaxWidth = int64_t{1} << 24;
 inline constexpr int64_t kMaxHeads = int64_t{1} << 16;
-inline constexpr int64_t kMaxHeadDim = 1024;  // of a query, key or value
+inline constexpr int64_t kMaxHeadDim = 1024;              // of a query, key or value
 inline constexpr int64_t kMaxExperts = int64_t{1} << 12;  // what routing a row takes grows with its square
 
 }  // namespace stagecoach

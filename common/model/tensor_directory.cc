@@ -71,7 +71,11 @@ absl::Status TensorDirectory::CheckAllKnown(const HyperParameters& hyper) const 
         absl::EndsWith(tensor.name, "rope_freqs.weight") || absl::EndsWith(tensor.name, "attn_rot_embd.weight");
     if (unused_by_design || used_.contains(&tensor)) continue;
     const int64_t layer = LayerOf(tensor.name);
-    if (layer >= hyper.layer_count() && layer < hyper.layer_count() + hyper.skipped_layers) continue;
+    if (layer >= hyper.layer_count() && layer < hyper.layer_count() + hyper.skipped_layers) {
+      if (file_.FindTensor(absl::StrCat("blk.", layer, ".nextn.eh_proj.weight")) != nullptr) continue;
+      return Invalid("key '", hyper.architecture, ".nextn_predict_layers' is ", hyper.skipped_layers, ", so block ",
+                     layer, " would draft only, but it has '", tensor.name, "' and no 'nextn.eh_proj.weight'");
+    }
     return absl::UnimplementedError(absl::StrCat("'", file_.path(), "': tensor '", tensor.name,
                                                  "' is not part of a supported ", hyper.architecture, " model of ",
                                                  hyper.layer_count(), " layers; computing without it would be wrong"));

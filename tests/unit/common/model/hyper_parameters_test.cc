@@ -258,6 +258,10 @@ std::vector<BadKey> UnsupportedCases() {
        Set("qwen3.attention.causal", false),
        {"attention.causal' is false", "expected true"},
        kUnimplemented},
+      {"SlidingWindow",
+       Set("qwen3.attention.sliding_window", uint32_t{256}),
+       {"sliding_window' is 256", "512", "architecture qwen3 has no windows"},
+       kUnimplemented},
       {"AttentionScale",
        Set("qwen3.attention.scale", 0.25f),
        {"attention.scale' is 0.25", "expected 0"},
@@ -295,8 +299,8 @@ INSTANTIATE_TEST_SUITE_P(Range, BadHyperParameters, ::testing::ValuesIn(RangeCas
 INSTANTIATE_TEST_SUITE_P(Unsupported, BadHyperParameters, ::testing::ValuesIn(UnsupportedCases()), CaseName);
 
 TEST(HyperParameters, ASlidingWindowIsThatOfEveryLayer) {
-  GgufWriter writer = TinyModel({.context = 512});
-  writer.Set("qwen3.attention.sliding_window", uint32_t{100});
+  GgufWriter writer = TinyModel({.architecture = "llama", .context = 512});
+  writer.Set("llama.attention.sliding_window", uint32_t{100});
   const HyperParameters hyper = ReadOrDie(writer);
   for (const LayerSpec& layer : hyper.layers) {
     EXPECT_EQ(layer.attention.kind, AttentionKind::kWindowed);
@@ -307,11 +311,11 @@ TEST(HyperParameters, ASlidingWindowIsThatOfEveryLayer) {
 }
 
 TEST(HyperParameters, APatternSaysWhichLayersAreWindowed) {
-  GgufWriter writer = TinyModel({.context = 512});
-  writer.Set("qwen3.attention.sliding_window", uint32_t{100});
-  writer.Set("qwen3.attention.sliding_window_pattern", uint32_t{3});
+  GgufWriter writer = TinyModel({.architecture = "llama", .context = 512});
+  writer.Set("llama.attention.sliding_window", uint32_t{100});
+  writer.Set("llama.attention.sliding_window_pattern", uint32_t{3});
   const HyperParameters by_period = ReadOrDie(writer);
-  writer.Set("qwen3.attention.sliding_window_pattern", std::vector<uint32_t>{1, 1, 0, 1});
+  writer.Set("llama.attention.sliding_window_pattern", std::vector<uint32_t>{1, 1, 0, 1});
   const HyperParameters by_layer = ReadOrDie(writer);
   for (size_t layer = 0; layer < 4; ++layer) {
     const LayerSpec& spec = by_period.layers[layer];
