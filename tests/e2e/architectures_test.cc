@@ -1,0 +1,210 @@
+// Every architecture as real processes: wherever its layers are cut, with KV blocks to spare or hardly enough, and when a
+// stage is killed, the answers are the same to the last bit.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
+#include "tests/testing/comes_true.h"
+#include "tests/testing/process_tree.h"
+#include "tests/testing/tiny_architectures.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kLayers = 6;
+
+std::string WriteSixLayers(const std::string& path, TinyArchitectureOptions options) {
+  options.layers = kLayers;
+  return WriteTinyArchitecture(path, options);
+}
+
+std::string ArchitectureName(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name) c = c == '-' ? '_' : c;
+  return name;
+}
+
+OrderedJson Asked(const std::string& prompt, int tokens, int seed) {
+  OrderedJson body = {{"prompt", prompt}, {"max_tokens", tokens}, {"ignore_eos", true}, {"logprobs", 3}};
+  body["temperature"] = seed > 0 ? 0.9 : 0;
+  if (seed > 0) body["seed"] = seed;
+  return body;
+}
+
+// Greedy and sampled, within a window and beyond it; the first one is answered long before the others.
+std::string FewLines() {
+  return BatchInputLine("brief", Asked("And", 2, 0)) +
+         BatchInputLine("greedy", Asked("In the beginning was a word, and it was read to the end.", 14, 0)) +
+         BatchInputLine("sampled", Asked("The quick brown fox jumps over the lazy dog", 14, 7)) +
+         BatchInputLine("short", Asked("A house divided", 12, 5));
+}
+
+// One job after the other that answers the same lines.
+class Jobs {
+ public:
+  Jobs(std::string model, const std::string& lines) : model_(std::move(model)), in_(directory_.File("in.jsonl")) {
+    WriteFileOrDie(in_, lines);
+  }
+
+  // The command, with a new file for what it answers, `out()`.
+  Words Command(const Words& more) {
+    out_ = directory_.File(absl::StrCat("out", ++runs_, ".jsonl"));
+    Words words = {"batch", "-m", model_, "-i", in_, "-o", out_, "-t", "1", "--progress", "never"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  const std::string& out() const { return out_; }
+
+  // Tokens, bytes and log-probabilities of every line, as they are written.
+  std::map<std::string, std::string> Answers() const {
+    std::map<std::string, std::string> answers;
+    for (const auto& [id, line] : ReadBatchOutput(out_)) {
+      EXPECT_TRUE(line["error"].is_null()) << line;
+      if (line["error"].is_null()) answers[id] = line["response"]["body"]["choices"].dump();
+    }
+    return answers;
+  }
+  std::map<std::string, std::string> Run(const Words& more) {
+    const ProgramResult result = Coordinator(Command(more));
+    EXPECT_EQ(result.exit_code, 0) << result;
+    return result.exit_code == 0 ? Answers() : std::map<std::string, std::string>();
+  }
+  int64_t Answered() const {
+    std::ifstream file(out_);
+    return std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n');
+  }
+  // Tokens of prompts that came from the prefix cache in the latest run.
+  int64_t Cached() const {
+    int64_t cached = 0;
+    for (const auto& [id, line] : ReadBatchOutput(out_)) {
+      cached += line["response"]["body"]["usage"]["prompt_tokens_details"]["cached_tokens"].get<int64_t>();
+    }
+    return cached;
+  }
+
+ private:
+  const TempDir directory_;
+  const std::string model_, in_;
+  std::string out_;
+  int runs_ = 0;
+};
+
+std::vector<pid_t> Stages(pid_t front) {
+  std::vector<pid_t> stages;
+  for (const ProcessInfo& process : DescendantsNamed(front, "stage_worker")) {
+    const std::string program = process.command.substr(0, process.command.find(' '));  // the launcher names it, too
+    if (absl::EndsWith(program, "stage_worker")) stages.push_back(process.pid);
+  }
+  return stages;
+}
+
+class EveryArchitecture : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string Model() const { return WriteSixLayers(directory_.File("tiny.gguf"), TinyArchitecture(GetParam())); }
+
+ private:
+  const TempDir directory_;
+};
+
+TEST_P(EveryArchitecture, GivesTheSameAnswersWhereverItIsCut) {
+  Jobs jobs(Model(), FewLines());
+  const std::map<std::string, std::string> whole = jobs.Run({"--layer-split", "6"});
+  ASSERT_EQ(whole.size(), 4u);
+  EXPECT_EQ(jobs.Run({"--layer-split", "3,3"}), whole);
+  EXPECT_EQ(jobs.Run({"--layer-split", "1,2,3", "--prefill-chunk", "16"}), whole);
+}
+
+TEST_P(EveryArchitecture, GoesOnWithTheSameAnswersWhenAStageIsKilled) {
+  Jobs jobs(Model(), FewLines());
+  const std::map<std::string, std::string> calm = jobs.Run({"--layer-split", "4,2"});
+  Subprocess front(CoordinatorProgram(), jobs.Command({"--layer-split", "2,4", "--stage-delay-us", "15000"}));
+  // In the midst of the others' answers.
+  ASSERT_TRUE(ComesTrue([&] { return jobs.Answered() > 0; }, absl::Seconds(60))) << front.err();
+  const std::vector<pid_t> stages = Stages(front.pid());
+  ASSERT_EQ(stages.size(), 2u);
+  ASSERT_EQ(jobs.Answered(), 1);
+  kill(stages.back(), SIGKILL);
+  const ProgramResult result = front.Wait(90);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, HasSubstr("signal 9"));
+  EXPECT_EQ(jobs.Answers(), calm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, EveryArchitecture, ::testing::ValuesIn(TinyArchitectureNames()), ArchitectureName);
+
+// ---- KV blocks ----
+
+// Heads of whole blocks of Q8_0, so that keys and values can have every type.
+std::string WriteRoundHeads(const std::string& path, const std::string& architecture) {
+  TinyArchitectureOptions options = TinyArchitecture(architecture, TensorType::kQ8_0);
+  if (options.kv_rank > 0) options.rotated = 32;  // 64 + 32 values of a latent row
+  return WriteSixLayers(path, options);
+}
+
+// Prompts of fourteen windows that begin alike, and one that does not.
+std::string LongLines() {
+  std::string begin, lines;
+  for (int i = 0; i < 3; ++i) absl::StrAppend(&begin, "In the beginning was a word, and it was read to the end of the day. ");
+  for (int i = 0; i < 6; ++i) {
+    const std::string own = absl::StrCat(i, " is the number of this one.");
+    const std::string prompt = i == 2 ? absl::StrCat(own, begin) : absl::StrCat(begin, own);
+    lines += BatchInputLine(absl::StrCat("long ", i), Asked(prompt, 20, i));
+  }
+  return lines;
+}
+
+// --kv-cache-memory for twenty blocks of 16 tokens of three layers, where one of LongLines() alone needs fourteen.
+std::string TwentyBlocks(const std::string& architecture, const std::string& kv_type) {
+  const int values = architecture == "deepseek2" ? 96 : 2 * 2 * 32;  // of a token in a layer
+  const int bytes = kv_type == "q8_0" ? values / 32 * 34 : values * (kv_type == "f32" ? 4 : 2);
+  return absl::StrCat(20 * 16 * 3 * bytes);
+}
+
+class KvBlocks : public ::testing::TestWithParam<std::string> {};
+
+// The six requests fill more than twice as many blocks as there are, of layers with a window too: what ended, and what
+// has left its window, makes room for the others.
+TEST_P(KvBlocks, HardlyEnoughOfThemAreReusedWithTheSameAnswers) {
+  const TempDir directory;
+  Jobs jobs(WriteRoundHeads(directory.File("tiny.gguf"), GetParam()), LongLines());
+  for (const std::string type : {"f16", "bf16", "f32", "q8_0"}) {
+    const std::map<std::string, std::string> expected = jobs.Run(
+        {"--layer-split", "6", "--no-enable-prefix-caching", "--kv-cache-memory", "16M", "--kv-type", type});
+    ASSERT_EQ(expected.size(), 6u);
+    EXPECT_EQ(jobs.Cached(), 0);
+    EXPECT_EQ(jobs.Run({"--layer-split", "3,3", "--block-size", "16", "--prefill-chunk", "48", "--max-num-seqs", "4",
+                        "--kv-cache-memory", TwentyBlocks(GetParam(), type), "--kv-type", type}),
+              expected)
+        << type;
+    EXPECT_GT(jobs.Cached(), 0) << type;
+  }
+}
+
+TEST_P(KvBlocks, VerifyFindsNoDifference) {
+  const TempDir directory;
+  const ProgramResult result =
+      Coordinator({"verify", "-m", WriteRoundHeads(directory.File("tiny.gguf"), GetParam()), "--layer-split", "3,3",
+                   "-n", "6", "-t", "1", "--chunks", "7", "--splits", "1", "--checksums"},
+                  /*input=*/"", /*timeout_s=*/300);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("identical: ")) << result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, KvBlocks, ::testing::Values("gpt-oss", "gemma3", "deepseek2"), ArchitectureName);
+
+}  // namespace
+}  // namespace stagecoach::testing
