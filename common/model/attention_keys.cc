@@ -1,5 +1,6 @@
 #include "common/model/attention_keys.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@ namespace {
 
 constexpr const char* kWindow = "attention.sliding_window";
 constexpr const char* kPattern = "attention.sliding_window_pattern";
+
+// Far above any model; angles and scores stay numbers.
+constexpr double kMaxYarnFactor = 1000;
 
 absl::Status ReadHeadCounts(const KeyReader& keys, int64_t blocks, AttentionSpec& attention) {
   ASSIGN_OR_RETURN(attention.heads, keys.UniformInt("attention.head_count", blocks, 1, kMaxHeads));
@@ -92,7 +96,14 @@ absl::Status ReadYarn(const KeyReader& keys, const Architecture& architecture, R
   // yarn_attn_factor is the newer name of a second factor; the two multiply.
   ASSIGN_OR_RETURN(const double yarn_attn, keys.Float("rope.scaling.yarn_attn_factor", 0, true, 1));
   if (architecture.yarn_factor_key) rope.attn_factor *= yarn_attn;
+  if (rope.attn_factor < 1e-30 || rope.attn_factor > 1e30) {
+    return keys.Invalid("rope.scaling.yarn_attn_factor", "is ", yarn_attn, ", and with rope.scaling.attn_factor ",
+                        rope.attn_factor, ", expected a product from 1e-30 to 1e30");
+  }
   ASSIGN_OR_RETURN(rope.ext_factor, keys.Float("rope.scaling.yarn_ext_factor", 0, false, 1));
+  if (rope.ext_factor > kMaxYarnFactor) {
+    return keys.Invalid("rope.scaling.yarn_ext_factor", "is ", rope.ext_factor, ", expected 0 to ", kMaxYarnFactor);
+  }
   ASSIGN_OR_RETURN(rope.beta_fast, keys.Float("rope.scaling.yarn_beta_fast", 0, true, 32));
   ASSIGN_OR_RETURN(rope.beta_slow, keys.Float("rope.scaling.yarn_beta_slow", 0, true, 1));
   return absl::OkStatus();
@@ -126,6 +137,9 @@ absl::Status ReadRope(const KeyReader& keys, const Architecture& architecture, i
 absl::Status ReadLatentMagnitude(const KeyReader& keys, AttentionSpec& attention) {
   if (attention.rope.scaling != RopeScaling::kYarn) return absl::OkStatus();
   ASSIGN_OR_RETURN(const double multiplier, keys.Float("rope.scaling.yarn_log_multiplier", 0, true));
+  if (multiplier > kMaxYarnFactor) {
+    return keys.Invalid("rope.scaling.yarn_log_multiplier", "is ", multiplier, ", expected at most ", kMaxYarnFactor);
+  }
   const double magnitude = 1 + multiplier * FixedLn(attention.rope.factor);
   attention.score_scale *= magnitude * magnitude;
   attention.rope.log_magnitude = false;
@@ -164,6 +178,11 @@ absl::StatusOr<AttentionSpec> ReadCommon(const KeyReader& keys, const Architectu
   RETURN_IF_ERROR(ReadHeadCounts(keys, blocks, attention));
   RETURN_IF_ERROR(architecture.latent ? ReadLatentHeads(keys, hyper, attention)
                                       : ReadGroupedHeads(keys, hyper, attention));
+  const int64_t width = std::max(attention.heads * attention.key_dim(), attention.output_width());
+  if (width > kMaxWidth) {
+    return keys.Invalid("attention.head_count", "is ", attention.heads, ", whose heads are ", width,
+                        " wide together, expected at most ", kMaxWidth);
+  }
   RETURN_IF_ERROR(ReadScores(keys, architecture, hyper, attention));
   RETURN_IF_ERROR(ReadRope(keys, architecture, hyper.context, attention.rope));
   if (attention.latent()) RETURN_IF_ERROR(ReadLatentMagnitude(keys, attention));

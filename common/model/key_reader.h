@@ -74,7 +74,7 @@ class KeyReader {
     for (size_t i = 1; i < values.size(); ++i) {
       if (values[i] == values[0]) continue;
       return Unsupported(name, "is ", values[0], " in layer 0 and ", values[i], " in layer ", i,
-                         "; only models whose layers have the same heads are supported");
+                         "; only models that have the same in every layer are supported");
     }
     return values[0];
   }
@@ -88,6 +88,10 @@ class KeyReader {
     ASSIGN_OR_RETURN(const double value, metadata_.GetFloat(Key(name)));
     if (value < low || (exclusive && value == low)) {
       return Invalid(name, "is ", value, ", expected a finite number ", relation, low);
+    }
+    // Whatever is computed in floats would make an infinity or nothing of other numbers.
+    if (value != 0 && (value < 1e-30 || value > 1e30)) {
+      return Invalid(name, "is ", value, ", expected a number from 1e-30 to 1e30");
     }
     return value;
   }

@@ -274,7 +274,7 @@ std::vector<BadKey> UnsupportedCases() {
        kUnimplemented},
       {"UnequalAttention",
        Set("qwen3.attention.head_count_kv", std::vector<uint32_t>{2, 2, 1, 2}),
-       {"2 in layer 0 and 1 in layer 2", "the same heads"},
+       {"2 in layer 0 and 1 in layer 2", "the same in every layer"},
        kUnimplemented},
   };
 }

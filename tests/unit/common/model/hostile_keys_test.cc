@@ -1,0 +1,238 @@
+// Keys of experts, windows, latent attention and scales that no model can have.
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/model/model_description.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_architectures.h"
+
+namespace stagecoach {
+namespace {
+
+using ::stagecoach::testing::TempDir;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kTwoTo31 = uint32_t{1} << 31;
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
+
+using Spoil = std::function<void(GgufWriter&, const std::string& key)>;
+
+struct HostileKey {
+  std::string key;
+  Spoil spoil;
+  std::string said;   // behind the key's name
+  std::string named;  // another key, or a tensor, that the sentence names instead
+};
+
+template <typename T>
+Spoil To(const T& value) {
+  return [value](GgufWriter& writer, const std::string& key) { writer.Set(key, value); };
+}
+Spoil Gone() {
+  return [](GgufWriter& writer, const std::string& key) { writer.Remove(key); };
+}
+
+void ExpectRefused(const std::string& architecture, const std::vector<HostileKey>& cases) {
+  const TempDir dir;
+  const std::string path = dir.File("m.gguf");
+  const GgufWriter good = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
+  ASSERT_TRUE(good.Write(path).ok());
+  const auto opened = OpenModel(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const std::string prefix = architecture + ".";
+  for (const HostileKey& hostile : cases) {
+    GgufWriter writer = good;
+    hostile.spoil(writer, prefix + hostile.key);
+    ASSERT_TRUE(writer.Write(path).ok());
+    const auto model = OpenModel(path);
+    ASSERT_FALSE(model.ok()) << hostile.key << ", expected: " << hostile.said;
+    const std::string message(model.status().message());
+    EXPECT_THAT(message, HasSubstr("m.gguf'"));
+    const std::string named = hostile.named.empty() ? "key '" + prefix + hostile.key + "' " : hostile.named;
+    EXPECT_THAT(message, HasSubstr(named + hostile.said));
+  }
+}
+
+TEST(HostileKeys, OfRoutedExperts) {
+  ExpectRefused(
+      "qwen3moe",
+      {{"expert_count", Gone(), "is missing, expected an integer from 1 to 65536"},
+       {"expert_count", To(uint32_t{0}), "is 0, expected 1 to 65536"},
+       {"expert_count", To(uint32_t{1}), "is 2, expected 1 to 1", "key 'qwen3moe.expert_used_count' "},
+       {"expert_count", To(uint32_t{9}), "has shape [54, 8], expected [54, 9]", "tensor 'blk.0.ffn_gate_inp.weight' "},
+       {"expert_count", To(kTwoTo31), "is 2147483648, expected 1 to 65536"},
+       {"expert_count", To(int32_t{-1}), "is -1, expected 1 to 65536"},
+       {"expert_count", To(kMost), "is 9223372036854775807, expected 1 to 65536"},
+       {"expert_count", To(std::string("8")), "has type string"},
+       {"expert_count", To(8.0f), "has type float"},
+       {"expert_used_count", Gone(), "is missing, expected an integer from 1 to 8"},
+       {"expert_used_count", To(uint32_t{0}), "is 0, expected 1 to 8"},
+       {"expert_used_count", To(uint32_t{9}), "is 9, expected 1 to 8"},
+       {"expert_used_count", To(kTwoTo31), "is 2147483648, expected 1 to 8"},
+       {"expert_used_count", To(int32_t{-1}), "is -1, expected 1 to 8"},
+       {"expert_feed_forward_length", To(uint32_t{0}), "is 0, expected 1 to 16777216"},
+       {"expert_feed_forward_length", To(kTwoTo31), "is 2147483648, expected 1 to 16777216"},
+       {"expert_feed_forward_length", To(uint32_t{39}), "has shape [54, 38, 8], expected [54, 39, 8]",
+        "tensor 'blk.0.ffn_gate_exps.weight' "},
+       {"expert_feed_forward_length", To(std::vector<uint32_t>{38, 38, 40}),
+        "is 38 in layer 0 and 40 in layer 2; only models that have the same in every layer are supported"},
+       {"expert_gating_func", To(uint32_t{2}), "is 2, and architecture qwen3moe has its own alone"},
+       {"expert_gating_func", To(uint32_t{99}), "is 99, and architecture qwen3moe has its own alone"},
+       {"expert_weights_scale", To(2.0f), "is 2, expected 0 or 1 of architecture qwen3moe"},
+       {"expert_shared_count", To(uint32_t{1}), "is 1, expected 0: architecture qwen3moe has no shared experts"},
+       {"expert_group_count", To(uint32_t{3}), "is 3, expected a divisor of expert_count 8"},
+       {"leading_dense_block_count", To(uint32_t{4}), "is 4, expected 0 to 3"},
+       {"nextn_predict_layers", To(uint32_t{3}), "is 3, expected 0 to 2"},
+       {"attention.head_count",
+        [](GgufWriter& writer, const std::string& key) {
+          writer.Set(key, uint32_t{65536});
+          writer.Set("qwen3moe.attention.key_length", uint32_t{1024});
+          writer.Set("qwen3moe.attention.value_length", uint32_t{1024});
+        },
+        "is 65536, whose heads are 67108864 wide together, expected at most 16777216"}});
+}
+
+TEST(HostileKeys, OfSharedExpertsAndBlocksThatDraft) {
+  ExpectRefused("glm4moe",
+                {{"expert_gating_func", To(uint32_t{4}), "is 4, and architecture glm4moe has 1 (softmax), 2 (sigmoid)"},
+                 {"expert_gating_func", To(uint32_t{99}), "is 99, and architecture glm4moe has 1 (softmax)"},
+                 {"expert_gating_func", To(int32_t{-1}), "is -1, expected 0 to"},
+                 {"expert_weights_scale", To(kNotANumber), "holds nan, expected a finite number"},
+                 {"expert_weights_scale", To(kInfinite), "holds inf, expected a finite number"},
+                 {"expert_weights_scale", To(-1.0f), "is -1, expected a finite number of at least 0"},
+                 {"expert_weights_scale", To(1e200), "is 1e+200, expected a number from 1e-30 to 1e30"},
+                 {"expert_weights_norm", To(uint32_t{1}), "has type unsigned integer"},
+                 {"expert_shared_count", To(kTwoTo31), "is 2147483648, expected 0 to 65536"},
+                 {"expert_shared_count", To(uint32_t{2}), "has shape [54, 38], expected [54, 76]",
+                  "tensor 'blk.1.ffn_gate_shexp.weight' "},
+                 {"expert_shared_count", To(uint32_t{0}), "is not part of a supported glm4moe model",
+                  "tensor 'blk.1.ffn_gate_shexp.weight' "},
+                 {"expert_shared_feed_forward_length", To(uint32_t{39}), "is 39, expected 38"},
+                 {"leading_dense_block_count", To(uint32_t{5}), "is 5, expected 0 to 4"},
+                 {"leading_dense_block_count", To(kTwoTo31), "is 2147483648, expected 0 to 4"},
+                 {"leading_dense_block_count", To(int32_t{-1}), "is -1, expected 0 to 4"},
+                 {"nextn_predict_layers", To(uint32_t{4}), "is 4, expected 0 to 3"},
+                 {"nextn_predict_layers", To(kTwoTo31), "is 2147483648, expected 0 to 3"},
+                 {"nextn_predict_layers", To(uint32_t{0}), "is not part of a supported glm4moe model of 4 layers",
+                  "tensor 'blk.3.nextn.eh_proj.weight' "},
+                 {"rope.dimension_count", To(uint32_t{0}), "is 0, expected 2 to 20"},
+                 {"rope.dimension_count", To(uint32_t{9}), "is 9, expected an even number"},
+                 {"rope.dimension_count", To(uint32_t{22}), "is 22, expected 2 to 20"},
+                 {"rope.dimension_count", To(kTwoTo31), "is 2147483648, expected 2 to 20"}});
+}
+
+TEST(HostileKeys, OfGroupsOfExperts) {
+  ExpectRefused("deepseek2",
+                {{"expert_group_count", To(uint32_t{3}), "is 3, expected a divisor of expert_count 8"},
+                 {"expert_group_count", To(uint32_t{8}), "is 8, expected a divisor of expert_count 8 that leaves two"},
+                 {"expert_group_count", To(kTwoTo31), "is 2147483648, expected 0 to 65536"},
+                 {"expert_group_count", To(int32_t{-4}), "is -4, expected 0 to 65536"},
+                 {"expert_group_used_count", Gone(), "is missing, expected an integer from 1 to 4"},
+                 {"expert_group_used_count", To(uint32_t{0}), "is 0, expected 1 to 4"},
+                 {"expert_group_used_count", To(uint32_t{5}), "is 5, expected 1 to 4"},
+                 {"expert_group_used_count",
+                  [](GgufWriter& writer, const std::string& key) {
+                    writer.Set(key, uint32_t{1});
+                    writer.Set("deepseek2.expert_used_count", uint32_t{3});
+                  },
+                  "is 1, whose groups have 2 experts, fewer than expert_used_count 3"}});
+  ExpectRefused("gpt-oss", {{"expert_group_count", To(uint32_t{4}), "is 4, expected 0 or 1 with a softmax of the"}});
+}
+
+TEST(HostileKeys, OfLatentAttention) {
+  ExpectRefused(
+      "deepseek2",
+      {{"attention.kv_lora_rank", Gone(), "is missing, expected an integer from 2 to 1024"},
+       {"attention.kv_lora_rank", To(uint32_t{0}), "is 0, expected 2 to 1024"},
+       {"attention.kv_lora_rank", To(kTwoTo31), "is 2147483648, expected 2 to 1024"},
+       {"attention.kv_lora_rank", To(uint32_t{1024}), "is 1024, with rope.dimension_count 10 expected an even sum"},
+       {"attention.kv_lora_rank", To(uint32_t{35}), "is 35, with rope.dimension_count 10 expected an even sum"},
+       {"attention.q_lora_rank", To(kTwoTo31), "is 2147483648, expected 0 to 16777216"},
+       {"attention.q_lora_rank", To(int32_t{-1}), "is -1, expected 0 to 16777216"},
+       {"attention.q_lora_rank", To(uint32_t{0}), "is missing", "tensor 'blk.0.attn_q.weight' "},
+       {"attention.key_length_mla", Gone(), "is missing: the file is of the older form"},
+       {"attention.key_length_mla", To(uint32_t{0}), "is 0, expected 4 to 1024"},
+       {"attention.key_length_mla", To(uint32_t{25}), "is 25"},
+       {"attention.key_length_mla", To(kTwoTo31), "is 2147483648, expected 4 to 1024"},
+       {"attention.value_length_mla", Gone(), "is missing, expected an integer from 2 to 1024"},
+       {"attention.value_length_mla", To(uint32_t{19}), "is 19, expected an even number"},
+       {"attention.value_length_mla", To(kTwoTo31), "is 2147483648, expected 2 to 1024"},
+       {"attention.key_length", To(uint32_t{45}), "is 45, expected 44"},
+       {"attention.value_length", To(uint32_t{35}), "is 35, expected 34"},
+       {"attention.head_count_kv", To(uint32_t{5}), "is 5, expected 1 with latent attention"},
+       {"attention.head_count", To(kTwoTo31), "is 2147483648, expected 1 to 65536"},
+       {"rope.dimension_count", Gone(), "is missing"},
+       {"rope.dimension_count", To(uint32_t{0}), "is 0, expected 2 to 22"},
+       {"rope.dimension_count", To(uint32_t{7}), "is 7, expected an even number"},
+       {"rope.dimension_count", To(uint32_t{24}), "is 24, expected 2 to 22"},
+       {"rope.scaling.yarn_log_multiplier", To(kNotANumber), "holds nan, expected a finite number"},
+       {"rope.scaling.yarn_log_multiplier", To(1e9), "is 1e+09, expected at most 1000"},
+       {"rope.scaling.yarn_ext_factor", To(1e9), "is 1e+09, expected 0 to 1000"},
+       {"rope.scaling.yarn_attn_factor",
+        [](GgufWriter& writer, const std::string& key) {
+          writer.Set(key, 1e20);
+          writer.Set("deepseek2.rope.scaling.attn_factor", 1e20);
+        },
+        "is 1e+20, and with rope.scaling.attn_factor 1e+40, expected a product from 1e-30 to 1e30"}});
+}
+
+TEST(HostileKeys, OfWindows) {
+  constexpr char kSliding[] = "attention.sliding_window";
+  constexpr char kWindowed[] = "attention.sliding_window_pattern";
+  ExpectRefused("gpt-oss", {{kSliding, Gone(), "is missing, expected an integer from 1 to"},
+                            {kSliding, To(uint32_t{0}), "is 0, expected 1 to"},
+                            {kSliding, To(int32_t{-128}), "is -128, expected 1 to"},
+                            {kSliding, To(std::string("128")), "has type string"},
+                            {kWindowed, To(std::vector<uint32_t>{1, 0}), "is an array of 2 values, expected 3, one a"},
+                            {kWindowed, To(std::vector<bool>{true, false, true, true}), "is an array of 4 values"},
+                            {kWindowed, To(std::vector<uint32_t>{1, 2, 0}), "is 2 in layer 1, expected 0 to 1"},
+                            {kWindowed, To(kTwoTo31), "is 2147483648, expected 0 to 1024"},
+                            {kWindowed, To(int32_t{-1}), "is -1, expected 0 to 1024"},
+                            {kWindowed, To(std::string("yes")), "has type string"}});
+  ExpectRefused("gemma3", {{kSliding, To(uint32_t{0}), "is 0, expected 1 to"},
+                           {"rope.freq_base_swa", To(kNotANumber), "holds nan, expected a finite number"},
+                           {"rope.freq_base_swa", To(0.0f), "is 0, expected a finite number above 1"}});
+}
+
+TEST(HostileKeys, AWindowOfAnySizeThatHidesNothingIsTaken) {
+  const TempDir dir;
+  for (const char* architecture : {"gpt-oss", "gemma3", "qwen3moe", "gemma2"}) {
+    GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
+    writer.Set(std::string(architecture) + ".attention.sliding_window", kMost);
+    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
+    const auto model = OpenModel(dir.File("m.gguf"));
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->hyper.group_windows(), std::vector<int64_t>{0});
+  }
+}
+
+TEST(HostileKeys, OfScalesAndCaps) {
+  for (const std::string key : {"logit_scale", "embedding_scale", "residual_scale"}) {
+    ExpectRefused("granite", {{key, Gone(), "is missing, expected a finite number above 0"},
+                              {key, To(0.0f), "is 0, expected a finite number above 0"},
+                              {key, To(kNotANumber), "holds nan, expected a finite number"},
+                              {key, To(kInfinite), "holds inf, expected a finite number"},
+                              {key, To(1e31f), "is 1e+31, expected a number from 1e-30 to 1e30"},
+                              {key, To(std::string("1")), "has type string"}});
+  }
+  ExpectRefused("granite", {{"attention.scale", To(-1.0f), "is -1, expected a finite number of at least 0"},
+                            {"attention.scale", To(kNotANumber), "holds nan, expected a finite number"},
+                            {"attention.scale", To(1e300), "is 1e+300, expected a number from 1e-30 to 1e30"}});
+  for (const std::string key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
+    ExpectRefused("gemma2", {{key, To(kNotANumber), "holds nan, expected a finite number"},
+                             {key, To(kInfinite), "holds inf, expected a finite number"},
+                             {key, To(-1.0f), "is -1, expected a finite number of at least 0"},
+                             {key, To(1e-60), "is 1e-60, expected a number from 1e-30 to 1e30"}});
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach

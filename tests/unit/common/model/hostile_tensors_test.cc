@@ -1,0 +1,193 @@
+// Every tensor of every architecture missing, misshaped, of a wrong type, and some that no model has.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/model/model_description.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_architectures.h"
+
+namespace stagecoach {
+namespace {
+
+using ::stagecoach::testing::TempDir;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kTypeI32 = 26;  // known, and of no weight
+
+// A model of two layers, opened once, and variants of its file.
+class HostileTensors : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { Take(TensorType::kF32); }
+
+  void Take(TensorType type) {
+    testing::TinyArchitectureOptions options = testing::TinyArchitecture(GetParam(), type);
+    options.layers = 2;
+    good_.emplace(testing::TinyArchitectureModel(options));
+    const auto model = Open(*good_);
+    ASSERT_TRUE(model.ok()) << model.status();
+    tensors_.clear();
+    for (const GgufTensor& tensor : (*model)->file->tensors()) {
+      // The first layer's are as the second's; blocks that only draft are not read; the embedding's rows are whatever
+      // the file says.
+      const bool counts = !absl::StartsWith(tensor.name, "blk.0.") && !absl::StartsWith(tensor.name, "blk.2.");
+      if (counts && tensor.name != "token_embd.weight") tensors_.push_back(tensor);
+    }
+  }
+
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> Open(const GgufWriter& writer) const {
+    EXPECT_TRUE(writer.Write(dir_.File("m.gguf")).ok());
+    return OpenModel(dir_.File("m.gguf"));
+  }
+
+  // A status's message, which names the file; empty of a model that opens.
+  std::string Refusal(const GgufWriter& writer) const {
+    const auto model = Open(writer);
+    if (model.ok()) return "";
+    EXPECT_THAT(std::string(model.status().message()), HasSubstr("m.gguf'"));
+    return std::string(model.status().message());
+  }
+
+  bool MayBeMissing(const GgufTensor& tensor) const {
+    const std::string architecture = GetParam();
+    const bool biases_of_qkv = absl::EndsWith(tensor.name, "attn_q.bias") ||
+                               absl::EndsWith(tensor.name, "attn_k.bias") || absl::EndsWith(tensor.name, "attn_v.bias");
+    return tensor.name == "output.weight" || (biases_of_qkv && architecture == "glm4moe") ||
+           (architecture == "deepseek2" && absl::EndsWith(tensor.name, "exp_probs_b.bias")) ||
+           (architecture == "llama" && tensor.name == "rope_freqs.weight");
+  }
+
+  const TempDir dir_;
+  std::optional<GgufWriter> good_;
+  std::vector<GgufTensor> tensors_;
+};
+
+std::string DimsText(const std::vector<int64_t>& dims) { return absl::StrCat("[", absl::StrJoin(dims, ", "), "]"); }
+
+// Each dimension off by one, the last one gone, and the order turned round.
+std::vector<std::vector<int64_t>> WrongShapes(const std::vector<int64_t>& dims) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    shapes.push_back(dims);
+    ++shapes.back()[d];
+    if (dims[d] == 1) continue;
+    shapes.push_back(dims);
+    --shapes.back()[d];
+  }
+  if (dims.size() > 1) shapes.emplace_back(dims.begin(), dims.end() - 1);
+  shapes.emplace_back(dims.rbegin(), dims.rend());
+  std::erase(shapes, dims);
+  return shapes;
+}
+
+TEST_P(HostileTensors, AMissingOneIsNamed) {
+  for (const GgufTensor& tensor : tensors_) {
+    GgufWriter writer = *good_;
+    writer.RemoveTensor(tensor.name);
+    const std::string refusal = Refusal(writer);
+    if (MayBeMissing(tensor)) {
+      EXPECT_EQ(refusal, "") << tensor.name;
+    } else if (absl::EndsWith(tensor.name, "attn_qkv.weight")) {
+      EXPECT_THAT(refusal, HasSubstr("tensor 'blk.1.attn_q.weight' is missing"));  // the other form of it
+    } else {
+      EXPECT_THAT(refusal, HasSubstr(absl::StrCat("tensor '", tensor.name, "' is missing, expected one of shape ",
+                                                  DimsText(tensor.dims))));
+    }
+  }
+}
+
+TEST_P(HostileTensors, AMisshapedOneIsNamedWithBothShapes) {
+  for (const GgufTensor& tensor : tensors_) {
+    for (const std::vector<int64_t>& dims : WrongShapes(tensor.dims)) {
+      int64_t elements = 1;
+      for (const int64_t dim : dims) elements *= dim;
+      GgufWriter writer = *good_;
+      writer.SetTensor(tensor.name, dims, TensorType::kF32, std::vector<float>(static_cast<size_t>(elements)));
+      EXPECT_THAT(Refusal(writer), HasSubstr(absl::StrCat("tensor '", tensor.name, "' has shape ", DimsText(dims),
+                                                          ", expected ", DimsText(tensor.dims))));
+    }
+  }
+}
+
+TEST_P(HostileTensors, ATypeThatNoWeightHasIsNamed) {
+  for (const GgufTensor& tensor : tensors_) {
+    GgufWriter writer = *good_;
+    writer.SetTensor(tensor.name, tensor.dims, kTypeI32,
+                     std::string(static_cast<size_t>(tensor.cols() * tensor.rows()) * sizeof(int32_t), '\0'));
+    EXPECT_THAT(Refusal(writer),
+                HasSubstr(absl::StrCat("tensor '", tensor.name, "' has type I32; supported types are ")));
+  }
+}
+
+TEST_P(HostileTensors, AQuantisedVectorIsRefused) {
+  Take(TensorType::kQ8_0);
+  int seen = 0;
+  for (const GgufTensor& tensor : tensors_) {
+    const bool vector = tensor.dims.size() == 1 || absl::EndsWith(tensor.name, "_exps.bias");
+    if (!vector || tensor.cols() % 32 != 0) continue;
+    ++seen;
+    GgufWriter writer = *good_;
+    writer.SetTensor(tensor.name, tensor.dims, TensorType::kQ8_0,
+                     std::vector<float>(static_cast<size_t>(tensor.cols() * tensor.rows())));
+    EXPECT_THAT(Refusal(writer),
+                HasSubstr(absl::StrCat("tensor '", tensor.name, "' has type Q8_0, expected F32, F16 or BF16")));
+  }
+  EXPECT_GT(seen, 2);
+}
+
+TEST_P(HostileTensors, OneThatNothingComputesWithIsNamed) {
+  for (const char* name : {"blk.1.ffn_side_exps.weight", "blk.1.attn_gate.weight", "blk.7.attn_norm.weight",
+                           "blk.-1.attn_norm.weight", "blk.99999999999999999999.x", "more.weight"}) {
+    GgufWriter writer = *good_;
+    writer.SetTensor(name, {4}, TensorType::kF32, std::vector<float>(4));
+    EXPECT_THAT(Refusal(writer), HasSubstr(absl::StrCat("tensor '", name, "' is not part of a supported ", GetParam(),
+                                                        " model of 2 layers")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, HostileTensors,
+                         ::testing::Values("qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2", "gemma2",
+                                           "gemma3", "phi3", "granite", "olmo2", "smollm3"),
+                         [](const auto& architecture) {
+                           std::string name = architecture.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(HostileTensorsOfOthers, AreNotTakenAlong) {
+  const TempDir dir;
+  testing::TinyArchitectureOptions options = testing::TinyArchitecture("qwen3moe");
+  const GgufWriter good = testing::TinyArchitectureModel(options);
+  options.fused_gate_up = true;
+  const GgufWriter fused = testing::TinyArchitectureModel(options);
+  const struct {
+    const GgufWriter& model;
+    std::string name;
+    std::vector<int64_t> dims;
+  } cases[] = {{good, "blk.1.attn_sinks.weight", {6}},
+               {good, "blk.1.exp_probs_b.bias", {8}},
+               {good, "blk.1.ffn_gate_shexp.weight", {54, 38}},
+               {good, "blk.1.ffn_gate.weight", {54, 38}},
+               {good, "blk.1.attn_kv_a_norm.weight", {34}},
+               {fused, "blk.1.ffn_gate_exps.weight", {54, 38, 8}}};
+  for (const auto& c : cases) {
+    int64_t elements = 1;
+    for (const int64_t dim : c.dims) elements *= dim;
+    GgufWriter writer = c.model;
+    writer.SetTensor(c.name, c.dims, TensorType::kF32, std::vector<float>(static_cast<size_t>(elements)));
+    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
+    const auto model = OpenModel(dir.File("m.gguf"));
+    EXPECT_THAT(std::string(model.status().message()), HasSubstr(absl::StrCat("tensor '", c.name, "' is not part of")));
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
