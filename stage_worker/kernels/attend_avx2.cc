@@ -174,6 +174,7 @@ struct Weights {
   alignas(32) float p[C][kAttentionGranule];
   float old_factor[kLanes], new_factor[kLanes];
   int begins[C], limits[C];  // both 0 for a column whose scores are all -inf: its state does not change
+  SharedPositions shared;
 };
 
 // Scores to weights, and the merge of the granule's maxima and sums: MergeGranule, a lane a column.
@@ -204,6 +205,7 @@ void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
     *tile.max[c] = max[c];
     *tile.sum[c] = sum[c];
   }
+  w->shared = SharedBy(w->begins, w->limits, C);
 }
 
 // Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. Vector i of column c weighs them
@@ -212,9 +214,10 @@ template <KvType kType, int N, int D, int G, bool kPart, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, int part, __m256 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const int64_t offset = (j % kTilePositions * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
-    const uint8_t* row = span.v_tiles[j / kTilePositions] + KvCodesOffset(kType, span.value_dim) + offset;
-    const uint8_t* next = span.next_k_tiles[j / kTilePositions] + KvCodesOffset(kType, span.head_dim) + offset;
+    const uint32_t tile = static_cast<uint32_t>(j) / kTilePositions, lane = static_cast<uint32_t>(j) % kTilePositions;
+    const int64_t offset = (lane * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
+    const uint8_t* row = span.v_tiles[tile] + KvCodesOffset(kType, span.value_dim) + offset;
+    const uint8_t* next = span.next_k_tiles[tile] + KvCodesOffset(kType, span.head_dim) + offset;
     for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
     const auto load = [&](int i) {
       return kPart ? LoadPart<kType>(row, part) : Load8<kType>(row + i * kLanes * kBytes<kType>);
@@ -271,7 +274,7 @@ template <KvType kType, int C, int D, bool kPart, bool kAhead>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   constexpr int kGroups = kType == KvType::kQ8_0 && D * kLanes > kKvGroup ? D * kLanes / kKvGroup : 1;
   const AttentionSpan& span = *tile.span;
-  const SharedPositions shared = SharedBy(w.begins, w.limits, C);
+  const SharedPositions shared = w.shared;
   const float(*weights)[kAttentionGranule] = w.p;
   alignas(32) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
   if constexpr (kType == KvType::kQ8_0) {
@@ -287,6 +290,9 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
     for (int c = 0; c < C; ++c) {
       const int end = w.limits[c] < shared.begin ? w.limits[c] : shared.begin;
       AddAlone<kType, D, kGroups, kPart>(span, weights + c, C, w.begins[c], end, d, part, sums[c]);
+    }
+    // A loop of its own: one with calls in it is not unrolled, and the sums would begin in memory.
+    for (int c = 0; c < C; ++c) {
       for (int i = 0; i < D; ++i) acc[c][i] = _mm256_load_ps(sums[c] + i * kLanes);
     }
   }

@@ -195,6 +195,7 @@ struct Weights {
   alignas(64) float p[C][kAttentionGranule];
   float old_factor[kLanes], new_factor[kLanes];
   int begins[C], limits[C];  // both 0 for a column whose scores are all -inf: its state does not change
+  SharedPositions shared;
 };
 
 // Scores to weights, and the merge of the granule's maxima and sums: MergeGranule in lanes.
@@ -225,6 +226,7 @@ void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
     *tile.max[c] = max[c];
     *tile.sum[c] = sum[c];
   }
+  w->shared = SharedBy(w->begins, w->limits, C);
 }
 
 // Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. Vector i of column c weighs them
@@ -233,9 +235,10 @@ template <KvType kType, int N, int D, int G, bool kMasked, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, __mmask16 mask, __m512 (*acc)[D]) {
   for (int j = begin; j < end; ++j) {
-    const int64_t offset = (j % kLanes * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
-    const uint8_t* row = span.v_tiles[j / kLanes] + KvCodesOffset(kType, span.value_dim) + offset;
-    const uint8_t* next = span.next_k_tiles[j / kLanes] + KvCodesOffset(kType, span.head_dim) + offset;
+    const uint32_t tile = static_cast<uint32_t>(j) / kLanes, lane = static_cast<uint32_t>(j) % kLanes;
+    const int64_t offset = (lane * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
+    const uint8_t* row = span.v_tiles[tile] + KvCodesOffset(kType, span.value_dim) + offset;
+    const uint8_t* next = span.next_k_tiles[tile] + KvCodesOffset(kType, span.head_dim) + offset;
     for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
     __m512 v[D];
     for (int i = 0; i < D; ++i) {
@@ -286,7 +289,7 @@ template <KvType kType, int C, int D, bool kMasked, bool kAhead>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 mask) {
   constexpr int kGroups = kType == KvType::kQ8_0 ? D * kLanes / kKvGroup : 1;
   const AttentionSpan& span = *tile.span;
-  const SharedPositions shared = SharedBy(w.begins, w.limits, C);
+  const SharedPositions shared = w.shared;
   const float(*weights)[kAttentionGranule] = w.p;
   alignas(64) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
   if constexpr (kType == KvType::kQ8_0) {
@@ -302,6 +305,9 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 ma
     for (int c = 0; c < C; ++c) {
       const int end = w.limits[c] < shared.begin ? w.limits[c] : shared.begin;
       AddAlone<kType, D, kGroups, kMasked>(span, weights + c, C, w.begins[c], end, d, mask, sums[c]);
+    }
+    // A loop of its own: one with calls in it is not unrolled, and the sums would begin in memory.
+    for (int c = 0; c < C; ++c) {
       for (int i = 0; i < D; ++i) acc[c][i] = _mm512_load_ps(sums[c] + i * kLanes);
     }
   }

@@ -107,6 +107,7 @@ struct Weights {
   float p[C][kAttentionGranule];
   MergeFactors factors[C];
   int begins[C], limits[C];  // both 0 for a column whose scores are all -inf: its state does not change
+  SharedPositions shared;
 };
 
 // Adds the positions [begin, end) to D vectors of dimensions from d on, of N columns. part: how many dimensions the
@@ -156,7 +157,7 @@ template <KvType kType, int D, bool kPart>
 // the loads; the others are added column by column.
 template <KvType kType, int C, int D, bool kPart>
 void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
-  const SharedPositions shared = SharedBy(w.begins, w.limits, C);
+  const SharedPositions shared = w.shared;
   float32x4_t acc[C][D];
   for (int c = 0; c < C; ++c) {
     for (auto& four : acc[c]) four = vdupq_n_f32(0.0f);
@@ -166,6 +167,9 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
     for (int c = 0; c < C; ++c) {
       const int end = w.limits[c] < shared.begin ? w.limits[c] : shared.begin;
       AddAlone<kType, D, kPart>(*tile.span, w.p + c, w.begins[c], end, d, part, sums[c]);
+    }
+    // A loop of its own: one with calls in it is not unrolled, and the sums would begin in memory.
+    for (int c = 0; c < C; ++c) {
       for (int i = 0; i < D; ++i) acc[c][i] = vld1q_f32(sums[c] + i * kLanes);
     }
   }
@@ -200,6 +204,7 @@ void Tile(const AttendTile& tile) {
     w.limits[c] = max == -__builtin_inff() ? 0 : tile.limits[c];
     if (w.limits[c] > 0) w.factors[c] = MergeGranule(max, sum, tile.max[c], tile.sum[c]);
   }
+  w.shared = SharedBy(w.begins, w.limits, C);
   const int value_dim = tile.span->value_dim;
   int d = 0;
   for (; d + kValueVectors * kLanes <= value_dim; d += kValueVectors * kLanes) {
