@@ -240,12 +240,13 @@ template <int C, int G, bool kAhead>
 inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t group,
                          float (*scaled)[kAttentionGranule]) {
   for (int c = 0; c < C; ++c) {
-    for (int t = w.begins[c] / kLanes; t * kLanes < w.limits[c]; ++t) {
+    const uint32_t end = (static_cast<uint32_t>(w.limits[c]) + kLanes - 1) / kLanes;
+    for (uint32_t t = static_cast<uint32_t>(w.begins[c]) / kLanes; t < end; ++t) {
       const __m256 weights = _mm256_loadu_ps(w.p[c] + t * kLanes);
       for (int g = 0; g < G; ++g) {
         if (kAhead && c == 0) Ahead(span.next_k_tiles[t / 2] + (group + g) * kKvScaleBytes);
         _mm256_storeu_ps(scaled[g * C + c] + t * kLanes,
-                         _mm256_mul_ps(weights, LoadScales(span.v_tiles[t / 2], group + g, t % 2)));
+                         _mm256_mul_ps(weights, LoadScales(span.v_tiles[t / 2], group + g, static_cast<int>(t % 2))));
       }
     }
   }
