@@ -28,6 +28,7 @@ namespace stagecoach::testing {
 namespace {
 
 constexpr uint64_t kPartBytes = uint64_t{8} << 20;
+constexpr int64_t kFewestTokens = 32000;  // that special tokens have their places among
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "write_shape: %s\n", what.c_str());
@@ -46,7 +47,9 @@ std::unique_ptr<GgufFile> Open(const std::string& path) {
 
 ModelShape ShapeNamed(const std::string& name) {
   for (const ModelShape& shape : ModelShapes()) {
-    if (name == shape.name) return shape;
+    if (name != shape.name) continue;
+    if (shape.vocab < kFewestTokens) Fail(absl::StrCat("'", name, "' is no published model; take another shape"));
+    return shape;
   }
   Fail(absl::StrCat("no shape '", name, "'; shapes are ", DummyModelShapes()));
 }
