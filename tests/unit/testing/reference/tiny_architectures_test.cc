@@ -205,7 +205,8 @@ TEST(TinyArchitectures, TheFeaturesAroundTheLayersMatter) {
 }
 
 TEST(TinyArchitectures, AContextBeyondTheOriginalOneTakesTheLongFactors) {
-  const TinyArchitectureOptions phi = TinyArchitecture("phi3");
+  TinyArchitectureOptions phi = TinyArchitecture("phi3");
+  phi.long_rope_factors = true;
   const auto served = LogitsOf(phi);
   EXPECT_GT(RelativeDifference(LogitsOf(phi, {.context = phi.original_context}), served), 0.01);
   EXPECT_LT(RelativeDifference(LogitsOf(phi, {.context = phi.original_context + 1}), served), 1e-12);
