@@ -42,6 +42,7 @@ void* Allocate(size_t bytes, size_t alignment) {
 }  // namespace
 
 void* operator new(size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, alignof(std::max_align_t)); }
 // The size lies before what is handed out.
 void* operator new(size_t bytes, std::align_val_t alignment) {
   const size_t before = static_cast<size_t>(alignment);
