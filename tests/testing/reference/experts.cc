@@ -11,7 +11,7 @@ namespace stagecoach::testing::reference {
 namespace {
 
 bool Normalised(const FileReader& file) {
-  if (file.Is("qwen3moe") || file.Is("minimax-m2")) return true;  // whatever the key says
+  if (file.Is("qwen3moe") || file.Is("minimax-m2") || file.Is("llama")) return true;  // whatever the key says
   return !file.Is("gpt-oss") && file.Bool("expert_weights_norm", false);
 }
 
@@ -35,7 +35,7 @@ std::vector<Linear> ReadExperts(const FileReader& file, const std::string& name)
 }  // namespace
 
 Router::Gating Router::GatingOf(const FileReader& file) {
-  if (file.Is("qwen3moe")) return Gating::kSoftmax;
+  if (file.Is("qwen3moe") || file.Is("llama")) return Gating::kSoftmax;
   if (file.Is("gpt-oss")) return Gating::kSoftmaxOfChosen;
   const int64_t function = file.Int("expert_gating_func", 0);
   CHECK_LE(function, 3);

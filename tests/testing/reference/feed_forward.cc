@@ -54,8 +54,8 @@ Vector GatedNetwork::Run(const Vector& x) const {
 
 std::unique_ptr<FeedForward> ReadFeedForward(const FileReader& file, int64_t layer) {
   const std::string prefix = absl::StrCat("blk.", layer, ".");
-  const bool has_experts =
-      file.Is("qwen3moe") || file.Is("gpt-oss") || file.Is("glm4moe") || file.Is("deepseek2") || file.Is("minimax-m2");
+  const bool has_experts = file.Is("qwen3moe") || file.Is("gpt-oss") || file.Is("glm4moe") || file.Is("deepseek2") ||
+                           file.Is("minimax-m2") || (file.Is("llama") && file.Int("expert_count", 0) > 0);
   if (has_experts && layer >= file.Int("leading_dense_block_count", 0)) {
     return std::make_unique<ExpertFeedForward>(file, prefix);
   }

@@ -22,7 +22,7 @@ namespace {
 
 // Parts of the spread of the logits.
 constexpr double kFloatBound = 1e-5;
-constexpr double kInt8Bound = 0.06;  // activations are rounded to eight bits
+constexpr double kInt8Bound = 0.06;        // activations are rounded to eight bits
 constexpr double kLatentInt8Bound = 0.09;  // so are those of Wq_b, Wk_b and Wv_b, one behind the other
 // A choice between experts that is closer than this may fall otherwise in float, and then everything differs.
 constexpr double kLeastChoiceMargin = 2e-5;
@@ -142,7 +142,8 @@ std::vector<Variant> GraniteVariants() {
 
 std::vector<Variant> LlamaVariants() {
   return {{"biases", [](auto* o) { o->qkv_biases = o->output_bias = o->ffn_biases = true; }},
-          {"fused, tied, with factors", [](auto* o) { o->fused_qkv = o->tied = o->rope_factors = true; }}};
+          {"fused, tied, with factors", [](auto* o) { o->fused_qkv = o->tied = o->rope_factors = true; }},
+          {"experts, as Mixtral has them", [](auto* o) { o->experts = 5, o->experts_used = 2, o->expert_ffn = 46; }}};
 }
 
 std::vector<Variant> PhiVariants() {
