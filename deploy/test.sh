@@ -17,6 +17,20 @@ more_jobs=$((jobs + 1)) # tests of whole jobs wait most of their time
 
 configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
 
+# find_needs <preset> <build directory> <argument of ctest>...: of the tests that these arguments choose, the labels in chosen_labels and
+# in chosen_targets what they need to have been built.
+find_needs() {
+  local tests needs kind name
+  tests=$(mktemp) needs=$(mktemp)
+  run ctest --preset "$1" --show-only=json-v1 "${@:3}" >"$tests"
+  run cmake -D TESTS="$tests" -D BUILD="$root/$2" -D NEEDS="$needs" -P tests/needs.cmake
+  chosen_labels=() chosen_targets=()
+  while read -r kind name; do
+    if [ "$kind" = label ]; then chosen_labels+=("$name"); else chosen_targets+=("$name"); fi
+  done <"$needs"
+  rm "$tests" "$needs"
+}
+
 test_everything() {
   part install
   install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}" "${client_packages[@]}"
@@ -28,11 +42,13 @@ test_everything() {
   part "build release"
   run cmake --build --preset release
   part "build asan"
-  run cmake --build --preset asan --target unit_tests
+  find_needs asan build-asan -L unit
+  run cmake --build --preset asan --target "${chosen_targets[@]}"
   part "tests asan"
   run ctest --preset asan -L unit -j "$jobs"
   part "tsan"
-  run cmake --build --preset tsan --target race_tests
+  find_needs tsan build-tsan -L race
+  run cmake --build --preset tsan --target "${chosen_targets[@]}"
   # g++ 12's thread sanitizer does not start where the kernel randomises addresses by more than 28 bits.
   local fixed_addresses=()
   ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
@@ -53,27 +69,22 @@ test_some() {
   install_missing_packages "${run_packages[@]}" "${test_packages[@]}"
   part configure
   configure_release
-  # What the chosen tests need: a line each, "label <name>" or "target <name>".
-  local chosen needs kind name targets=() extra=()
-  chosen=$(mktemp) needs=$(mktemp)
-  run ctest --preset release --show-only=json-v1 "$@" >"$chosen"
-  run cmake -D TESTS="$chosen" -D BUILD="$root/build" -D NEEDS="$needs" -P tests/needs.cmake
-  while read -r kind name; do
-    case "$kind $name" in
-      "label cross") extra+=("${cross_packages[@]}") ;;
-      "label tidy") extra+=("${tidy_packages[@]}") ;;
-      "label hosts") extra+=("${hosts_packages[@]}") ;;
-      "label install") extra+=("${install_packages[@]}") ;;
-      "label campaign") extra+=("${campaign_packages[@]}") ;;
-      "label fresh") extra+=("${fresh_packages[@]}") ;;
-      "label clients") extra+=("${client_packages[@]}") ;;
-      target*) targets+=("$name") ;;
+  local label extra=()
+  find_needs release build "$@"
+  for label in "${chosen_labels[@]}"; do
+    case "$label" in
+      cross) extra+=("${cross_packages[@]}") ;;
+      tidy) extra+=("${tidy_packages[@]}") ;;
+      hosts) extra+=("${hosts_packages[@]}") ;;
+      install) extra+=("${install_packages[@]}") ;;
+      campaign) extra+=("${campaign_packages[@]}") ;;
+      fresh) extra+=("${fresh_packages[@]}") ;;
+      clients) extra+=("${client_packages[@]}") ;;
     esac
-  done <"$needs"
-  rm "$chosen" "$needs"
+  done
   [ ${#extra[@]} -eq 0 ] || { part "install more" && install_missing_packages "${extra[@]}"; }
   part build
-  [ ${#targets[@]} -eq 0 ] || run cmake --build --preset release --target "${targets[@]}"
+  [ ${#chosen_targets[@]} -eq 0 ] || run cmake --build --preset release --target "${chosen_targets[@]}"
   part tests
   run ctest --preset release -j "$jobs" --no-tests=error "$@"
 }
