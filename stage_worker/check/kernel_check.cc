@@ -235,6 +235,12 @@ void Checker::CheckRowKernels() {
     scalar_.clamped_swiglu(x.data(), y.data(), n, 1.702f, 1.5f, expected.data());
     kernels_.clamped_swiglu(x.data(), y.data(), n, 1.702f, 1.5f, found.data());
     comparer_.Floats("clamped_swiglu", expected, found);
+    for (const float cap : {2.5f, 25.0f, 250.0f}) {  // large arguments, both kinds beside each other, small ones
+      expected = found = x;
+      scalar_.soft_cap(cap, n, expected.data());
+      kernels_.soft_cap(cap, n, found.data());
+      comparer_.Floats("soft_cap", expected, found);
+    }
     expected = found = y;
     scalar_.add(x.data(), n, expected.data());
     kernels_.add(x.data(), n, found.data());

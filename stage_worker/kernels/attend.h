@@ -58,9 +58,6 @@ struct AttendTiles {
 void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
                    const int32_t* begins, const int32_t* limits, int columns, AttentionState state);
 
-// Scores of a tile's columns to capped ones, where the span has a cap: only what a column sees.
-void CapScores(const AttendTile& tile, int columns, float (*scores)[kAttentionGranule]);
-
 // Which positions the columns of a tile add up together, sharing the loads of V: [begin, end), those that all of them
 // see. Before them each column adds what it sees before `begin`, and after them what it sees from `end` on, alone: no
 // column multiplies what it does not see.

@@ -326,6 +326,18 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, __mmask16 ma
   }
 }
 
+// The scores that a tile's columns see to capped ones; also what lies beside them in a vector, which Softmax leaves
+// out.
+template <int C>
+void CapScores(const AttendTile& tile, float (*scores)[kAttentionGranule]) {
+  const __m512 cap = _mm512_set1_ps(tile.span->score_cap);
+  for (int c = 0; c < C; ++c) {
+    for (int j = tile.begins[c] / kLanes * kLanes; j < tile.limits[c]; j += kLanes) {
+      _mm512_storeu_ps(scores[c] + j, SoftCap(_mm512_loadu_ps(scores[c] + j), cap));
+    }
+  }
+}
+
 template <KvType kType, int C, bool kAhead = true>
 void Tile(const AttendTile& tile) {
   // Tiles of positions, and vectors of dimensions, at once: 8 to 16 independent chains.
@@ -336,7 +348,7 @@ void Tile(const AttendTile& tile) {
   int t = tile.begin / kLanes;
   for (; t + kScoreTiles <= position_tiles; t += kScoreTiles) Scores<kType, C, kScoreTiles, kAhead>(tile, t, w.p);
   for (; t < position_tiles; ++t) Scores<kType, C, 1, kAhead>(tile, t, w.p);
-  if (tile.span->score_cap > 0.0f) CapScores(tile, C, w.p);
+  if (tile.span->score_cap > 0.0f) CapScores<C>(tile, w.p);
   SoftmaxAndMerge<C>(tile, &w);
   const int value_dim = tile.span->value_dim;
   int d = 0;

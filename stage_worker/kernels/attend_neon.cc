@@ -191,12 +191,24 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   }
 }
 
+// The scores that a tile's columns see to capped ones; also what lies beside them in a vector, which Softmax leaves
+// out.
+template <int C>
+void CapScores(const AttendTile& tile, float (*scores)[kAttentionGranule]) {
+  const float32x4_t cap = vdupq_n_f32(tile.span->score_cap);
+  for (int c = 0; c < C; ++c) {
+    for (int j = tile.begins[c] / kLanes * kLanes; j < tile.limits[c]; j += kLanes) {
+      vst1q_f32(scores[c] + j, SoftCap(vld1q_f32(scores[c] + j), cap));
+    }
+  }
+}
+
 template <KvType kType, int C>
 void Tile(const AttendTile& tile) {
   constexpr int kValueVectors = C <= 2 ? 8 : 4;  // 16 accumulators
   Weights<C> w;
   for (int t = tile.begin / kTilePositions; t * kTilePositions < tile.limit; ++t) Scores<kType, C>(tile, t, w.p);
-  if (tile.span->score_cap > 0.0f) CapScores(tile, C, w.p);
+  if (tile.span->score_cap > 0.0f) CapScores<C>(tile, w.p);
   for (int c = 0; c < C; ++c) {
     float sum = 0.0f;
     const float max = Softmax(w.p[c], tile.begins[c], tile.limits[c], &sum);

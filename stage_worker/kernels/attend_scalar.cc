@@ -42,8 +42,6 @@ float LoadScale(const uint8_t* tile, int d, int lane) {
   return LoadFloat(tile + d / kKvGroup * kKvScaleBytes + lane * 4);
 }
 
-float CapScore(float cap, float score) { return cap * FixedTanh(score / cap); }
-
 float Score(const AttentionSpan& span, const float* q, int position) {
   const uint8_t* tile = span.k_tiles[position / kTilePositions];
   const uint8_t* elements = tile + KvCodesOffset(span.type, span.head_dim);
@@ -57,7 +55,8 @@ float Score(const AttentionSpan& span, const float* q, int position) {
     }
     score = span.type == KvType::kQ8_0 ? std::fma(LoadScale(tile, begin, lane), part, score) : part;
   }
-  return span.score_cap > 0.0f ? CapScore(span.score_cap, score) : score;
+  if (span.score_cap > 0.0f) kScalarKernels.soft_cap(span.score_cap, 1, &score);
+  return score;
 }
 
 // The weighted sum of dimension d over the positions [begin, limit).
@@ -108,12 +107,6 @@ void StoreQuantized(const float* x, int head_dim, int lane, uint8_t* tile, Place
 }
 
 }  // namespace
-
-void CapScores(const AttendTile& tile, int columns, float (*scores)[kAttentionGranule]) {
-  for (int c = 0; c < columns; ++c) {
-    for (int j = tile.begins[c]; j < tile.limits[c]; ++j) scores[c][j] = CapScore(tile.span->score_cap, scores[c][j]);
-  }
-}
 
 MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum) {
   const float merged = *max > granule_max ? *max : granule_max;

@@ -60,6 +60,28 @@ constexpr int64_t kPrefetchBytes = 8192;  // how far ahead of the weights in use
   return _mm256_mul_ps(_mm256_mul_ps(y, PowerOfTwo(first)), PowerOfTwo(_mm256_sub_epi32(exponent, first)));
 }
 
+// cap * FixedTanh(x / cap) in 8 lanes. Large arguments are rare: where a vector has none, their formula is left out; a
+// lane's bits do not depend on that.
+[[maybe_unused]] static inline __m256 SoftCap(__m256 x, __m256 cap) {
+  x = _mm256_div_ps(x, cap);
+  const __m256 sign_bit = _mm256_set1_ps(-0.0f);
+  const __m256 sign = _mm256_and_ps(x, sign_bit), magnitude = _mm256_andnot_ps(sign_bit, x);
+  const __m256 z = _mm256_mul_ps(magnitude, magnitude);
+  __m256 y = _mm256_set1_ps(-5.70498872745e-3f);
+  y = _mm256_fmadd_ps(y, z, _mm256_set1_ps(2.06390887954e-2f));
+  y = _mm256_fmadd_ps(y, z, _mm256_set1_ps(-5.37397155531e-2f));
+  y = _mm256_fmadd_ps(y, z, _mm256_set1_ps(1.33314422036e-1f));
+  y = _mm256_fmadd_ps(y, z, _mm256_set1_ps(-3.33332819422e-1f));
+  y = _mm256_fmadd_ps(_mm256_mul_ps(y, z), magnitude, magnitude);
+  const __m256 large = _mm256_cmp_ps(magnitude, _mm256_set1_ps(0.625f), _CMP_NLT_UQ);  // a NaN, too
+  if (_mm256_movemask_ps(large) != 0) {
+    const __m256 one = _mm256_set1_ps(1.0f);
+    const __m256 divisor = _mm256_add_ps(Exp(_mm256_add_ps(magnitude, magnitude)), one);
+    y = _mm256_blendv_ps(y, _mm256_sub_ps(one, _mm256_div_ps(_mm256_set1_ps(2.0f), divisor)), large);
+  }
+  return _mm256_mul_ps(cap, _mm256_or_ps(y, sign));
+}
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_STAGE_WORKER_KERNELS_AVX2_H_

@@ -56,6 +56,27 @@ void RoundRowAvx512(const float* x, int64_t cols, uint16_t* out);
   return _mm512_scalef_ps(y, n);
 }
 
+// cap * FixedTanh(x / cap) in 16 lanes. Large arguments are rare: where a vector has none, their formula is left out; a
+// lane's bits do not depend on that.
+[[maybe_unused]] static inline __m512 SoftCap(__m512 x, __m512 cap) {
+  x = _mm512_div_ps(x, cap);
+  const __m512 sign = _mm512_and_ps(x, _mm512_set1_ps(-0.0f)), magnitude = _mm512_abs_ps(x);
+  const __m512 z = _mm512_mul_ps(magnitude, magnitude);
+  __m512 y = _mm512_set1_ps(-5.70498872745e-3f);
+  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(2.06390887954e-2f));
+  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(-5.37397155531e-2f));
+  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(1.33314422036e-1f));
+  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(-3.33332819422e-1f));
+  y = _mm512_fmadd_ps(_mm512_mul_ps(y, z), magnitude, magnitude);
+  const __mmask16 large = _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0.625f), _CMP_NLT_UQ);  // a NaN, too
+  if (large != 0) {
+    const __m512 one = _mm512_set1_ps(1.0f);
+    const __m512 divisor = _mm512_add_ps(Exp(_mm512_add_ps(magnitude, magnitude)), one);
+    y = _mm512_mask_sub_ps(y, large, one, _mm512_div_ps(_mm512_set1_ps(2.0f), divisor));
+  }
+  return _mm512_mul_ps(cap, _mm512_or_ps(y, sign));
+}
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_STAGE_WORKER_KERNELS_AVX512_H_

@@ -70,7 +70,7 @@ struct AttentionSpan {
   // K tiles that are read next, as many as k_tiles (some may repeat), or nullptr. They are only asked of the memory
   // ahead of time: the processor does not see by itself where the next tile lies.
   const uint8_t* const* next_k_tiles = nullptr;
-  float score_cap = 0.0f;  // > 0: scores become cap * tanh(score / cap), slowly; 0: they stay
+  float score_cap = 0.0f;  // > 0: scores become cap * tanh(score / cap), as soft_cap does it; 0: they stay
 };
 
 // The running result of a softmax-weighted sum. Start: max = -inf, sum = 0, acc = 0.
@@ -127,6 +127,11 @@ struct Kernels {
   // out[i] = g / (1 + exp(-(alpha * g))) * (u + 1), g = min(gate[i], limit), u = up[i] kept within -limit and limit,
   // which is >= 0. In place is allowed.
   void (*clamped_swiglu)(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out);
+
+  // x[i] = cap * FixedTanh(x[i] / cap), of cap > 0: within 5 units of the last place of the exact value where x[i] /
+  // cap is a normal float (a small x too: it keeps its relative precision), and nowhere beyond the cap. A NaN in an
+  // element gives a NaN, of unspecified bits, in that element alone.
+  void (*soft_cap)(float cap, int64_t n, float* x);
 
   // out[i] += in[i]
   void (*add)(const float* in, int64_t n, float* out);

@@ -97,6 +97,12 @@ void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, f
   kScalarKernels.clamped_swiglu(gate + i, up + i, n - i, alpha, limit, out + i);
 }
 
+void SoftCapRow(float cap, int64_t n, float* x) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) _mm512_storeu_ps(x + i, SoftCap(_mm512_loadu_ps(x + i), _mm512_set1_ps(cap)));
+  kScalarKernels.soft_cap(cap, n - i, x + i);
+}
+
 void Add(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += in[i];
 }
@@ -185,6 +191,7 @@ constexpr Kernels TableOf(InstructionSet set) {
       .swiglu = Swiglu,
       .geglu = Geglu,
       .clamped_swiglu = ClampedSwiglu,
+      .soft_cap = SoftCapRow,
       .add = Add,
       .add_scaled = AddScaled,
       .rope = Rope,

@@ -97,6 +97,12 @@ void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, f
   kScalarKernels.clamped_swiglu(gate + i, up + i, n - i, alpha, limit, out + i);
 }
 
+void SoftCapRow(float cap, int64_t n, float* x) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) vst1q_f32(x + i, SoftCap(vld1q_f32(x + i), vdupq_n_f32(cap)));
+  kScalarKernels.soft_cap(cap, n - i, x + i);
+}
+
 void Add(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += in[i];
 }
@@ -177,6 +183,7 @@ constexpr Kernels MakeTable(InstructionSet set) {
       .swiglu = Swiglu,
       .geglu = Geglu,
       .clamped_swiglu = ClampedSwiglu,
+      .soft_cap = SoftCapRow,
       .add = Add,
       .add_scaled = AddScaled,
       .rope = Rope,

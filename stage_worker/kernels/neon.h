@@ -59,6 +59,26 @@ void AttendNeon(const AttentionSpan& span, const float* q, int64_t q_stride, con
   return vmulq_f32(vmulq_f32(y, PowerOfTwo(first)), PowerOfTwo(vsubq_s32(exponent, first)));
 }
 
+// cap * FixedTanh(x / cap) in 4 lanes. Large arguments are rare: where a vector has none, their formula is left out; a
+// lane's bits do not depend on that.
+[[maybe_unused]] static inline float32x4_t SoftCap(float32x4_t x, float32x4_t cap) {
+  x = vdivq_f32(x, cap);
+  const float32x4_t magnitude = vabsq_f32(x), z = vmulq_f32(magnitude, magnitude);
+  float32x4_t y = vdupq_n_f32(-5.70498872745e-3f);
+  y = vfmaq_f32(vdupq_n_f32(2.06390887954e-2f), y, z);
+  y = vfmaq_f32(vdupq_n_f32(-5.37397155531e-2f), y, z);
+  y = vfmaq_f32(vdupq_n_f32(1.33314422036e-1f), y, z);
+  y = vfmaq_f32(vdupq_n_f32(-3.33332819422e-1f), y, z);
+  y = vfmaq_f32(magnitude, vmulq_f32(y, z), magnitude);
+  const uint32x4_t small = vcltq_f32(magnitude, vdupq_n_f32(0.625f));  // not a NaN
+  if (vminvq_u32(small) == 0) {
+    const float32x4_t one = vdupq_n_f32(1.0f);
+    const float32x4_t divisor = vaddq_f32(Exp(vaddq_f32(magnitude, magnitude)), one);
+    y = vbslq_f32(small, y, vsubq_f32(one, vdivq_f32(vdupq_n_f32(2.0f), divisor)));
+  }
+  return vmulq_f32(cap, vbslq_f32(vdupq_n_u32(0x80000000u), x, y));  // the sign of x
+}
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_STAGE_WORKER_KERNELS_NEON_H_

@@ -168,6 +168,10 @@ void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, f
   }
 }
 
+void SoftCap(float cap, int64_t n, float* x) {
+  for (int64_t i = 0; i < n; ++i) x[i] = cap * FixedTanh(x[i] / cap);
+}
+
 void Add(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += in[i];
 }
@@ -213,6 +217,7 @@ const Kernels kScalarKernels = {
     .swiglu = Swiglu,
     .geglu = Geglu,
     .clamped_swiglu = ClampedSwiglu,
+    .soft_cap = SoftCap,
     .add = Add,
     .add_scaled = AddScaled,
     .rope = Rope,

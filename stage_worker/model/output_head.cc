@@ -61,8 +61,7 @@ void OutputHead::ScaleAndCap(float* logits, int64_t count) const {
   if (scale != 1) {
     for (int64_t i = 0; i < count; ++i) logits[i] *= scale;
   }
-  if (cap == 0) return;
-  for (int64_t i = 0; i < count; ++i) logits[i] = cap * FixedTanh(logits[i] / cap);
+  if (cap > 0) kernels_.soft_cap(cap, count, logits);
 }
 
 }  // namespace stagecoach

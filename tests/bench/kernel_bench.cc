@@ -235,6 +235,7 @@ void RowKernel(benchmark::State& state, const Subject& subject, const std::strin
       {"swiglu", [&] { kernels.swiglu(x.data(), y.data(), kRowLength, out.data()); }},
       {"geglu", [&] { kernels.geglu(x.data(), y.data(), kRowLength, out.data()); }},
       {"clamped_swiglu", [&] { kernels.clamped_swiglu(x.data(), y.data(), kRowLength, 1.702f, 7.0f, out.data()); }},
+      {"soft_cap", [&] { kernels.soft_cap(50.0f, kRowLength, out.data()); }},
       {"add", [&] { kernels.add(x.data(), kRowLength, out.data()); }},
       {"add_scaled", [&] { kernels.add_scaled(x.data(), 1e-9f, kRowLength, out.data()); }},
       {"rope",
@@ -249,8 +250,9 @@ void RowKernel(benchmark::State& state, const Subject& subject, const std::strin
   watch.CountBytes(kRowLength * sizeof(float), 0);
 }
 
-constexpr const char* kRowKernels[] = {"quantize_row",   "round_row", "rms_norm",   "swiglu", "geglu",
-                                       "clamped_swiglu", "add",       "add_scaled", "rope",   "log_sum_exp"};
+constexpr const char* kRowKernels[] = {"quantize_row", "round_row",      "rms_norm",   "swiglu",
+                                       "geglu",        "clamped_swiglu", "soft_cap",   "add",
+                                       "add_scaled",   "rope",           "log_sum_exp"};
 
 template <typename Body>
 void Register(const std::string& name, Body body) {

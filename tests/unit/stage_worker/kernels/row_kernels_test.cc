@@ -175,6 +175,94 @@ TEST(ClampedSwiglu, StaysCloseToTheExactValue) {
   }
 }
 
+constexpr float kCaps[] = {0.5f, 6.0f, 30.0f, 50.0f};
+
+// All magnitudes; the small ones that are usual next to a cap; where its two formulas meet; and what has no end.
+std::vector<float> CapInputs(uint64_t seed, int64_t n, float cap) {
+  std::vector<float> x = RandomMagnitudes(seed, n, -30, 5);
+  const std::vector<float> near = RandomFloats(seed + 1, n, static_cast<double>(cap));
+  for (int64_t i = n % 2; i < n; i += 2) x[i] = near[i];
+  const float meet = 0.625f * cap;
+  const float edges[] = {
+      0.0f,     -0.0f,     meet,  std::nextafter(meet, 0.0f), -meet, std::nextafter(meet, 99.0f), 3e38f, -3e38f,
+      INFINITY, -INFINITY, 1e-40f};
+  for (int64_t i = 1; i < n; i += 5) x[i] = edges[(i / 5 + seed) % std::size(edges)];
+  return x;
+}
+
+TEST(SoftCap, GivesTheSameBitsWithEveryInstructionSetForAllSizesOfNumbers) {
+  VECTOR_KERNELS_OR_SKIP(vector_kernels);
+  for (const float cap : kCaps) {
+    for (int64_t n : kLengths) {
+      for (uint64_t seed = 60; seed < 71; ++seed) {
+        const std::vector<float> x = CapInputs(seed, n, cap);
+        std::vector<float> expected = x;
+        Scalar().soft_cap(cap, n, expected.data());
+        for (const Kernels* kernels : vector_kernels) {
+          std::vector<float> found = x;
+          kernels->soft_cap(cap, n, found.data());
+          EXPECT_EQ(FirstDifference(expected, found), "") << kernels->isa << " " << n << " " << cap;
+        }
+      }
+    }
+  }
+}
+
+TEST(SoftCap, OfAnElementDependsNeitherOnItsPlaceNorOnItsNeighbours) {
+  constexpr int64_t kCount = 67;
+  for (const float cap : kCaps) {
+    const std::vector<float> x = CapInputs(72, kCount, cap);
+    for (const Kernels* kernels : AllKernels()) {
+      std::vector<float> alone = x;
+      for (float& one : alone) kernels->soft_cap(cap, 1, &one);
+      for (int64_t first = 0; first < kCount; ++first) {
+        std::vector<float> found = x;
+        kernels->soft_cap(cap, kCount - first, &found[first]);
+        EXPECT_EQ(FirstDifference(&alone[first], &found[first], kCount - first), "") << kernels->isa << " " << first;
+      }
+    }
+  }
+}
+
+TEST(SoftCap, StaysWithinFiveUnitsOfTheLastPlaceOfTheExactValueAndWithinTheCap) {
+  for (const float cap : kCaps) {
+    std::vector<float> x = RandomMagnitudes(73, 200000, -30, 4);
+    const std::vector<float> near = RandomFloats(74, x.size(), 4.0 * static_cast<double>(cap));
+    x.insert(x.end(), near.begin(), near.end());
+    std::vector<float> found = x;
+    Scalar().soft_cap(cap, static_cast<int64_t>(x.size()), found.data());
+    double worst = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double exact = static_cast<double>(cap) * std::tanh(x[i] / static_cast<double>(cap));
+      worst = std::max(worst, std::fabs(found[i] - exact) / std::ldexp(1.0, std::ilogb(exact) - 23));
+      ASSERT_LE(std::fabs(found[i]), cap) << x[i];
+      ASSERT_LE(std::fabs(found[i]), std::fabs(x[i]) * (1 + 4e-7f)) << x[i];
+    }
+    EXPECT_LE(worst, 5.0) << cap;
+  }
+}
+
+TEST(SoftCap, OfNothingANumberIsNoNumberInThatElementAlone) {
+  constexpr int64_t kCount = 37;
+  for (const float sign : {1.0f, -1.0f}) {
+    for (const double range : {2.0, 200.0}) {
+      const std::vector<float> x = RandomFloats(75, kCount, range);
+      std::vector<float> clean = x;
+      Scalar().soft_cap(30.0f, kCount, clean.data());
+      for (int64_t at = 0; at < kCount; ++at) {
+        for (const Kernels* kernels : AllKernels()) {
+          std::vector<float> found = x;
+          found[at] = std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
+          kernels->soft_cap(30.0f, kCount, found.data());
+          EXPECT_TRUE(std::isnan(found[at])) << kernels->isa << " " << at;
+          found[at] = clean[at];
+          EXPECT_EQ(FirstDifference(clean, found), "") << kernels->isa << " " << at;
+        }
+      }
+    }
+  }
+}
+
 TEST(AddScaled, FusesEachProductAndSumWithEveryInstructionSet) {
   for (int64_t n : kLengths) {
     const std::vector<float> in = RandomFloats(56, n, 1.0), out = RandomFloats(57, n, 1.0);
