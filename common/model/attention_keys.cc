@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/fixed_log.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/model/model_limits.h"
 
@@ -113,7 +114,7 @@ absl::Status ReadRope(const KeyReader& keys, const Architecture& architecture, i
   ASSIGN_OR_RETURN(rope.freq_base, keys.Float("rope.freq_base", 1, true, 10000));
   ASSIGN_OR_RETURN(const std::string type, keys.metadata().GetStringOr(keys.Key("rope.scaling.type"), "linear"));
   if (type != "none" && type != "linear" && type != "yarn") {
-    return keys.Unsupported("rope.scaling.type", "is '", type, "'; supported are none, linear, yarn");
+    return keys.Unsupported("rope.scaling.type", "is ", ShownText(type), "; supported are none, linear, yarn");
   }
   // Older files call the linear factor rope.scale_linear. Zero means unset.
   const char* factor_name = keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";

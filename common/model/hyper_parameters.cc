@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/model/architectures.h"
@@ -32,8 +33,9 @@ absl::StatusOr<const Architecture*> ReadArchitecture(const GgufMetadata& metadat
                                                  "', whose linear layers keep a recurrent state; only layers with a ",
                                                  "cache of keys and values are supported"));
   }
-  return absl::UnimplementedError(absl::StrCat("'", metadata.path(), "': key 'general.architecture' is '", name,
-                                               "'; supported architectures are ", SupportedArchitectures()));
+  return absl::UnimplementedError(absl::StrCat("'", metadata.path(), "': key 'general.architecture' is ",
+                                               ShownText(name), "; supported architectures are ",
+                                               SupportedArchitectures()));
 }
 
 absl::Status RefuseFoldedWeights(const GgufMetadata& metadata) {

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
 #include "common/quant/tensor_type.h"
+#include "coordinator/cli/chat/terminal_text.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/standard_output.h"
@@ -231,9 +233,10 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
   return json;
 }
 
+// On one line: a stranger's file shows nothing that looks like what we say of it.
 std::string Shown(const Json& value) {
   if (value.is_null()) return "-";
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) return absl::StrReplaceAll(ForTerminal(value.get<std::string>()), {{"\n", "␊"}});
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   return CompactJson(value);
 }

@@ -10,24 +10,17 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr int kMaxSlots = 65536;
-
-// A word as a message can show it: what is no host file at all may have words without end.
-std::string Shown(absl::string_view word) {
-  constexpr size_t kMostShown = 60;
-  const bool whole = word.size() <= kMostShown;
-  return absl::StrCat("'", absl::CHexEscape(word.substr(0, kMostShown)), whole ? "'" : "...'");
-}
 
 absl::Status LineError(absl::string_view file, size_t line, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("host file '", file, "', line ", line, ": ", what));
@@ -45,7 +38,7 @@ absl::StatusOr<HostSlots> ParseLine(absl::string_view file, size_t number,
   host.name = std::string(words[0]);
   if (!IsHostName(words[0])) {
     return LineError(file, number,
-                     absl::StrCat(Shown(words[0]), " is no host name, expected a line like 'node1 slots=2'"));
+                     absl::StrCat(ShownText(words[0]), " is no host name, expected a line like 'node1 slots=2'"));
   }
   int max_slots = kMaxSlots;
   for (size_t i = 1; i < words.size(); ++i) {
@@ -57,16 +50,16 @@ absl::StatusOr<HostSlots> ParseLine(absl::string_view file, size_t number,
     if (item.first == "model") {
       host.model = std::string(item.second);
       if (absl::StartsWith(item.second, "/")) continue;
-      return LineError(file, number, absl::StrCat(Shown(words[i]), ", expected an absolute path on that host"));
+      return LineError(file, number, absl::StrCat(ShownText(words[i]), ", expected an absolute path on that host"));
     }
     const bool is_max = item.first == "max_slots" || item.first == "max-slots";
     if (item.first != "slots" && !is_max) {
       return LineError(file, number,
-                       absl::StrCat(Shown(words[i]), " is not understood, expected slots=N, spare or model=PATH"));
+                       absl::StrCat(ShownText(words[i]), " is not understood, expected slots=N, spare or model=PATH"));
     }
     int value = 0;
     if (!absl::SimpleAtoi(item.second, &value) || value < 1 || value > kMaxSlots) {
-      return LineError(file, number, absl::StrCat(Shown(words[i]), ", expected a number from 1 to ", kMaxSlots));
+      return LineError(file, number, absl::StrCat(ShownText(words[i]), ", expected a number from 1 to ", kMaxSlots));
     }
     (is_max ? max_slots : host.slots) = value;
   }

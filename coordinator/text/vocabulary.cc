@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
@@ -60,7 +61,7 @@ absl::Status ReadModel(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   }
   if (model != "gpt2") {
     return absl::UnimplementedError(
-        absl::StrCat(metadata.path(), ": tokenizer model '", model, "' (key '", kModelKey,
+        absl::StrCat(metadata.path(), ": tokenizer model ", ShownText(model), " (key '", kModelKey,
                      "') is not supported; supported are gpt2 (byte-level BPE) and llama (SentencePiece)"));
   }
   vocabulary->model = Vocabulary::Model::kBytePair;
@@ -69,7 +70,7 @@ absl::Status ReadModel(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   if (!habits.has_value()) {
     return absl::UnimplementedError(
         absl::StrCat(metadata.path(), ": ",
-                     pre.empty() ? "a file without a pre-tokenizer" : absl::StrCat("pre-tokenizer '", pre, "'"),
+                     pre.empty() ? "a file without a pre-tokenizer" : absl::StrCat("pre-tokenizer ", ShownText(pre)),
                      " (key '", kPreKey, "') is not supported; supported are ", SupportedPreTokenizers()));
   }
   vocabulary->pre_tokenizer = habits->kind;

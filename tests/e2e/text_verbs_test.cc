@@ -15,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(Help, IsOnStandardOutputAndEndsWell) {
   for (const Words& arguments : {Words{"help"}, Words{"--help"}, Words{"help", "batch"}, Words{"batch", "--help"}}) {
@@ -75,6 +76,21 @@ TEST(Inspect, DescribesWhatItCannotRun) {
   EXPECT_EQ(json["supported"], false);
   EXPECT_THAT(json["unsupported_because"].get<std::string>(), HasSubstr("mamba"));
   EXPECT_EQ(json["tokenizer"]["supported"], false);
+}
+
+TEST(Inspect, ShowsAFilesTextsOnLinesOfTheirOwnAndNoOrdersToTerminals) {
+  const TempDir directory;
+  GgufWriter writer;
+  writer.Set("general.architecture", "mamba\n\x1b[2J");
+  writer.Set("general.name", "M\nruns here        yes\x1b]0;owned\x07");
+  writer.SetTensor("token_embd.weight", {32, 2}, TensorType::kF32, std::vector<float>(64, 1.0f));
+  ASSERT_TRUE(writer.Write(directory.File("m.gguf")).ok());
+  const ProgramResult result = Coordinator({"inspect", "-m", directory.File("m.gguf")});
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(
+      result.out,
+      AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\x07")), Not(HasSubstr("\nruns here        yes")),
+            HasSubstr("name             M␊runs here        yes␛]0;owned␇\n"), HasSubstr("\nruns here        no: ")));
 }
 
 TEST(Tokenize, GivesTheIdsOfTheReference) {

@@ -196,6 +196,22 @@ TEST(HostileKeys, OfWindows) {
                            {"rope.freq_base_swa", To(0.0f), "is 0, expected a finite number above 1"}});
 }
 
+TEST(HostileKeys, ThatAreNamesAreShownWithoutWhatATerminalObeys) {
+  const TempDir dir;
+  const std::string path = dir.File("m.gguf");
+  const auto refusal = [&path](const std::string& key, const std::string& name) {
+    GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture("llama"));
+    writer.Set(key, name);
+    EXPECT_TRUE(writer.Write(path).ok());
+    return std::string(OpenModel(path).status().message());
+  };
+  for (const std::string key : {"general.architecture", "llama.rope.scaling.type"}) {
+    EXPECT_THAT(refusal(key, "a\x1b[2J\nruns here: yes"),
+                HasSubstr("key '" + key + "' is 'a\\x1b[2J\\nruns here: yes'; supported "));
+    EXPECT_LT(refusal(key, std::string(100000, 'x')).size(), 500u);
+  }
+}
+
 TEST(HostileKeys, AWindowOfAnySizeThatHidesNothingIsTaken) {
   const TempDir dir;
   for (const char* architecture : {"gpt-oss", "gemma3", "qwen3moe", "gemma2"}) {
