@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/escaping.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/gguf/utf8_name.h"
@@ -16,6 +16,8 @@ constexpr uint64_t kMaxTensors = uint64_t{1} << 20;
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxStringBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxArrayElements = uint64_t{1} << 24;
+// Elements that room is made for before they are read: a file may be long without having them.
+constexpr uint64_t kReserved = uint64_t{1} << 18;
 constexpr uint64_t kMinEntryBytes = 8 + 4 + 1;       // key length, value type, the smallest value
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // name length, rank, type, offset
 constexpr uint32_t kMaxAlignment = 1 << 20;
@@ -104,8 +106,8 @@ absl::Status GgufParser::ParseEntry(uint64_t index) {
   const std::string key_field = absl::StrCat("key ", index);
   ASSIGN_OR_RETURN(std::string key, reader_.ReadString(key_field, kMaxKeyBytes));
   if (!IsValidGgufName(key)) {
-    return reader_.Malformed(key_field, " is '", absl::CHexEscape(key),
-                             "', expected UTF-8 text that is not empty and has no NUL");
+    return reader_.Malformed(key_field, " is ", ShownText(key),
+                             ", expected UTF-8 text that is not empty and has no control characters");
   }
   const std::string field = absl::StrCat("key '", key, "'");
   ASSIGN_OR_RETURN(const uint32_t type, reader_.Read<uint32_t>(absl::StrCat("type of ", field)));
@@ -157,7 +159,7 @@ absl::StatusOr<bool> GgufParser::ParseBool(absl::string_view field) {
 template <typename Stored, typename Wide>
 absl::Status GgufParser::ParseNumbers(absl::string_view field, uint64_t count, GgufArray& array) {
   std::vector<Wide>& numbers = array.values.emplace<std::vector<Wide>>();
-  numbers.reserve(count);
+  numbers.reserve(std::min(count, kReserved));
   for (uint64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(const Stored value, reader_.Read<Stored>(field));
     numbers.push_back(static_cast<Wide>(value));
@@ -202,7 +204,7 @@ absl::StatusOr<GgufValue> GgufParser::ParseArray(absl::string_view field) {
     }
     default: {
       auto& texts = array.values.emplace<std::vector<std::string>>();
-      texts.reserve(count);
+      texts.reserve(std::min(count, kReserved));
       for (uint64_t i = 0; i < count; ++i) {
         ASSIGN_OR_RETURN(std::string text, reader_.ReadString(field, kMaxStringBytes));
         texts.push_back(std::move(text));

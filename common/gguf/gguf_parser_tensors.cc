@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/escaping.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_parser.h"
 #include "common/gguf/q2_layout.h"
@@ -38,8 +38,8 @@ absl::StatusOr<GgufTensor> GgufParser::ParseTensor(uint64_t index) {
   const std::string name_field = absl::StrCat("name of tensor ", index);
   ASSIGN_OR_RETURN(tensor.name, reader_.ReadString(name_field, kMaxNameBytes));
   if (!IsValidGgufName(tensor.name)) {
-    return reader_.Malformed(name_field, " is '", absl::CHexEscape(tensor.name),
-                             "', expected UTF-8 text that is not empty and has no NUL");
+    return reader_.Malformed(name_field, " is ", ShownText(tensor.name),
+                             ", expected UTF-8 text that is not empty and has no control characters");
   }
   const std::string field = absl::StrCat("tensor '", tensor.name, "'");
   RETURN_IF_ERROR(ParseDims(field, tensor));

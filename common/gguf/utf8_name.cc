@@ -24,13 +24,20 @@ size_t CodePointBytes(absl::string_view text, size_t at) {
   return length;
 }
 
+// Of one valid code point: U+0000 to U+001F and U+007F to U+009F.
+bool IsControl(absl::string_view text) {
+  const auto first = static_cast<uint8_t>(text[0]);
+  if (text.size() == 1) return first < 0x20 || first == 0x7f;
+  return first == 0xc2 && static_cast<uint8_t>(text[1]) < 0xa0;
+}
+
 }  // namespace
 
 bool IsValidGgufName(absl::string_view text) {
   if (text.empty()) return false;
   for (size_t at = 0; at < text.size();) {
-    const size_t length = text[at] == '\0' ? 0 : CodePointBytes(text, at);
-    if (length == 0) return false;
+    const size_t length = CodePointBytes(text, at);
+    if (length == 0 || IsControl(text.substr(at, length))) return false;
     at += length;
   }
   return true;

@@ -5,7 +5,8 @@
 
 namespace stagecoach {
 
-// Whether `text` can be a key or a tensor name: not empty, no NUL, and valid UTF-8 (no overlong forms, no surrogates).
+// Whether `text` can be a key or a tensor name: not empty, no control characters, which a terminal would obey where it
+// is shown, and valid UTF-8 (no overlong forms, no surrogates).
 bool IsValidGgufName(absl::string_view text);
 
 }  // namespace stagecoach
