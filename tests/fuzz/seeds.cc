@@ -5,9 +5,13 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/gguf/gguf_writer.h"
 #include "common/wire/frame.h"
 #include "coordinator/text/output/output_format.h"
+#include "tests/fuzz/model_header.h"
+#include "tests/testing/tiny_architectures.h"
+#include "tests/testing/tiny_model.h"
 #include "tests/unit/common/wire/frame_samples.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
@@ -79,18 +83,59 @@ void WriteOutputs(const std::filesystem::path& root) {
   }
 }
 
+// What gguf_fuzz takes for: as long a file as any tensors need.
+constexpr char kWithZeros = 62;
+
+// The header alone of a model, which has no tokenizer.
+std::string HeaderOf(GgufWriter model) {
+  for (const char* key : {"model", "pre", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"}) {
+    model.Remove(absl::StrCat("tokenizer.ggml.", key));
+  }
+  const std::string bytes = model.Serialize();
+  const absl::StatusOr<ModelHeader> header = ModelHeader::Read(bytes);
+  CHECK(header.ok());
+  return header->Bytes();
+}
+
+// A model of every architecture, and some of the forms that they come in.
+std::vector<GgufWriter> TinyModels() {
+  std::vector<GgufWriter> models;
+  for (const std::string& name : testing::TinyArchitectureNames()) {
+    testing::TinyArchitectureOptions options = testing::TinyArchitecture(name);
+    options.layers = 2;
+    models.push_back(testing::TinyArchitectureModel(options));
+    options = testing::TinyArchitecture(name, TensorType::kQ8_0);
+    options.layers = 2;
+    options.tied = !options.tied;
+    options.fused_gate_up = options.experts > 0;
+    options.q_rank = 0;
+    models.push_back(testing::TinyArchitectureModel(options));
+  }
+  for (const char* name : {"qwen2", "qwen3"}) {
+    testing::TinyModelOptions options;
+    options.architecture = name;
+    options.layers = 2;
+    options.biases = options.architecture == "qwen2";
+    options.fused_qkv = true;
+    models.push_back(testing::TinyModel(options));
+  }
+  return models;
+}
+
 void WriteBinary(const std::filesystem::path& root) {
   SeedFolder gguf(root, "gguf");
   GgufWriter with_tensors(3, 32);
   with_tensors.Set("general.architecture", "llama");
   with_tensors.Set("llama.block_count", uint32_t{1});
   with_tensors.SetTensor("a.weight", {4, 2}, TensorType::kF32, std::vector<float>(8, 1.5f));
-  gguf.Add(with_tensors.Serialize());
+  const std::string no_longer(1, '\0');
+  gguf.Add(no_longer + with_tensors.Serialize());
   testing::ToyVocabulary few;
   for (const char* text : {"a", "b", "ab", "<s>"}) few.Add(text, 1);
   few.merges = {"a b"};
-  gguf.Add(few.File("gpt2", "qwen2").Serialize());
-  gguf.Add(few.File("llama", "default").Serialize());
+  gguf.Add(no_longer + few.File("gpt2", "qwen2").Serialize());
+  gguf.Add(no_longer + few.File("llama", "default").Serialize());
+  for (const GgufWriter& model : TinyModels()) gguf.Add(kWithZeros + HeaderOf(model));
   SeedFolder frame(root, "frame");
   const FrameLimits limits = SmallLimits();
   frame.Add(0, EncodedStep(limits, SampleBatch(), /*has_hidden=*/false));
