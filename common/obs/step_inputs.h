@@ -18,6 +18,7 @@ struct RecordedJob {
   int32_t max_num_seqs = 0, max_num_batched_tokens = 0, prefill_chunk = 0;
   std::string policy, chunking;
   double slo_itl_us = 0;
+  double experts = 0, experts_chosen = 1;  // of the weights, of the experts: what steps read by their rows
   int32_t block_tokens = 0;
   std::vector<int32_t> group_blocks;
   std::vector<int64_t> group_windows;

@@ -58,6 +58,10 @@ void AddInputs(const StepInputs& inputs, Json* line) {
                     {"max_open_tokens", job.max_open_tokens},
                     {"prefix_caching", job.prefix_caching},
                     {"decode_groups", job.decode_groups}};
+  if (job.experts > 0) {
+    (*line)["job"]["experts"] = job.experts;
+    (*line)["job"]["experts_chosen"] = job.experts_chosen;
+  }
   if (!job.group_windows.empty()) (*line)["job"]["group_windows"] = job.group_windows;
 }
 

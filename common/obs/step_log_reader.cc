@@ -101,6 +101,10 @@ RecordedJob ReadJob(LineFields* fields, absl::Status* status) {
   job.policy = fields->Text("policy");
   job.chunking = fields->Text("chunking");
   job.slo_itl_us = fields->Number("slo_itl_us", {0, 1e15});
+  if (fields->Has("experts")) {
+    job.experts = fields->Number("experts", {0, 1});
+    job.experts_chosen = fields->Number("experts_chosen", {0, 1});
+  }
   job.block_tokens = fields->Int("block_tokens");
   for (const nlohmann::json& blocks : fields->List("group_blocks")) {
     const nlohmann::json entry = {{"group_blocks", blocks}};

@@ -124,7 +124,7 @@ absl::StatusOr<SimOptions> SimulateVerb::WorldOf(const ClusterQuestion& question
   options.cluster.wake_s = options_.wake_us * 1e-6;
   options.cluster.stage_delay_s = question.job.stage_delay_us() * 1e-6;
   options.hand_over_s = options_.front_us * 1e-6;
-  ASSIGN_OR_RETURN(options.scheduler, SchedulerOptionsOf(question.job, plan.job));
+  ASSIGN_OR_RETURN(options.scheduler, SchedulerOptionsOf(question.job, plan.job, *question.model));
   options.decode_groups = question.job.decode_groups();
   options.vocab = question.model->hyper.vocab;
   for (size_t i = 0; i < options_.requests.size(); ++i) {

@@ -348,6 +348,8 @@ void Engine::RecordJob() {
                  .policy = PolicyName(options.policy),
                  .chunking = NameOf(kChunkings, options.chunking),
                  .slo_itl_us = options.slo_itl_us,
+                 .experts = options.reads.experts,
+                 .experts_chosen = options.reads.chosen,
                  .block_tokens = options.block_tokens,
                  .group_blocks = options.group_blocks,
                  .group_windows = options.group_windows,

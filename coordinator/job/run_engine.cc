@@ -17,7 +17,6 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/model/model_description.h"
-#include "common/model/part_work.h"
 #include "common/transport/emulated_endpoint.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
@@ -69,13 +68,6 @@ std::vector<int> HostsOf(const std::vector<pb::Hello>& stages) {
   return hosts;
 }
 
-ReadCurve ReadsOf(const ModelDescription& model) {
-  const absl::StatusOr<ModelParts> parts = PartsOf(model, KvType::kF32, /*bf16_dot=*/false);  // bytes depend on neither
-  const PartWork bytes = parts.ok() ? parts->Bytes() : PartWork{};
-  if (bytes.expert_bytes == 0) return {};
-  return {.experts = bytes.expert_bytes / bytes.bytes_kept, .chosen = bytes.expert_share};
-}
-
 class Job {
  public:
   Job(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel, const PipelineWrapper& wrap)
@@ -123,7 +115,7 @@ class Job {
     const uint64_t run_id =
         (static_cast<uint64_t>(random()) << 32 | random()) | 1;  // never 0, the id of frames before a job
     ASSIGN_OR_RETURN(plan_, PlanJobUnmeasured(job_, stages_, model_, {.run_id = run_id, .epoch = 1}));
-    ASSIGN_OR_RETURN(const SchedulerOptions options, SchedulerOptionsOf(job_, plan_));
+    ASSIGN_OR_RETURN(const SchedulerOptions options, SchedulerOptionsOf(job_, plan_, *model_));
     RETURN_IF_ERROR(OpenLogs());
     const FrameLimits limits = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
     if (limits.MaxStepFrameBytes() > INT_MAX) {  // MPI counts bytes in int
@@ -151,7 +143,7 @@ class Job {
     if (job_.decode_groups() > 0) {
       scheduler_->SetDecodeGroups(job_.decode_groups());
     } else {
-      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups(), ReadsOf(*model_));
+      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups(), options.reads);
     }
     engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
                                        steps_.empty() ? nullptr : &steps_, groups_.get());

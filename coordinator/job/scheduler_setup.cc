@@ -1,11 +1,23 @@
 #include "coordinator/job/scheduler_setup.h"
 
 #include "common/base/status_macros.h"
+#include "common/model/part_work.h"
 #include "common/wire/job_proto.h"
 
 namespace stagecoach {
+namespace {
 
-absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan) {
+ReadCurve ReadsOf(const ModelDescription& model) {
+  const absl::StatusOr<ModelParts> parts = PartsOf(model, KvType::kF32, /*bf16_dot=*/false);  // bytes depend on neither
+  const PartWork bytes = parts.ok() ? parts->Bytes() : PartWork{};
+  if (bytes.expert_bytes == 0) return {};
+  return {.experts = bytes.expert_bytes / bytes.bytes_kept, .chosen = bytes.expert_share};
+}
+
+}  // namespace
+
+absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job, const JobPlan& plan,
+                                                    const ModelDescription& model) {
   SchedulerOptions options;
   options.max_num_seqs = job.max_num_seqs();
   options.max_num_batched_tokens = job.max_num_batched_tokens();
@@ -13,6 +25,7 @@ absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job,
   ASSIGN_OR_RETURN(options.policy, FromProto(job.policy()));
   ASSIGN_OR_RETURN(options.chunking, FromProto(job.chunking()));
   options.slo_itl_us = job.slo_itl_s() * 1e6;
+  options.reads = ReadsOf(model);
   options.block_tokens = job.block_tokens();
   options.group_blocks = plan.group_blocks;
   options.group_windows = plan.group_windows;

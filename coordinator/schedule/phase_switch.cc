@@ -9,36 +9,49 @@ namespace stagecoach {
 namespace {
 
 constexpr double kMostFixedRows = 1e6;  // where rows cost nothing that shows
+constexpr double kMostGrowth = 2;       // of steps with experts, over those of late
+constexpr int kStepRounds = 4;          // of x, which begins with the most rows and only gets smaller
 
-double FixedRows(const PhaseLoad& load) {
+// v of a step of `rows` rows, at least 1.
+double FixedRows(const PhaseLoad& load, double rows) {
   if (!load.cost.has_value()) return kUnknownFixedRows;
-  if (load.cost->fixed_us >= kMostFixedRows * load.cost->row_us) return kMostFixedRows;
-  return load.cost->fixed_us / load.cost->row_us;
+  const double fixed_us = load.cost->FixedUs(rows);
+  if (fixed_us >= kMostFixedRows * load.cost->row_us) return kMostFixedRows;
+  return fixed_us / load.cost->row_us;
 }
 
 double RowsAfter(const PhaseLoad& load) { return static_cast<double>(load.running + load.admissible) / load.groups; }
 
-double Rate(double rows, double fixed_rows) { return rows / (std::max(1.0, rows) + fixed_rows); }
+double Rate(const PhaseLoad& load, double rows) {
+  const double computed = std::max(1.0, rows);
+  return rows / (computed + FixedRows(load, computed));
+}
 
 }  // namespace
 
 int64_t PhaseStepRows(const PhaseLoad& load) {
-  const double best =
-      std::sqrt(FixedRows(load) * static_cast<double>(load.admissible_rows) / std::max(1, load.stages - 1));
-  if (load.stages == 1 || best >= static_cast<double>(load.budget_rows)) return load.budget_rows;
+  auto most = static_cast<double>(load.budget_rows);
+  // While few rows read most of the time, nobody knows what more of them cost beside that.
+  const bool experts = load.cost.has_value() && load.cost->reads.experts > 0;
+  if (experts) most = std::min(most, kMostGrowth * std::max(load.cost->most_rows, double{kEqualTimeLeastRows}));
+  if (load.stages == 1) return load.budget_rows;
+  double best = most;
+  for (int i = 0; i < kStepRounds; ++i) {
+    const double fixed = FixedRows(load, best);  // as for more rows than it will be, until it settles
+    best = std::min(most, std::sqrt(fixed * static_cast<double>(load.admissible_rows) / (load.stages - 1)));
+  }
   return std::min(load.budget_rows, std::max<int64_t>(static_cast<int64_t>(best), kEqualTimeLeastRows));
 }
 
 double DecodeIntensity(const PhaseLoad& load) {
   if (load.running == 0) return 0;
-  const double fixed = FixedRows(load);
-  return Rate(static_cast<double>(load.running) / load.groups, fixed) / Rate(RowsAfter(load), fixed);
+  return Rate(load, static_cast<double>(load.running) / load.groups) / Rate(load, RowsAfter(load));
 }
 
 double PrefillIntensity(const PhaseLoad& load) {
   const auto rows = static_cast<double>(std::max<int64_t>(load.admissible_rows, 1));
   const double step = std::min(rows, static_cast<double>(PhaseStepRows(load)));
-  const double fixed = FixedRows(load);
+  const double fixed = FixedRows(load, step);
   const double others = load.stages - 1;
   const double length = rows + fixed * std::ceil(rows / step) + others * (step + fixed);
   return 1 - others * std::max(0.0, step - RowsAfter(load)) / length;

@@ -9,18 +9,21 @@
 // micro-batches shrink, each reading all weights for fewer rows; and room comes free for prompts that wait. They get
 // their phase as soon as decoding loses more by its small micro-batches than the change costs: when
 //   I_decode < I_prefill
-//   I_decode = (b / (max(1, b) + v)) / (B / (max(1, B) + v))        work per time of decoding now, beside that after it
+//   I_decode = (b / (max(1, b) + v(b))) / (B / (max(1, B) + v(B)))  work per time of decoding now, beside that after it
 //   I_prefill = 1 - (S - 1) * max(0, x - B) / T_p                   the part of a phase of prompts that is no bubble
-//   T_p = W + v * ceil(W / x) + (S - 1) * (x + v)                   its length, in the time that a row takes
+//   T_p = W + v(x) * ceil(W / x) + (S - 1) * (x + v(x))             its length, in the time that a row takes
 // b = n / G and B = (n + k) / G: rows of a decode micro-batch now, and with the k sequences that could be admitted, of
-// W prompt rows together. v: the rows that would take as long as what a step takes for none, t0 / c of row_cost.h.
+// W prompt rows together. v(r): the rows that would take as long as what a step of r rows takes beside their work,
+// (t0 + e * (w(r) - 1)) / c of row_cost.h: without experts the same for all r.
 // G: decode groups, S: stages. max(1, ...): with fewer sequences than groups some of these are missing, and none has
 // less than a row.
 //
 // A step has the x rows that make T_p least,
-//   x = sqrt(v * W / (S - 1))
+//   x = sqrt(v(x) * W / (S - 1))
 // of the W rows that are left at the time, so that steps shrink towards the end of the phase, where the stages wait for
-// the last one; at least kEqualTimeLeastRows, at most what a micro-batch may have.
+// the last one; at least kEqualTimeLeastRows, at most what a micro-batch may have. With experts the steps of
+// few rows are all reading, from which what a row costs cannot be told: a step is at most twice as large as those of
+// late.
 //
 // Source: the comparison of spatial and temporal intensity in TD-Pipe (Zhang et al., 2025, arXiv 2506.10470). There the
 // intensity of decoding is taken beside that of a profiled batch of fixed size; here beside that of the batch that the

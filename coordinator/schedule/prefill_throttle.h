@@ -5,13 +5,13 @@
 // prompts still come through. Pure and stateless.
 //
 //   P = max(MinP, min(ceil(W / T), floor(MaxP * max(0, (f - r) / (1 - r))), P_itl))
-//   P_itl = floor((G / M - t0 - c * D) / c)
+//   P_itl = floor((G / M - t0 - e * (w(D + P_itl) - 1) - c * D) / c)
 // W: prompt rows that wait, of admitted sequences and of those that could be admitted: they are spread over T
 // micro-batches. f: the free share of the KV blocks: the fewer are left, the slower new ones are filled, for what
 // decodes needs them. P_itl: what keeps the gap between two tokens of a sequence at G: a decode row comes back after M
-// micro-batches, each as long as the slowest stage needs for it (t0 + c * rows, see row_cost.h), and D of its rows are
-// decode rows. MinP rows are always given, so a prompt never stands still; a micro-batch without room for as many takes
-// what there is room for.
+// micro-batches, each as long as the slowest stage needs for it (t0, e, w and c: see row_cost.h; without experts e is
+// 0), and D of its rows are decode rows. MinP rows are always given, so a prompt never stands still; a micro-batch
+// without room for as many takes what there is room for.
 //
 // While nobody decodes nobody waits, and a micro-batch takes what it has room for. That is not said of one that happens
 // to have no decode row while others decode: those that come behind it wait for it all the same.

@@ -74,6 +74,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       promised_blocks_(options.group_blocks.size()),
       more_blocks_(options.group_blocks.size()),
       throttle_(options.prefill_chunk, options.slo_itl_us),
+      row_cost_(options.reads),
       chunks_(std::min(options.prefill_chunk, options.max_num_batched_tokens)) {
   CHECK(ValidateSchedulerOptions(options).ok());
   counters_.blocks_used_peak.resize(options.group_blocks.size());

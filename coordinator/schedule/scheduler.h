@@ -63,6 +63,7 @@
 #include "coordinator/schedule/chunk_planner.h"
 #include "coordinator/schedule/phase_switch.h"
 #include "coordinator/schedule/prefill_throttle.h"
+#include "coordinator/schedule/read_curve.h"
 #include "coordinator/schedule/row_cost.h"
 #include "coordinator/schedule/waiting_queue.h"
 
@@ -97,6 +98,7 @@ struct SchedulerOptions {
   Policy policy = Policy::kInterleaved;
   Chunking chunking = Chunking::kConstant;
   double slo_itl_us = 0;  // kThrottled: wanted gap between two tokens of a sequence; 0: none
+  ReadCurve reads;        // of the model
   int32_t block_tokens = 32;
   std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
   // [groups] positions that a row sees, its own included, or 0 for all, as which at least one group has; empty: all 0.

@@ -13,6 +13,8 @@
 namespace stagecoach {
 namespace {
 
+constexpr double kLeastChosen = 1e-9;  // one of more experts than there can be
+
 template <typename Enum, size_t kCount>
 bool IsNamed(const NamedValue<Enum> (&table)[kCount], Enum value) {
   return std::any_of(std::begin(table), std::end(table), [value](const auto& entry) { return entry.value == value; });
@@ -74,6 +76,14 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
   }
   if (!(options.slo_itl_us >= 0 && std::isfinite(options.slo_itl_us))) {
     return absl::InvalidArgumentError(absl::StrCat("`slo_itl_us` is ", options.slo_itl_us, ", expected 0 or more"));
+  }
+  if (!(options.reads.experts >= 0 && options.reads.experts <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`experts` is ", options.reads.experts, ", expected a share of the weights, 0 to 1"));
+  }
+  if (!(options.reads.chosen >= kLeastChosen && options.reads.chosen <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("`experts_chosen` is ", options.reads.chosen,
+                                                   ", expected a share of the experts, ", kLeastChosen, " to 1"));
   }
   return absl::OkStatus();
 }

@@ -82,6 +82,7 @@ absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
   ASSIGN_OR_RETURN(options.policy, ParsePolicy(job.policy));
   ASSIGN_OR_RETURN(options.chunking, ParseName(kChunkings, "chunking", job.chunking));
   options.slo_itl_us = job.slo_itl_us;
+  options.reads = {.experts = job.experts, .chosen = job.experts_chosen};
   options.block_tokens = job.block_tokens;
   options.group_blocks = job.group_blocks;
   options.group_windows = job.group_windows;

@@ -38,12 +38,6 @@ std::vector<int> HostsOf(const PipelineModel& pipeline) {
   return hosts;
 }
 
-ReadCurve ReadsOf(const PipelineModel& pipeline) {
-  const PartWork bytes = pipeline.stages.front().costs->parts().Bytes();
-  if (bytes.expert_bytes == 0) return {};
-  return {.experts = bytes.expert_bytes / bytes.bytes_kept, .chosen = bytes.expert_share};
-}
-
 // The engine has handed a micro-batch over before the coordinator's turn, in its own time, passes in the pipeline.
 class AfterTheTurn : public StepSink {
  public:
@@ -72,7 +66,7 @@ class SimJob {
       scheduler_.SetDecodeGroups(options.decode_groups);
     } else {
       groups_ = std::make_unique<GroupPlanner>(HostsOf(options.cluster.pipeline), scheduler_.most_groups(),
-                                               ReadsOf(options.cluster.pipeline));
+                                               options.scheduler.reads);
     }
     engine_ = std::make_unique<Engine>(&pipeline_, &scheduler_, front, clock, options.vocab,
                                        options.steps != nullptr ? &steps_ : nullptr, groups_.get());

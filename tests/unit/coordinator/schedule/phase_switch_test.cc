@@ -1,5 +1,7 @@
 #include "coordinator/schedule/phase_switch.h"
 
+#include <cmath>
+
 #include "gtest/gtest.h"
 
 namespace stagecoach {
@@ -73,6 +75,51 @@ TEST(PhaseSwitch, SmallDecodeBatchesCostMoreWhereReadingTheWeightsDoes) {
   EXPECT_NEAR(DecodeIntensity(dear), 0.5, 0.01) << "half of the rows for the same reading";
   dear.cost = RowCost{.fixed_us = 1, .row_us = 0};
   EXPECT_NEAR(DecodeIntensity(dear), 0.5, 0.01) << "rows that cost nothing";
+}
+
+// deepseek-v3's experts: what a step of 64 rows reads is nearly all, and a step of one row a thirtieth.
+PhaseLoad WithExperts() {
+  PhaseLoad load = HalfEmpty();
+  load.cost = RowCost{.fixed_us = 1600,
+                      .row_us = 100,
+                      .read_us = 1600,
+                      .reads = {.experts = 0.97, .chosen = 8.0 / 256},
+                      .most_rows = 1000};
+  return load;
+}
+
+TEST(PhaseSwitch, ExpertsWantLargerStepsOfPrompts) {
+  PhaseLoad load = WithExperts();
+  load.admissible_rows = 1000;
+  const double saturated = load.cost->FixedUs(1e6) / 100;
+  EXPECT_NEAR(static_cast<double>(PhaseStepRows(load)), std::sqrt(saturated * 1000 / 3), 2);
+  PhaseLoad line = HalfEmpty();
+  line.admissible_rows = 1000;
+  EXPECT_GT(PhaseStepRows(load), 4 * PhaseStepRows(line));
+}
+
+TEST(PhaseSwitch, StepsWithExpertsGrowNoFasterThanWhatIsKnown) {
+  PhaseLoad load = WithExperts();
+  load.cost->row_us = 0;  // hidden so far
+  load.cost->most_rows = 3;
+  EXPECT_EQ(PhaseStepRows(load), 128);
+  load.cost->most_rows = 128;
+  EXPECT_EQ(PhaseStepRows(load), 256);
+  load.cost->most_rows = 500;
+  EXPECT_EQ(PhaseStepRows(load), 512);
+  load.cost->reads = {};
+  load.cost->most_rows = 3;
+  EXPECT_EQ(PhaseStepRows(load), 512) << "without experts a line tells";
+}
+
+TEST(PhaseSwitch, SmallDecodeBatchesOfExpertsReadLessAsWell) {
+  PhaseLoad load = WithExperts();
+  load.running = load.admissible = 8;
+  load.cost->row_us = 1;
+  PhaseLoad dense = load;
+  dense.cost->read_us = 0;
+  EXPECT_NEAR(DecodeIntensity(dense), 0.5, 0.01) << "two rows a group take as long as four";
+  EXPECT_GT(DecodeIntensity(load), 0.75) << "and read much less here";
 }
 
 TEST(PhaseSwitch, FewerSequencesThanGroupsLeaveStagesEmpty) {

@@ -66,6 +66,59 @@ TEST(PrefillThrottle, GivesTheLeastRowsBesideDecodeRowsUntilItKnowsWhatARowCosts
   EXPECT_EQ(PrefillThrottle(kMostRows, 100000).Rows(load), kMostRows) << "rows that cost nothing";
 }
 
+// Of the weights of deepseek-v3 and the like.
+constexpr ReadCurve kManyExperts = {.experts = 0.95, .chosen = 8.0 / 256};
+
+TEST(PrefillThrottle, KeepsTheGapWhereRowsReadExpertsOfTheirOwn) {
+  PrefillThrottle::Load load = Loaded(4);
+  load.cost = RowCost{.fixed_us = 2000, .row_us = 100, .read_us = 1500, .reads = kManyExperts};
+  const auto step_us = [&](int64_t rows) {
+    const auto all = static_cast<double>(load.decode_rows + rows);
+    return load.cost->FixedUs(all) + 100 * all;
+  };
+  for (const double gap_us : {30000.0, 60000.0, 90000.0, 150000.0}) {
+    const int64_t rows = PrefillThrottle(kMostRows, gap_us).Rows(load);
+    EXPECT_LE(step_us(rows), gap_us / 2) << gap_us;
+    if (rows < kMostRows) {
+      EXPECT_GT(step_us(rows + 1), gap_us / 2) << gap_us;
+    }
+  }
+  EXPECT_EQ(PrefillThrottle(kMostRows, 1e9).Rows(load), kMostRows);
+  load.cost->row_us = 0;
+  EXPECT_EQ(PrefillThrottle(kMostRows, 200000).Rows(load), kMostRows) << "all experts are read by then";
+}
+
+TEST(RowCost, FollowsTheExpertsThatStepsRead) {
+  const auto step_us = [](int64_t rows) {
+    const auto of = static_cast<double>(rows);
+    return 3000 + 700 * (kManyExperts.Of(of) - 1) + 20 * of;
+  };
+  RowCostFit experts(kManyExperts), line;
+  for (int i = 0; i < 40; ++i) {
+    for (const int64_t rows : {1, 3, 8, 64}) {
+      experts.Add(rows, static_cast<int64_t>(step_us(rows)));
+      line.Add(rows, static_cast<int64_t>(step_us(rows)));
+    }
+  }
+  const auto says = [](const RowCostFit& fit, int64_t rows) {
+    return fit.cost()->FixedUs(static_cast<double>(rows)) + fit.cost()->row_us * static_cast<double>(rows);
+  };
+  for (const int64_t rows : {2, 16, 32, 128, 512}) {
+    EXPECT_NEAR(says(experts, rows) / step_us(rows), 1, 0.01) << rows;
+  }
+  EXPECT_GT(says(line, 512) / step_us(512), 3) << "what a line has of them";
+  EXPECT_EQ(line.cost()->read_us, 0);
+}
+
+TEST(RowCost, RemembersTheLargestStepOfLate) {
+  RowCostFit fit;
+  fit.Add(512, 9000);
+  for (int i = 0; i < RowCostFit::kMemory; ++i) fit.Add(8, 2000);
+  EXPECT_NEAR(fit.cost()->most_rows, 256, 1);
+  fit.Add(300, 6000);
+  EXPECT_EQ(fit.cost()->most_rows, 300);
+}
+
 TEST(RowCost, IsFoundFromStepsOfDifferentSizes) {
   RowCostFit fit;
   for (int i = 0; i < RowCostFit::kNeeded; ++i) {

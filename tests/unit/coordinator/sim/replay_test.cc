@@ -91,6 +91,24 @@ INSTANTIATE_TEST_SUITE_P(Pipelines, ReplayOf,
                                             ::testing::Values(Policy::kInterleaved, Policy::kPrefillFirst,
                                                               Policy::kDecodePriority)));
 
+TEST(Replay, KnowsWhatTheJobsExpertsRead) {
+  const TestCluster cluster({0, 1, 2, 3});
+  SimOptions options = RunOf(cluster, 0, 1, 1, 12);
+  options.requests = Busy(60);
+  options.scheduler.policy = Policy::kPhases;
+  options.scheduler.reads = {.experts = 0.95, .chosen = 8.0 / 256};
+  SimOutcome outcome;
+  const std::vector<StepRecord> records = Recorded(options, &outcome);
+  EXPECT_EQ(records.front().inputs.job->experts, 0.95);
+  EXPECT_EQ(records.front().inputs.job->experts_chosen, 8.0 / 256);
+  const auto jobs = Replay(records);
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  EXPECT_EQ(jobs->front().tokens, outcome.result.output_tokens);
+  std::vector<StepRecord> others = records;
+  others.front().inputs.job->experts_chosen = 0;
+  EXPECT_THAT(std::string(Replay(others).status().message()), HasSubstr("`experts_chosen` is 0, expected a share"));
+}
+
 class ReplayTest : public ::testing::Test {
  protected:
   ReplayTest() : cluster_({0, 1}) {

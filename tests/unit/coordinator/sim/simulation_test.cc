@@ -233,5 +233,21 @@ TEST(Simulation, OfUplinksThatAllStagesShareTakesTwoEventsMoreAtMost) {
   EXPECT_LE(outcome->events, passes * (2 * 512 + 1 + 2 * 511));
 }
 
+// Prompts in steps as large as experts want them: a line has those of 64 rows to be the best for ever.
+TEST(Simulation, PhasesOfExpertsAreFasterByTheCurveThanByALine) {
+  TestCluster cluster = TestCluster::OfOwnHosts(4);
+  const double experts = 0.95, chosen = 8.0 / 256;
+  for (PartWork& layer : cluster.parts.layers) {
+    layer = {.bytes_kept = 2e8, .expert_bytes = experts * 2e8, .expert_share = chosen, .int8_ops = 1e11};
+  }
+  SimOptions options = RunOf(cluster, 24, 1000, 16, 8);
+  options.scheduler.policy = Policy::kPhases;
+  const auto by_line = Simulate(options);
+  options.scheduler.reads = {.experts = experts, .chosen = chosen};
+  const auto by_curve = Simulate(options);
+  ASSERT_TRUE(by_line.ok() && by_curve.ok());
+  EXPECT_GT(by_curve->result.output_tokens_per_s, 1.2 * by_line->result.output_tokens_per_s);
+}
+
 }  // namespace
 }  // namespace stagecoach
