@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -284,7 +285,8 @@ void LaunchedSession::AwaitJobEnd() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Launch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(LaunchPlan plan, ResolveLaunch(options));
-  if (geteuid() == 0) LogInfo("running MPI as root (OMPI_ALLOW_RUN_AS_ROOT is set for it)");
+  static std::atomic<bool> said = false;  // a process may launch many jobs
+  if (geteuid() == 0 && !said.exchange(true)) LogInfo("running MPI as root (OMPI_ALLOW_RUN_AS_ROOT is set for it)");
   auto session = std::make_unique<LaunchedSession>(options, std::move(plan));
   RETURN_IF_ERROR(session->Start());
   return session;
