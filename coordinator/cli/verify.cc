@@ -50,10 +50,16 @@ class VerifyVerb : public Verb {
  private:
   absl::Status Prepare(const RunContext& context);
   absl::Status MakeRequests();
+  int64_t LongestRequest() const;  // tokens, with its answer
+  absl::StatusOr<VerifyRecord> RunPlanned();
+  void DropLongPrompt(absl::string_view why);
+  std::vector<VerifyRun> OtherRuns() const;
   absl::Status RunAll();
   // The run as a record; where it is optional and there is no memory for it, one that is left out.
   absl::StatusOr<VerifyRecord> RunOne(const VerifyRun& run, int number, bool checksums);
   absl::Status Ask(const VerifyRun& run, bool checksums, VerifyRecord* record);
+  // The job that is open holds every request. Of the planned one, the long prompt is dropped where it does not hold it.
+  absl::Status CheckRoomOf(const VerifyRun& run);
   absl::Status OpenJob(const VerifyRun& run, bool checksums);
   void CloseJob();
   void PinJob(const pb::JobReady& ready);
@@ -70,6 +76,8 @@ class VerifyVerb : public Verb {
   std::optional<uint64_t> seed_;
   bool checksums_ = false;
   bool json_ = false;
+  bool context_given_ = false;
+  bool long_prompt_ = false;  // the last request, which is dropped where there is no memory for it
 
   std::shared_ptr<const ModelDescription> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -108,16 +116,11 @@ absl::Status VerifyVerb::Prepare(const RunContext& context) {
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
   model_ = *std::move(model);
   RETURN_IF_ERROR(MakeRequests());
-  if (cluster_options_.context == 0) {
-    for (const VerifyRequest& request : report_.requests) {
-      cluster_options_.context =
-          std::max(cluster_options_.context, static_cast<int64_t>(request.prompt.size()) + request.new_tokens);
-    }
-  }
+  context_given_ = cluster_options_.context > 0;
+  if (!context_given_) cluster_options_.context = LongestRequest();
   ASSIGN_OR_RETURN(launch_, MakeLaunchOptions(cluster_options_, model_->hyper, context));
   report_.model = cluster_options_.model;
   report_.layers = model_->hyper.layer_count();
-  report_.exact_wire = cluster_options_.wire_type == WireType::kF32;
   report_.tokenizer = tokenizer_.get();
   return absl::OkStatus();
 }
@@ -134,7 +137,13 @@ absl::Status VerifyVerb::MakeRequests() {
   question_.seed = seed_.value_or(kDefaultSeed);
   question_.context = cluster_options_.context > 0 ? cluster_options_.context : model_->hyper.context;
   question_.vocab = model_->hyper.vocab;
-  report_.requests = VerifyRequests(question_, tokenizer_.get());
+  question_.block_tokens = cluster_options_.block_tokens;
+  for (const int64_t window : model_->hyper.group_windows()) question_.window = std::max(question_.window, window);
+  VerifyAsked asked = VerifyRequests(question_, tokenizer_.get());
+  report_.requests = std::move(asked.requests);
+  report_.cut_to = asked.cut_to;
+  report_.note = std::move(asked.note);
+  long_prompt_ = asked.long_prompt;
   for (const VerifyRequest& request : report_.requests) {
     const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.new_tokens;
     if (request.prompt.empty()) return UsageError(absl::StrCat("-p: ", request.name, " is empty"));
@@ -143,6 +152,20 @@ absl::Status VerifyVerb::MakeRequests() {
                                    question_.context));
   }
   return absl::OkStatus();
+}
+
+int64_t VerifyVerb::LongestRequest() const {
+  int64_t longest = 0;
+  for (const VerifyRequest& request : report_.requests) {
+    longest = std::max(longest, static_cast<int64_t>(request.prompt.size()) + request.new_tokens);
+  }
+  return longest;
+}
+
+void VerifyVerb::DropLongPrompt(absl::string_view why) {
+  report_.requests.pop_back();
+  long_prompt_ = false;
+  report_.note = absl::StrCat("no prompt is longer than the window of ", question_.window, " positions: ", why);
 }
 
 absl::Status VerifyVerb::Run(const RunContext& context) {
@@ -160,12 +183,31 @@ absl::Status VerifyVerb::Run(const RunContext& context) {
   return Report();
 }
 
+// The long prompt is an extra: hosts that have memory for the others alone are no worse off for it.
+absl::StatusOr<VerifyRecord> VerifyVerb::RunPlanned() {
+  absl::StatusOr<VerifyRecord> first = RunOne({.name = "as planned"}, 1, checksums_);
+  if (!long_prompt_ || context_given_ || !absl::IsResourceExhausted(first.status())) return first;
+  CloseJob();
+  DropLongPrompt("the hosts have no memory for the KV cache of one");
+  launch_.job.set_context(LongestRequest());
+  return RunOne({.name = "as planned"}, 1, checksums_);
+}
+
+std::vector<VerifyRun> VerifyVerb::OtherRuns() const {
+  VerifyWays ways = {.chunks = chunks_, .splits = splits_};
+  ways.exact_wire = cluster_options_.wire_type == WireType::kF32;
+  for (const VerifyRequest& request : report_.requests) {
+    ways.longest_prompt = std::max(ways.longest_prompt, static_cast<int64_t>(request.prompt.size()));
+  }
+  return RunsBeside(planned_, launch_.job.prefill_chunk(), ways);
+}
+
 absl::Status VerifyVerb::RunAll() {
-  ASSIGN_OR_RETURN(VerifyRecord first, RunOne({.name = "as planned"}, 1, checksums_));
+  ASSIGN_OR_RETURN(VerifyRecord first, RunPlanned());
   PinJob(first.ready);
   if (!json_) RETURN_IF_ERROR(WriteStdout(VerifyHeading(report_, planned_)));
   RETURN_IF_ERROR(Record(std::move(first)));
-  for (const VerifyRun& run : RunsBeside(planned_, launch_.job.prefill_chunk(), chunks_, splits_)) {
+  for (const VerifyRun& run : OtherRuns()) {
     if (SignalWatch::Get().stops() > 0 || SignalWatch::Get().drain()) {
       return absl::CancelledError(absl::StrCat("interrupted after ", report_.records.size(), " runs"));
     }
@@ -177,6 +219,8 @@ absl::Status VerifyVerb::RunAll() {
 
 absl::StatusOr<VerifyRecord> VerifyVerb::RunOne(const VerifyRun& run, int number, bool checksums) {
   VerifyRecord record = {.number = number, .run = run};
+  record.left_out = run.left_out;
+  if (!record.left_out.empty()) return record;
   const absl::Status ran = Ask(run, checksums, &record);
   if (ran.ok()) return record;
   if (!run.optional() || !absl::IsResourceExhausted(ran)) return ran;
@@ -187,6 +231,7 @@ absl::StatusOr<VerifyRecord> VerifyVerb::RunOne(const VerifyRun& run, int number
 
 absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord* record) {
   if (!run.same_job || cluster_ == nullptr) RETURN_IF_ERROR(OpenJob(run, checksums));
+  RETURN_IF_ERROR(CheckRoomOf(run));
   cluster_->progress().Draw(absl::StrCat("run ", record->number, ", ", run.name));
   record->ready = *cluster_->ready();
   record->prefill_chunk = run.prefill_chunk > 0 ? run.prefill_chunk : launch_.job.prefill_chunk();
@@ -200,6 +245,16 @@ absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord*
   if (!answers.ok()) return answers.status();
   record->answers = *std::move(answers);
   return absl::OkStatus();
+}
+
+absl::Status VerifyVerb::CheckRoomOf(const VerifyRun& run) {
+  absl::Status room = CheckRoomForRequests(report_.requests, *cluster_->ready());
+  if (!room.ok() && planned_.empty() && long_prompt_) {
+    DropLongPrompt("the KV cache is too small for one; --kv-cache-memory gives it more");
+    room = CheckRoomForRequests(report_.requests, *cluster_->ready());
+  }
+  if (room.ok() || !run.optional()) return room;
+  return absl::ResourceExhaustedError(room.message());
 }
 
 absl::Status VerifyVerb::OpenJob(const VerifyRun& run, bool checksums) {

@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/exit_codes.h"
+#include "coordinator/request/request_room.h"
 
 namespace stagecoach {
 namespace {
@@ -91,6 +92,21 @@ std::vector<int64_t> LayersOf(const pb::JobReady& ready) {
   std::vector<int64_t> layers;
   for (const pb::StageSummary& stage : ready.stages()) layers.push_back(stage.last_layer() - stage.first_layer());
   return layers;
+}
+
+absl::Status CheckRoomForRequests(const std::vector<VerifyRequest>& requests, const pb::JobReady& ready) {
+  for (const VerifyRequest& request : requests) {
+    const auto prompt = static_cast<int64_t>(request.prompt.size());
+    const int64_t kept = MostKvTokens(prompt, request.new_tokens);
+    const int64_t pool = int64_t{ready.blocks()} * ready.block_tokens();
+    if (kept <= pool) continue;
+    return absl::OutOfRangeError(absl::StrCat(
+        request.name, ": ", prompt, " prompt tokens and ", request.new_tokens, " new ones need KV for ", kept,
+        " tokens, the pool holds ", pool, " (", ready.blocks(), " blocks of ", ready.block_tokens(),
+        "); give it more with --kv-cache-memory, or ask for less with --predict and, to which verify cuts its own "
+        "prompts, --ctx-size ", pool));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<VerifyAnswer>> RunRequests(const VerifyRun& run, const std::vector<VerifyRequest>& requests,

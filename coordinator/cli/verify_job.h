@@ -20,6 +20,9 @@ absl::Status AwaitReadyJob(ClusterRun* cluster);
 // Layers of each stage of a job that is ready.
 std::vector<int64_t> LayersOf(const pb::JobReady& ready);
 
+// OK, or kOutOfRange with the first request that the job cannot hold and the options that help.
+absl::Status CheckRoomForRequests(const std::vector<VerifyRequest>& requests, const pb::JobReady& ready);
+
 // `earlier`: the answers that a restarted run goes on with, of whole runs; otherwise not looked at. `layers`: of the
 // checksums that each row must have; 0: it need not. Errors: kCancelled after a signal; kUnavailable where a request
 // cannot be computed; kInvalidArgument where one is refused; others are what the session says.

@@ -41,8 +41,11 @@ SamplingParams Sampled(uint64_t seed) {
   return sampling;
 }
 
+int64_t RoomForPrompt(const VerifyQuestion& question) {
+  return std::max<int64_t>(question.context - question.new_tokens, 1);
+}
+
 std::vector<std::vector<TokenId>> BuiltInPrompts(const VerifyQuestion& question, const Tokenizer* tokenizer) {
-  const auto room = static_cast<size_t>(std::max<int64_t>(question.context - question.new_tokens, 1));
   std::vector<std::vector<TokenId>> prompts;
   uint64_t drawn = 0;
   for (size_t i = 0; i < std::size(kTexts); ++i) {
@@ -51,26 +54,74 @@ std::vector<std::vector<TokenId>> BuiltInPrompts(const VerifyQuestion& question,
     for (int64_t t = 0; tokenizer == nullptr && t < kMadeUpTokens[i]; ++t) {
       tokens.push_back(RandomToken(kMadeUpSeed, drawn++, question.vocab));
     }
-    if (tokens.size() > room) tokens.resize(room);
     prompts.push_back(std::move(tokens));
   }
   return prompts;
 }
 
+// The longest text over and over, never twice the same.
+std::vector<TokenId> LongPrompt(size_t size, const VerifyQuestion& question, const Tokenizer* tokenizer) {
+  std::vector<TokenId> prompt;
+  for (uint64_t year = 1; prompt.size() < size; ++year) {
+    if (tokenizer == nullptr) {
+      prompt.push_back(RandomToken(kMadeUpSeed + 1, year, question.vocab));
+      continue;
+    }
+    const std::string text = absl::StrCat("In the year ", year, ": ", kTexts[std::size(kTexts) - 1], "\n");
+    const std::vector<TokenId> tokens = tokenizer->Encode(text, /*add_special=*/year == 1, /*parse_special=*/false);
+    prompt.insert(prompt.end(), tokens.begin(), tokens.end());
+    if (tokens.empty()) break;
+  }
+  prompt.erase(prompt.begin() + static_cast<std::ptrdiff_t>(std::min(size, prompt.size())), prompt.end());
+  return prompt;
+}
+
+// Adds the long prompt or the note. Behind a window there is a block to give back once a row lies a block beyond it.
+void LookBehindWindow(const VerifyQuestion& question, const Tokenizer* tokenizer, VerifyAsked* asked) {
+  if (question.window == 0) return;
+  int64_t longest = 0;
+  for (const VerifyRequest& request : asked->requests) {
+    longest = std::max(longest, static_cast<int64_t>(request.prompt.size()));
+  }
+  const int64_t needed = question.window + question.block_tokens, wanted = needed + question.block_tokens;
+  const int64_t size = std::min(wanted, RoomForPrompt(question));
+  if (longest >= needed) return;
+  if (question.window > kMostVerifiedWindow) {
+    asked->note = absl::StrCat("no prompt is longer than the window of ", question.window,
+                               " positions: one of verify's own is made for windows up to ", kMostVerifiedWindow,
+                               "; -p can give one");
+  } else if (size < needed) {
+    asked->note = absl::StrCat("no prompt is longer than the window of ", question.window,
+                               " positions: that takes a context of ", needed + question.new_tokens,
+                               " tokens, and it is ", question.context);
+  } else {
+    asked->requests.push_back({"long prompt, greedy", LongPrompt(static_cast<size_t>(size), question, tokenizer),
+                               Greedy(), question.new_tokens});
+    asked->long_prompt = true;
+  }
+}
+
 }  // namespace
 
-std::vector<VerifyRequest> VerifyRequests(const VerifyQuestion& question, const Tokenizer* tokenizer) {
+VerifyAsked VerifyRequests(const VerifyQuestion& question, const Tokenizer* tokenizer) {
+  VerifyAsked asked;
   std::vector<std::vector<TokenId>> prompts = BuiltInPrompts(question, tokenizer);
+  const int64_t room = RoomForPrompt(question);
+  for (std::vector<TokenId>& prompt : prompts) {
+    if (static_cast<int64_t>(prompt.size()) <= room) continue;
+    prompt.erase(prompt.begin() + room, prompt.end());
+    asked.cut_to = room;
+  }
   for (const std::string& text : question.prompts) {
     prompts.push_back(tokenizer->Encode(text, /*add_special=*/true, /*parse_special=*/false));
   }
-  std::vector<VerifyRequest> requests;
   for (const std::vector<TokenId>& prompt : prompts) {
-    requests.push_back(
-        {absl::StrCat("prompt ", requests.size() + 1, ", greedy"), prompt, Greedy(), question.new_tokens});
+    asked.requests.push_back(
+        {absl::StrCat("prompt ", asked.requests.size() + 1, ", greedy"), prompt, Greedy(), question.new_tokens});
   }
-  requests.push_back({"prompt 1, sampled", prompts.front(), Sampled(question.seed), question.new_tokens});
-  return requests;
+  asked.requests.push_back({"prompt 1, sampled", prompts.front(), Sampled(question.seed), question.new_tokens});
+  LookBehindWindow(question, tokenizer, &asked);
+  return asked;
 }
 
 }  // namespace stagecoach

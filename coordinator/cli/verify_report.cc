@@ -71,6 +71,20 @@ std::string HiddenText(const VerifyFinding& finding) {
                       "in the output head or in sampling");
 }
 
+// What to do about a layer that differs; empty where none is known.
+std::string NextText(const VerifyReport& report, const VerifyFinding& finding) {
+  if (!finding.difference.hidden.has_value()) return "";
+  std::vector<std::string> hosts;
+  for (const VerifyRecord* record : {finding.a, finding.b}) {
+    const pb::StageSummary* stage = StageOfLayer(record->ready, finding.difference.hidden->layer);
+    if (stage != nullptr && (hosts.empty() || hosts.front() != stage->host())) hosts.push_back(stage->host());
+  }
+  if (hosts.empty()) return "";
+  return absl::StrCat("next: compare the SHA-256 of ", report.model, " on ", absl::StrJoin(hosts, " and "),
+                      " with the original's; if it is the same, run again with another --isa and --threads 1, and test ",
+                      "the memory there");
+}
+
 std::string GroupsText(const std::vector<std::vector<int>>& agreeing) {
   std::vector<std::string> groups;
   for (const std::vector<int>& group : agreeing) groups.push_back(absl::StrJoin(group, ", "));
@@ -140,10 +154,15 @@ std::string VerifyHeading(const VerifyReport& report, const std::vector<int64_t>
   for (const VerifyRequest& request : report.requests) {
     requests.push_back(absl::StrCat(request.name, " (", Counted(static_cast<int64_t>(request.prompt.size()), "token"), ")"));
   }
-  return absl::StrCat(report.model, ": ", Counted(report.layers, "layer"), " over ",
-                      Counted(static_cast<int64_t>(planned.size()), "stage"), ", ",
-                      Counted(report.requests.front().new_tokens, "new token"), " each of ",
-                      absl::StrJoin(requests, ", "), "\n");
+  std::string text = absl::StrCat(report.model, ": ", Counted(report.layers, "layer"), " over ",
+                                  Counted(static_cast<int64_t>(planned.size()), "stage"), ", ",
+                                  Counted(report.requests.front().new_tokens, "new token"), " each of ",
+                                  absl::StrJoin(requests, ", "));
+  if (report.cut_to > 0) {
+    absl::StrAppend(&text, "; verify's own prompts are cut to ", Counted(report.cut_to, "token"), " for the context");
+  }
+  if (!report.note.empty()) absl::StrAppend(&text, "\nnote: ", report.note);
+  return absl::StrCat(text, "\n");
 }
 
 std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record) {
@@ -196,13 +215,10 @@ std::string VerifyVerdict(const VerifyReport& report) {
     }
     lines.push_back(absl::StrCat("           ", HiddenText(finding)));
     lines.push_back(absl::StrCat("           ", GroupsText(report.agreeing)));
+    const std::string next = NextText(report, finding);
+    if (!next.empty()) lines.push_back(absl::StrCat("           ", next));
   }
   for (const std::string& run : report.unsteady) lines.push_back(absl::StrCat("different: ", run));
-  if (!report.exact_wire) {
-    lines.push_back(
-        "           hidden states are rounded between stages here (--wire-dtype), so that other splits give other bits; "
-        "with f32 they do not");
-  }
   return absl::StrCat(absl::StrJoin(lines, "\n"), "\n");
 }
 
@@ -214,6 +230,8 @@ std::string VerifyJson(const VerifyReport& report) {
                {"runs", Json::array()},
                {"agreeing", report.agreeing},
                {"difference", nullptr}};
+  if (report.cut_to > 0) json["own_prompts_cut_to"] = report.cut_to;
+  if (!report.note.empty()) json["note"] = report.note;
   for (const VerifyRequest& request : report.requests) {
     json["requests"].push_back(
         {{"name", request.name}, {"prompt_tokens", request.prompt.size()}, {"new_tokens", request.new_tokens}});

@@ -38,7 +38,8 @@ struct VerifyFinding {
 struct VerifyReport {
   std::string model;
   int64_t layers = 0;
-  bool exact_wire = true;  // hidden states travel as they are
+  int64_t cut_to = 0;  // tokens that the context has left of built-in prompts; 0: all are whole
+  std::string note;    // what is not looked at; empty: nothing to say
   std::vector<VerifyRequest> requests;
   const Tokenizer* tokenizer = nullptr;  // for the texts of tokens; may be nullptr
   std::vector<VerifyRecord> records;     // the first is the planned job's
@@ -49,7 +50,7 @@ struct VerifyReport {
   bool identical() const { return !finding.has_value() && unsteady.empty(); }
 };
 
-// What is compared, a line. `planned`: layers of each stage of the first job.
+// What is compared, a line, and the note below it. `planned`: layers of each stage of the first job.
 std::string VerifyHeading(const VerifyReport& report, const std::vector<int64_t>& planned);
 // One run, a line: what it was, how much of it was compared with the first one, and how that ended.
 std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record);

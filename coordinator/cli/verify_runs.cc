@@ -6,6 +6,13 @@
 #include "absl/strings/str_cat.h"
 
 namespace stagecoach {
+namespace {
+
+constexpr const char* kRounded =
+    "hidden states are rounded between stages here (--wire-dtype), so that other splits give other bits; with f32 they "
+    "do not";
+
+}  // namespace
 
 std::vector<std::vector<int64_t>> OtherSplits(const std::vector<int64_t>& planned, int64_t most) {
   const size_t stages = planned.size();
@@ -41,26 +48,33 @@ std::vector<std::vector<int64_t>> OtherSplits(const std::vector<int64_t>& planne
   return splits;
 }
 
-std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, int64_t prefill_chunk,
-                                  const std::vector<int64_t>& chunks, int64_t splits) {
+std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, int64_t prefill_chunk, const VerifyWays& ways) {
   std::vector<VerifyRun> runs;
   VerifyRun one_by_one = {.name = "one after the other"};
   one_by_one.one_by_one = one_by_one.same_job = true;
   runs.push_back(one_by_one);
-  for (const int64_t chunk : chunks) {
-    if (chunk == prefill_chunk) continue;
+  std::vector<int64_t> known = {prefill_chunk};
+  for (const int64_t chunk : ways.chunks) {
+    if (std::find(known.begin(), known.end(), chunk) != known.end()) continue;
+    known.push_back(chunk);
     runs.push_back({.name = absl::StrCat("chunks of ", chunk)});
     runs.back().prefill_chunk = chunk;
+    // Both cut nothing then.
+    if (std::min(chunk, prefill_chunk) < ways.longest_prompt) continue;
+    runs.back().left_out =
+        absl::StrCat("the longest prompt has ", ways.longest_prompt, " tokens, which are one chunk anyway");
   }
   runs.push_back({.name = "restarted"});
   runs.back().restarted = true;
-  for (std::vector<int64_t>& split : OtherSplits(planned, splits)) {
+  for (std::vector<int64_t>& split : OtherSplits(planned, ways.splits)) {
     runs.push_back({.name = "another split"});
     runs.back().layer_split = std::move(split);
+    if (!ways.exact_wire) runs.back().left_out = kRounded;
   }
   if (planned.size() > 1) {
     runs.push_back({.name = "one stage"});
     runs.back().one_stage = true;
+    if (!ways.exact_wire) runs.back().left_out = kRounded;
   }
   return runs;
 }

@@ -20,6 +20,7 @@ struct VerifyRun {
   bool one_by_one = false;    // each request when the one before it has ended, otherwise all at once
   bool restarted = false;     // requests come with a part of their answers, as after a loss
   bool same_job = false;      // as the run before
+  std::string left_out;       // why it says nothing here; empty: it is run
   // Without the memory for it a job of this kind is left out, and that is no failure.
   bool optional() const { return one_stage || !layer_split.empty(); }
 };
@@ -28,9 +29,16 @@ struct VerifyRun {
 // fewest to the last stage, to the first, a layer to the stage behind, then even ones over fewer stages (2 at least).
 std::vector<std::vector<int64_t>> OtherSplits(const std::vector<int64_t>& planned, int64_t most);
 
-// The runs that follow the first, whose job has `planned` layers on its stages and takes chunks of `prefill_chunk`.
-std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, int64_t prefill_chunk,
-                                  const std::vector<int64_t>& chunks, int64_t splits);
+struct VerifyWays {
+  std::vector<int64_t> chunks;  // a size that is named twice is compared once
+  int64_t splits = 0;
+  int64_t longest_prompt = 0;  // tokens
+  bool exact_wire = true;      // hidden states travel as they are, otherwise splits may matter
+};
+
+// The runs that follow the first, whose job has `planned` layers on its stages and takes chunks of `prefill_chunk`. Ones
+// that would compare nothing, or what may differ, are among them as left out.
+std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, int64_t prefill_chunk, const VerifyWays& ways);
 
 // The launch of `run`, from that of the planned job, which had `planned` layers on its stages. The planned job's stages
 // get the layers that it gave them, even if memory or speeds look different by now.

@@ -72,6 +72,16 @@ TEST(VerifyReport, SaysOfEveryRunHowItWasCutAndHowMuchOfItIsIdentical) {
   EXPECT_THAT(VerifyJson(report), HasSubstr("\"verdict\": \"left out\""));
 }
 
+TEST(VerifyReport, SaysThatItsOwnPromptsAreCutAndWhatIsNotLookedAt) {
+  VerifyReport report = TwoRuns(9);
+  report.cut_to = 4;
+  report.note = "no prompt is longer than the window";
+  EXPECT_EQ(VerifyHeading(report, {2, 2}),
+            "model.gguf: 4 layers over 2 stages, 2 new tokens each of prompt 1, greedy (2 tokens); verify's own prompts "
+            "are cut to 4 tokens for the context\nnote: no prompt is longer than the window\n");
+  EXPECT_THAT(VerifyJson(report), AllOf(HasSubstr("\"own_prompts_cut_to\": 4"), HasSubstr("\"note\": \"no prompt")));
+}
+
 TEST(VerifyReport, NamesPositionTokensLayerAndStages) {
   VerifyReport report = DifferentRuns();
   report.finding->looked_again = true;
@@ -82,7 +92,8 @@ TEST(VerifyReport, NamesPositionTokensLayerAndStages) {
   EXPECT_THAT(VerifyVerdict(r),
               AllOf(HasSubstr("different: prompt 1, greedy: the token at position 3 is 9 in run 1 and 4 in run 2"),
                     HasSubstr("differ first at position 2, behind layer 3: stage 1 on node2 in run 1, stage 1 on node2"),
-                    HasSubstr("runs that agree with each other: 1; 2"), Not(HasSubstr("--wire-dtype"))));
+                    HasSubstr("runs that agree with each other: 1; 2"),
+                    HasSubstr("next: compare the SHA-256 of model.gguf on node2 with the original's; if it is the same")));
   EXPECT_EQ(VerifyDifference(r), "runs 1 and 2 differ: prompt 1, greedy, position 3; first behind layer 3");
 }
 
@@ -95,8 +106,7 @@ TEST(VerifyReport, SaysWhatASecondLookDidNotFind) {
   EXPECT_THAT(VerifyVerdict(report), HasSubstr("the two agreed: what differed does not differ each time"));
   report.finding->trouble = "running run 2 again failed: no room";
   EXPECT_THAT(VerifyVerdict(report), HasSubstr("the layer is not known: running run 2 again failed: no room"));
-  report.exact_wire = false;
-  EXPECT_THAT(VerifyVerdict(report), HasSubstr("with f32 they do not"));
+  EXPECT_THAT(VerifyVerdict(report), Not(HasSubstr("next: ")));
 }
 
 TEST(VerifyReport, ARunThatDiffersWithinItselfIsNotIdentical) {

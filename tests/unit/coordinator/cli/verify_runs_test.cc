@@ -34,12 +34,28 @@ TEST(VerifyRuns, OtherSplitsAreOthersAndOfAllLayers) {
 
 TEST(VerifyRuns, LeaveOutWhatWouldBeTheSameAgain) {
   std::vector<std::string> names;
-  for (const VerifyRun& run : RunsBeside({8}, 64, {7, 64}, 2)) names.push_back(run.name);
+  for (const VerifyRun& run : RunsBeside({8}, 64, {{7, 64, 7}, 2, 100})) names.push_back(run.name);
   EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "restarted"));
   names.clear();
-  for (const VerifyRun& run : RunsBeside({4, 4}, 512, {7, 64}, 1)) names.push_back(run.name);
+  for (const VerifyRun& run : RunsBeside({4, 4}, 512, {{7, 64, 7}, 1, 100})) names.push_back(run.name);
   EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "chunks of 64", "restarted", "another split",
                                  "one stage"));
+}
+
+std::vector<std::string> LeftOut(const std::vector<VerifyRun>& runs) {
+  std::vector<std::string> names;
+  for (const VerifyRun& run : runs) {
+    if (!run.left_out.empty()) names.push_back(run.name);
+  }
+  return names;
+}
+
+TEST(VerifyRuns, LeaveOutChunksThatCutNoPromptAndSplitsBetweenWhichStatesAreRounded) {
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 512, {{7, 64}, 1, 65})), IsEmpty());
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 512, {{7, 64}, 1, 64})), ElementsAre("chunks of 64"));
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 16, {{7, 64}, 1, 64})), IsEmpty()) << "the planned chunks are shorter";
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 512, {{7}, 1, 100, /*exact_wire=*/false})),
+              ElementsAre("another split", "one stage"));
 }
 
 TEST(VerifyRuns, ALaunchIsThePlannedOneButForWhatTheRunChanges) {
