@@ -17,8 +17,9 @@ namespace {
 
 constexpr int kGroups = kCodeBlock / 4;
 constexpr int kTileColumns = 4;
-constexpr int64_t kPieceBlocks = 16;  // of a piece that stays in the first-level cache: 8 KiB of codes once decoded
-constexpr int64_t kPiecePanels = 2;   // decoded together, so that activations are read once for all of them
+constexpr int64_t kPieceBlocks = 16;   // of a piece that stays in the first-level cache: 8 KiB of codes once decoded
+constexpr int64_t kPiecePanels = 2;    // decoded together, so that activations are read once for all of them
+constexpr int64_t kAheadBytes = 4096;  // how far ahead of the block in use memory is asked for
 
 // What a tile must know of a type once its codes are bytes.
 struct Shape {
@@ -49,11 +50,16 @@ struct PanelSource {
   static constexpr IntegerLayout kLayout = LayoutOf(kType);
   static constexpr Shape kShape = ShapeOf(kLayout);
 
+  // Of a panel, each block's share of all sections.
+  static constexpr int kBlockBytes = kLayout.vectors * kVectorBytes + kLayout.sub_scale_bytes +
+                                     kLayout.scale_bytes * kCodeBlock / kLayout.scale_columns;
+
   const uint8_t* scales;
   const uint8_t* sub_scales;
   const uint8_t* codes;
-  const uint8_t* end;  // of the span
-  int64_t beyond;      // from there to what is asked for instead
+  const uint8_t* ahead;  // of block 0
+  const uint8_t* end;    // of the span
+  int64_t beyond;        // from there to what is asked for instead
   __m256i table;
 
   // Panel p of the span.
@@ -61,8 +67,9 @@ struct PanelSource {
       : scales(span.data + p * sections.bytes),
         sub_scales(scales + sections.sub_scales),
         codes(scales + sections.codes),
+        ahead(scales + kAheadBytes),
         end(span.data + span.panels * sections.bytes),
-        beyond(span.next == nullptr ? -kPrefetchBytes : span.next - end) {
+        beyond(span.next == nullptr ? -kAheadBytes : span.next - end) {
     if constexpr (kLayout.tabled) {
       const __m256i biased = _mm256_broadcastsi128_si256(Load128(kLayout.table));
       table = _mm256_sub_epi8(biased, _mm256_set1_epi8(static_cast<char>(128 - kShape.bias)));
@@ -75,6 +82,7 @@ struct PanelSource {
     later.scales = ScalesOf(blocks);
     later.sub_scales += blocks * kLayout.sub_scale_bytes;
     later.codes += blocks * kLayout.vectors * kVectorBytes;
+    later.ahead += blocks * kBlockBytes;
     return later;
   }
 
@@ -102,15 +110,17 @@ struct PanelSource {
     return code;
   }
 
-  // The machine does not look ahead by itself across the sections of a panel: twice the speed from memory. At the end
-  // of the span come the panels that are read next, or what is in the cache: lines that nobody reads cost as much as
-  // those that are read, for runs of few panels a third of all.
+  // The machine does not look ahead by itself across the sections of a panel: twice the speed from memory. So each
+  // block asks for its share of a panel's bytes, of whatever section. At the end of the span come the panels that are
+  // read next, or what is in the cache: lines that nobody reads cost as much as those that are read, for runs of few
+  // panels a third of all.
   void Prefetch(int64_t block) const {
-    const uint8_t* ahead = codes + block * kLayout.vectors * kVectorBytes + kPrefetchBytes;
-    if (ahead >= end) [[unlikely]]
-      ahead += beyond;
-    for (int v = 0; v < kLayout.vectors; ++v) {
-      _mm_prefetch(reinterpret_cast<const char*>(ahead + v * kVectorBytes), _MM_HINT_T0);
+    if constexpr (kLayout.codes == CodeFormat::kTrits) return;  // DecodeTrits asks for them
+    const uint8_t* at = ahead + block * kBlockBytes;
+    if (at >= end) [[unlikely]]
+      at += beyond;
+    for (int byte = 0; byte < kBlockBytes; byte += kVectorBytes) {
+      _mm_prefetch(reinterpret_cast<const char*>(at + byte), _MM_HINT_T0);
     }
   }
 
