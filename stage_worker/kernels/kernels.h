@@ -50,9 +50,9 @@ struct PanelSpan {
   const uint8_t* data = nullptr;  // 64-byte aligned
   int64_t panels = 0;
   int64_t cols = 0;  // K; a multiple of the type's block, even for F16 and BF16
-  // The panels that this thread reads next, where it knows them, else nullptr. They are only asked of the memory ahead
-  // of time, and only by kernels that gain from it: the integer types' with AVX2. It is runs of less than a tenth of a
-  // megabyte that gain.
+  // The panels that this thread reads next, probably, or nullptr. They are only asked of the memory ahead of time, and
+  // only by kernels that gain from it: the integer types' with AVX2. It is runs of less than a tenth of a megabyte that
+  // gain.
   const uint8_t* next = nullptr;
 };
 

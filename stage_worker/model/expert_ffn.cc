@@ -138,34 +138,52 @@ class ExpertTile {
     const int64_t pairs = PanelPairs(w_.experts.gate[0]);
     const Runs routed = CutInto(pairs, CeilDiv(pieces, units), pairs);
     const int64_t all = shared.pieces + plan.active_count * routed.pieces;
+    const auto expert_of = [&](int64_t i) { return plan.active[(i - shared.pieces) / routed.pieces]; };
+    const auto pairs_of = [&](int64_t i) {
+      return i < shared.pieces ? shared.At(i) : routed.At((i - shared.pieces) % routed.pieces);
+    };
+    const auto begin_of = [&](int64_t i) -> const uint8_t* {
+      if (i >= all) return nullptr;
+      const PackedMatrix& gate = i < shared.pieces ? w_.gate : w_.experts.gate[static_cast<size_t>(expert_of(i))];
+      return PanelsAt(gate, 2 * pairs_of(i).begin);
+    };
     for (int64_t i = Take(&all_.next_activation); i < all; i = Take(&all_.next_activation)) {
+      const uint8_t* const next = begin_of(ProbablyTakenAfter(i));
       if (i < shared.pieces) {
-        ActivateShared(shared.At(i));
+        ActivateShared(pairs_of(i), next);
       } else {
-        const int64_t piece = i - shared.pieces;
-        ActivateExpert(plan, plan.active[piece / routed.pieces], routed.At(piece % routed.pieces));
+        ActivateExpert(plan, expert_of(i), pairs_of(i), next);
       }
     }
   }
 
   static int64_t Take(std::atomic<int64_t>* next) { return next->fetch_add(1, std::memory_order_relaxed); }
 
-  void ActivateShared(Gang::Part pairs) {
+  // The piece that this thread takes after another, when all are equally fast: they take turns. To take it ahead of
+  // time would keep it from a thread that has nothing else to do.
+  int64_t ProbablyTakenAfter(int64_t piece) const { return piece + worker_.threads(); }
+
+  static const uint8_t* PanelsAt(const PackedMatrix& matrix, int64_t panel) {
+    return matrix.Panels(panel, matrix.panels()).data;
+  }
+
+  // `next`, here and below: as in PanelSpan, behind all of the piece.
+  void ActivateShared(Gang::Part pairs, const uint8_t* next) {
     const UnitInput unit = {w_.gate, w_.up, OrNone(w_.gate_bias), OrNone(w_.up_bias)};
     for (int64_t row = 0; row < rows_; row += kBlockRows) {
       ActivateRows(unit, RowsFrom(input_, step_.hidden, row), std::min(kBlockRows, rows_ - row), pairs, forms_.down,
-                   &step_.scratch.ffn_input, first_ + row);
+                   &step_.scratch.ffn_input, first_ + row, next);
     }
   }
 
-  void ActivateExpert(const ExpertPlan& plan, int32_t expert, Gang::Part pairs) {
+  void ActivateExpert(const ExpertPlan& plan, int32_t expert, Gang::Part pairs, const uint8_t* next) {
     const ExpertWeights& w = w_.experts;
     const UnitInput unit = {w.gate[static_cast<size_t>(expert)], w.up[static_cast<size_t>(expert)],
                             OrNone(w.gate_bias, expert * spec_.width), OrNone(w.up_bias, expert * spec_.width)};
     const int64_t end = plan.begins[expert + 1];
     for (int64_t place = plan.begins[expert]; place < end; place += kExpertGatherRows) {
       const int64_t count = std::min(kExpertGatherRows, end - place);
-      ActivateRows(unit, InputOf(plan, place, count), count, pairs, forms_.expert_down, &all_.activated, place);
+      ActivateRows(unit, InputOf(plan, place, count), count, pairs, forms_.expert_down, &all_.activated, place, next);
     }
   }
 
@@ -185,15 +203,17 @@ class ExpertTile {
 
   // Rows [at, at + rows) of `to` = act(gate m, up m) for these panel pairs, in blocks that stay in the cache.
   void ActivateRows(const UnitInput& unit, const Activations& input, int64_t rows, Gang::Part pairs,
-                    const InputForms& forms, MatmulInput* to, int64_t at) {
+                    const InputForms& forms, MatmulInput* to, int64_t at, const uint8_t* next) {
     const int64_t end = std::min(2 * pairs.end, unit.gate.panels()), most = BlockPanels(rows);
     for (int64_t panel = 2 * pairs.begin; panel < end; panel += most) {
       const Gang::Part panels = {panel, std::min(panel + most, end)};
       const int64_t stride = (panels.end - panels.begin) * kPanelRows;
       float* const gate = block_;
       float* const up = block_ + rows * stride;
-      Project(step_.kernels, unit.gate, unit.gate_bias, input, rows, panels, gate, stride);
-      Project(step_.kernels, unit.up, unit.up_bias, input, rows, panels, up, stride);
+      Project(step_.kernels, unit.gate, unit.gate_bias, input, rows, panels, gate, stride,
+              PanelsAt(unit.up, panels.begin));
+      Project(step_.kernels, unit.up, unit.up_bias, input, rows, panels, up, stride,
+              panels.end < end ? PanelsAt(unit.gate, panels.end) : next);
       const Gang::Part columns = OutputColumns(unit.gate, panels);
       const int64_t count = columns.end - columns.begin;
       for (int64_t row = 0; row < rows; ++row) {
@@ -212,32 +232,38 @@ class ExpertTile {
     const int64_t places = rows_ * (spec_.experts_used + (has_shared() ? 1 : 0));
     const int64_t most = std::min(all_.output_floats / (places * kPanelRows), 2 * kBlockFloats / kPanelRows);
     const Runs runs = CutInto(panels, kOutputPieces * worker_.threads(), std::max<int64_t>(1, most));
+    const PackedMatrix& first = w_.experts.down[static_cast<size_t>(plan.active[0])];
     for (int64_t i = Take(&all_.next_output); i < runs.pieces; i = Take(&all_.next_output)) {
       const Gang::Part part = runs.At(i);
-      ComputeOutputs(plan, part);
+      const int64_t after = ProbablyTakenAfter(i);
+      ComputeOutputs(plan, part, after < runs.pieces ? PanelsAt(first, runs.At(after).begin) : nullptr);
       SumOutputs(plan, part, out);
     }
   }
 
   // own_.outputs [places, columns of the panels]: experts' rows by place, then the shared unit's by row.
-  void ComputeOutputs(const ExpertPlan& plan, Gang::Part panels) {
+  void ComputeOutputs(const ExpertPlan& plan, Gang::Part panels, const uint8_t* next) {
     const int64_t stride = (panels.end - panels.begin) * kPanelRows;
     float* const outputs = own_.outputs.as<float>();
     const auto project = [&](const PackedMatrix& down, const float* bias, const MatmulInput& input, int64_t at,
-                             int64_t rows, float* to) {
+                             int64_t rows, float* to, const uint8_t* then) {
       for (int64_t row = 0; row < rows; row += kBlockRows) {
         Project(step_.kernels, down, bias, RowsFrom(input.View(down.cols), down.cols, at + row),
-                std::min(kBlockRows, rows - row), panels, to + row * stride, stride);
+                std::min(kBlockRows, rows - row), panels, to + row * stride, stride, then);
       }
     };
     for (int32_t i = 0; i < plan.active_count; ++i) {
       const int32_t expert = plan.active[i], place = plan.begins[expert];
+      const uint8_t* const then = i + 1 < plan.active_count
+                                      ? PanelsAt(w_.experts.down[static_cast<size_t>(plan.active[i + 1])], panels.begin)
+                                  : has_shared() ? PanelsAt(w_.down, panels.begin)
+                                                 : next;
       project(w_.experts.down[static_cast<size_t>(expert)], OrNone(w_.experts.down_bias, expert * step_.hidden),
-              all_.activated, place, plan.RowsOf(expert), outputs + place * stride);
+              all_.activated, place, plan.RowsOf(expert), outputs + place * stride, then);
     }
     if (has_shared()) {
       project(w_.down, OrNone(w_.down_bias), step_.scratch.ffn_input, first_, rows_,
-              outputs + rows_ * spec_.experts_used * stride);
+              outputs + rows_ * spec_.experts_used * stride, next);
     }
   }
 

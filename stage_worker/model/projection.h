@@ -18,11 +18,13 @@ inline Gang::Part OutputColumns(const PackedMatrix& matrix, Gang::Part panels) {
 }
 
 // out[row, o] = dot(matrix row 16 panels.begin + o, input row) (+ bias): `panels` only, whose first output is column 0.
-// out: [rows, out_stride], with room for whole panels. bias: nullptr or [matrix.rows].
+// out: [rows, out_stride], with room for whole panels. bias: nullptr or [matrix.rows]. next: as in PanelSpan.
 inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const float* bias, const Activations& input,
-                    int64_t rows, Gang::Part panels, float* out, int64_t out_stride) {
+                    int64_t rows, Gang::Part panels, float* out, int64_t out_stride, const uint8_t* next = nullptr) {
   if (panels.begin == panels.end) return;
-  kernels.matmul(matrix.Panels(panels.begin, panels.end), input, static_cast<int>(rows), out, out_stride);
+  PanelSpan span = matrix.Panels(panels.begin, panels.end);
+  span.next = next;
+  kernels.matmul(span, input, static_cast<int>(rows), out, out_stride);
   if (bias == nullptr) return;
   const Gang::Part columns = OutputColumns(matrix, panels);
   for (int64_t row = 0; row < rows; ++row) {
