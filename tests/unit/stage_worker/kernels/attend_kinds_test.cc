@@ -53,7 +53,7 @@ TEST(AttendWindow, GivesTheSameBitsWithEveryInstructionSet) {
       for (const auto& [first, written] : std::vector<std::pair<int, int>>{
                {0, 256}, {1, 256}, {15, 100}, {16, 33}, {16, 17}, {100, 101}, {131, 250}, {255, 256}}) {
         const Granule granule(Scalar(), type, head_dim, head_dim, first, written, seed += 2);
-        for (int columns : {1, 2, 3, 4, 5, 6, 8, 13}) {
+        for (int columns : {1, 2, 3, 4, 5, 6, 8, 13, 17}) {
           if (testing::kSanitized && (columns + first) % 2 != 0) continue;
           const std::vector<float> q = RandomFloats(++seed, columns * head_dim, 1.0);
           for (int pattern = 0; pattern < 4; ++pattern) {
@@ -175,7 +175,7 @@ TEST(AttendKinds, GiveTheSameBitsWithEveryInstructionSet) {
         const Granule granule(Scalar(), type, kind.head_dim, kind.value_dim, first, written, seed += 2);
         AttentionSpan span = granule.span();
         span.score_cap = kind.score_cap;
-        for (int columns : {1, 2, 4, 6, 9}) {
+        for (int columns : {1, 2, 4, 6, 9, 17}) {
           const std::vector<float> q = RandomFloats(++seed, columns * kind.head_dim, 1.0);
           const Window window = WindowsOf(first == 0 ? 2 : 1, columns, first, written);
           const State before(columns, kind.value_dim);
