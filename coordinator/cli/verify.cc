@@ -56,6 +56,7 @@ class VerifyVerb : public Verb {
   std::vector<VerifyRun> OtherRuns() const;
   absl::Status RunAll();
   // The run as a record; where it is optional and there is no memory for it, one that is left out.
+  bool MayBeLeftOut(const VerifyRun& run) const;
   absl::StatusOr<VerifyRecord> RunOne(const VerifyRun& run, int number, bool checksums);
   absl::Status Ask(const VerifyRun& run, bool checksums, VerifyRecord* record);
   // The job that is open holds every request. Of the planned one, the long prompt is dropped where it does not hold it.
@@ -148,8 +149,8 @@ absl::Status VerifyVerb::MakeRequests() {
     const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.new_tokens;
     if (request.prompt.empty()) return UsageError(absl::StrCat("-p: ", request.name, " is empty"));
     if (tokens <= question_.context) continue;
-    return UsageError(absl::StrCat("-p, -n: ", request.name, " has ", tokens, " tokens with its answer, but the context is ",
-                                   question_.context));
+    return UsageError(absl::StrCat("-p, -n: ", request.name, " has ", tokens,
+                                   " tokens with its answer, but the context is ", question_.context));
   }
   return absl::OkStatus();
 }
@@ -217,13 +218,18 @@ absl::Status VerifyVerb::RunAll() {
   return absl::OkStatus();
 }
 
+// Beside the optional ones, any run behind the planned one that a long prompt is too much for.
+bool VerifyVerb::MayBeLeftOut(const VerifyRun& run) const {
+  return run.optional() || (long_prompt_ && !planned_.empty());
+}
+
 absl::StatusOr<VerifyRecord> VerifyVerb::RunOne(const VerifyRun& run, int number, bool checksums) {
   VerifyRecord record = {.number = number, .run = run};
   record.left_out = run.left_out;
   if (!record.left_out.empty()) return record;
   const absl::Status ran = Ask(run, checksums, &record);
   if (ran.ok()) return record;
-  if (!run.optional() || !absl::IsResourceExhausted(ran)) return ran;
+  if (!MayBeLeftOut(run) || !absl::IsResourceExhausted(ran)) return ran;
   CloseJob();
   record.left_out = WithFlags(ran.message());
   return record;
@@ -253,7 +259,7 @@ absl::Status VerifyVerb::CheckRoomOf(const VerifyRun& run) {
     DropLongPrompt("the KV cache is too small for one; --kv-cache-memory gives it more");
     room = CheckRoomForRequests(report_.requests, *cluster_->ready());
   }
-  if (room.ok() || !run.optional()) return room;
+  if (room.ok() || !MayBeLeftOut(run)) return room;
   return absl::ResourceExhaustedError(room.message());
 }
 
@@ -323,7 +329,8 @@ void VerifyVerb::LookAgain() {
     absl::StatusOr<VerifyRecord> again = RunOne(run, record->number, /*checksums=*/true);
     if (again.ok() && !again->left_out.empty()) again = absl::ResourceExhaustedError(again->left_out);
     if (!again.ok()) {
-      finding.trouble = absl::StrCat("running run ", record->number, " again failed: ", WithFlags(again.status().message()));
+      finding.trouble =
+          absl::StrCat("running run ", record->number, " again failed: ", WithFlags(again.status().message()));
       return CloseJob();
     }
     second_look_.push_back(*std::move(again));

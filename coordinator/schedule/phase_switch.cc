@@ -37,7 +37,7 @@ int64_t PhaseStepRows(const PhaseLoad& load) {
   if (load.stages == 1) return load.budget_rows;
   double best = most;
   for (int i = 0; i < kStepRounds; ++i) {
-    const double fixed = FixedRows(load, best);  // as for more rows than it will be, until it settles
+    const double fixed = FixedRows(load, std::max(1.0, best));  // as for more rows than it will be, until it settles
     best = std::min(most, std::sqrt(fixed * static_cast<double>(load.admissible_rows) / (load.stages - 1)));
   }
   return std::min(load.budget_rows, std::max<int64_t>(static_cast<int64_t>(best), kEqualTimeLeastRows));
