@@ -25,7 +25,6 @@ struct Architecture {
   bool optional_qk_norm = false;  // if the first layer has the tensors
   bool sinks = false;
   bool output_bias = false;             // required, of attn_output
-  bool yarn_factor_key = true;          // reads rope.scaling.yarn_attn_factor
   bool rope_factors = false;            // may have rope_freqs.weight
   int64_t no_rope_step = 0;             // n: layers n-1, 2n-1, ... are not rotated
   bool scale_key = false;               // reads attention.scale

@@ -93,14 +93,9 @@ absl::Status ReadLatentHeads(const KeyReader& keys, const HyperParameters& hyper
   return CheckRepeated(keys, "attention.value_length", attention.kv_rank, "attention.kv_lora_rank");
 }
 
-absl::Status ReadYarn(const KeyReader& keys, const Architecture& architecture, RopeParameters& rope) {
-  // yarn_attn_factor is the newer name of a second factor; the two multiply.
-  ASSIGN_OR_RETURN(const double yarn_attn, keys.Float("rope.scaling.yarn_attn_factor", 0, true, 1));
-  if (architecture.yarn_factor_key) rope.attn_factor *= yarn_attn;
-  if (rope.attn_factor < 1e-30 || rope.attn_factor > 1e30) {
-    return keys.Invalid("rope.scaling.yarn_attn_factor", "is ", yarn_attn, ", and with rope.scaling.attn_factor ",
-                        rope.attn_factor, ", expected a product from 1e-30 to 1e30");
-  }
+// The key rope.scaling.yarn_attn_factor is not read: it repeats the magnitude that YaRN's factor gives, which is
+// computed here; attn_factor multiplies it.
+absl::Status ReadYarn(const KeyReader& keys, RopeParameters& rope) {
   ASSIGN_OR_RETURN(rope.ext_factor, keys.Float("rope.scaling.yarn_ext_factor", 0, false, 1));
   if (rope.ext_factor > kMaxYarnFactor) {
     return keys.Invalid("rope.scaling.yarn_ext_factor", "is ", rope.ext_factor, ", expected 0 to ", kMaxYarnFactor);
@@ -110,7 +105,7 @@ absl::Status ReadYarn(const KeyReader& keys, const Architecture& architecture, R
   return absl::OkStatus();
 }
 
-absl::Status ReadRope(const KeyReader& keys, const Architecture& architecture, int64_t context, RopeParameters& rope) {
+absl::Status ReadRope(const KeyReader& keys, int64_t context, RopeParameters& rope) {
   ASSIGN_OR_RETURN(rope.freq_base, keys.Float("rope.freq_base", 1, true, 10000));
   ASSIGN_OR_RETURN(const std::string type, keys.metadata().GetStringOr(keys.Key("rope.scaling.type"), "linear"));
   if (type != "none" && type != "linear" && type != "yarn") {
@@ -125,7 +120,7 @@ absl::Status ReadRope(const KeyReader& keys, const Architecture& architecture, i
   if (type == "yarn") {
     rope.scaling = RopeScaling::kYarn;
     rope.factor = factor == 0 ? 1 : factor;
-    return ReadYarn(keys, architecture, rope);
+    return ReadYarn(keys, rope);
   }
   if (type == "linear" && factor > 1) {
     rope.scaling = RopeScaling::kLinear;
@@ -185,7 +180,7 @@ absl::StatusOr<AttentionSpec> ReadCommon(const KeyReader& keys, const Architectu
                         " wide together, expected at most ", kMaxWidth);
   }
   RETURN_IF_ERROR(ReadScores(keys, architecture, hyper, attention));
-  RETURN_IF_ERROR(ReadRope(keys, architecture, hyper.context, attention.rope));
+  RETURN_IF_ERROR(ReadRope(keys, hyper.context, attention.rope));
   if (attention.latent()) RETURN_IF_ERROR(ReadLatentMagnitude(keys, attention));
   // How a model says that it has no positions at all.
   ASSIGN_OR_RETURN(const bool rotated, keys.Bool("rope.scaling.finetuned", true));
@@ -219,7 +214,9 @@ absl::Status ReadWindows(const KeyReader& keys, const Architecture& architecture
                          HyperParameters& hyper) {
   const bool required = architecture.window == Presence::kRequired;
   const auto fallback = required ? std::optional<int64_t>() : architecture.default_window;
-  ASSIGN_OR_RETURN(const int64_t window, keys.Int(kWindow, required ? 1 : 0, INT64_MAX, fallback));
+  // Converters write 0 for a model without windows, which one whose layers are said to have them cannot be.
+  const bool some = required || architecture.default_window > 0;
+  ASSIGN_OR_RETURN(const int64_t window, keys.Int(kWindow, some ? 1 : 0, INT64_MAX, fallback));
   if (window == 0) return absl::OkStatus();
   const bool narrow = window < hyper.context;  // a wide one hides nothing
   if (narrow && architecture.window == Presence::kAbsent) {

@@ -48,6 +48,28 @@ absl::Status RefuseFoldedWeights(const GgufMetadata& metadata) {
   return absl::OkStatus();
 }
 
+// Keys of variants of the architectures, and of other programs' files, that would change what is computed, and that
+// nothing here reads. Zero means that there is no such thing.
+absl::Status RefuseUnreadKeys(const KeyReader& keys) {
+  constexpr struct {
+    const char* name;
+    const char* what;
+  } kUnread[] = {
+      {"attention.temperature_scale", "queries grow with their position"},  // Mistral Large 3
+      {"attention.clamp_kqv", "queries, keys and values are clamped"},
+      {"attention.output_scale", "what attention gives is scaled"},
+      {"router_logit_softcapping", "the router's logits are capped"},
+      {"rope.scaling.alpha", "the base of RoPE is stretched"},
+      {"rope.global.freq_base", "a base of RoPE has another name than rope.freq_base"},  // Ollama's Gemma 3
+  };
+  for (const auto& [name, what] : kUnread) {
+    if (!keys.Has(name)) continue;
+    ASSIGN_OR_RETURN(const double value, keys.Float(name, 0, false));
+    if (value != 0) return keys.Unsupported(name, "is ", value, ": ", what, ", which is not implemented");
+  }
+  return absl::OkStatus();
+}
+
 // A number that multiplies something of the forward pass.
 absl::StatusOr<float> ReadScale(const KeyReader& keys, const char* name) {
   ASSIGN_OR_RETURN(const double scale, keys.Float(name, 0, true));
@@ -119,6 +141,7 @@ absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file) {
   if (!causal) {
     return keys.Unsupported("attention.causal", "is false, expected true: only causal attention is supported");
   }
+  RETURN_IF_ERROR(RefuseUnreadKeys(keys));
   ASSIGN_OR_RETURN(const int64_t blocks, keys.Int("block_count", 1, kMaxLayers));
   // The last blocks may be heads that draft further tokens: they are no part of the forward pass.
   ASSIGN_OR_RETURN(hyper.skipped_layers, keys.Int("nextn_predict_layers", 0, blocks - 1, 0));

@@ -21,7 +21,8 @@ absl::Status CheckVocabulary(const GgufMetadata& metadata, int64_t vocab) {
                                                    array->size(), " tokens, but tensor 'token_embd.weight' has ", vocab,
                                                    " rows"));
   }
-  for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "padding"}) {
+  // The padding token is not among them: nothing here pads, and some files have none, which they write as -1.
+  for (const char* name : {"bos", "eos", "eot", "eom", "unknown"}) {
     const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
     ASSIGN_OR_RETURN(const int64_t id, metadata.GetIntOr(key, 0));
     if (id >= 0 && id < vocab) continue;
@@ -97,11 +98,11 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> DescribeModel(std::share
 }
 
 absl::StatusOr<int64_t> KvBytesPerTokenLayer(const AttentionSpec& attention, KvType kv_type) {
-  if (kv_type == KvType::kQ8_0 &&
-      (attention.key_dim() % kKvGroup != 0 || attention.cached_value_dim() % kKvGroup != 0)) {
+  for (const int64_t width : {attention.key_dim(), attention.cached_value_dim()}) {
+    if (kv_type != KvType::kQ8_0 || width % kKvGroup == 0) continue;
     return absl::InvalidArgumentError(absl::StrCat("`kv_type` is q8_0, which keeps one scale per ", kKvGroup,
-                                                   " dimensions of a head, but this model's heads have ",
-                                                   attention.key_dim(), "; use f16, bf16 or f32"));
+                                                   " dimensions of a head, but this model's heads have ", width,
+                                                   "; use f16, bf16 or f32"));
   }
   return KvBytes(kv_type, attention.latent() ? attention.key_dim() : 2 * attention.kv_width());
 }

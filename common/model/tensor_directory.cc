@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "common/model/architectures.h"
 #include "common/quant/supported_types.h"
 
 namespace stagecoach {
@@ -66,9 +67,11 @@ absl::Status TensorDirectory::CheckVectorType(const std::string& name, const Ggu
 }
 
 absl::Status TensorDirectory::CheckAllKnown(const HyperParameters& hyper) const {
+  // Factors of positions are in files of models that have no positions, too.
+  const bool may_have_factors = FindArchitecture(hyper.architecture)->rope_factors;
   for (const GgufTensor& tensor : file_.tensors()) {
-    const bool unused_by_design =
-        absl::EndsWith(tensor.name, "rope_freqs.weight") || absl::EndsWith(tensor.name, "attn_rot_embd.weight");
+    const bool unused_by_design = absl::EndsWith(tensor.name, ".attn_rot_embd.weight") ||
+                                  (may_have_factors && tensor.name == "rope_freqs.weight");
     if (unused_by_design || used_.contains(&tensor)) continue;
     const int64_t layer = LayerOf(tensor.name);
     if (layer >= hyper.layer_count() && layer < hyper.layer_count() + hyper.skipped_layers) {

@@ -191,6 +191,7 @@ TEST(HostileKeys, OfWindows) {
                             {kWindowed, To(kTwoTo31), "is 2147483648, expected 0 to 1024"},
                             {kWindowed, To(int32_t{-1}), "is -1, expected 0 to 1024"},
                             {kWindowed, To(std::string("yes")), "has type string"}});
+  ExpectRefused("gemma2", {{kSliding, To(uint32_t{0}), "is 0, expected 1 to"}});
   ExpectRefused("gemma3", {{kSliding, To(uint32_t{0}), "is 0, expected 1 to"},
                            {"rope.freq_base_swa", To(kNotANumber), "holds nan, expected a finite number"},
                            {"rope.freq_base_swa", To(0.0f), "is 0, expected a finite number above 1"}});
@@ -221,6 +222,21 @@ TEST(HostileKeys, AWindowOfAnySizeThatHidesNothingIsTaken) {
     const auto model = OpenModel(dir.File("m.gguf"));
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ((*model)->hyper.group_windows(), std::vector<int64_t>{0});
+  }
+}
+
+// What converters write where a model has none.
+TEST(HostileKeys, AWindowOfZeroIsNoneWhereLayersNeedNone) {
+  const TempDir dir;
+  for (const char* architecture : {"llama", "phi3", "olmo2", "qwen3moe", "glm4moe"}) {
+    GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
+    writer.Set(std::string(architecture) + ".attention.sliding_window", uint32_t{0});
+    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
+    const auto model = OpenModel(dir.File("m.gguf"));
+    ASSERT_TRUE(model.ok()) << model.status();
+    for (const LayerSpec& layer : (*model)->hyper.layers) {
+      EXPECT_NE(layer.attention.kind, AttentionKind::kWindowed) << architecture;
+    }
   }
 }
 

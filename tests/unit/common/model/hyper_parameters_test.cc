@@ -161,12 +161,12 @@ TEST(Rope, YarnReadsAllItsKeys) {
   EXPECT_EQ(plain.beta_fast, 32);
   EXPECT_EQ(plain.beta_slow, 1);
   writer.Set("qwen3.rope.scaling.attn_factor", 0.5f);
-  writer.Set("qwen3.rope.scaling.yarn_attn_factor", 3.0f);
+  writer.Set("qwen3.rope.scaling.yarn_attn_factor", 3.0f);  // repeats what the factor gives
   writer.Set("qwen3.rope.scaling.yarn_ext_factor", 0.25f);
   writer.Set("qwen3.rope.scaling.yarn_beta_fast", 16.0f);
   writer.Set("qwen3.rope.scaling.yarn_beta_slow", 2.0f);
   const RopeParameters set = ReadOrDie(writer).layers[0].attention.rope;
-  EXPECT_EQ(set.attn_factor, 1.5);
+  EXPECT_EQ(set.attn_factor, 0.5);
   EXPECT_EQ(set.ext_factor, 0.25);
   EXPECT_EQ(set.beta_fast, 16);
   EXPECT_EQ(set.beta_slow, 2);
@@ -250,6 +250,10 @@ std::vector<BadKey> UnsupportedCases() {
        Set("general.architecture", std::string("qwen3next")),
        {"is 'qwen3next'", "recurrent state"},
        kUnimplemented},
+      {"RecurrentStateOfExperts",
+       Set("general.architecture", std::string("qwen35moe")),
+       {"is 'qwen35moe'", "recurrent state"},
+       kUnimplemented},
       {"MixtureOfExperts",
        Set("qwen3.expert_count", uint32_t{128}),
        {"expert_count' is 128", "architecture qwen3 has no experts"},
@@ -265,6 +269,14 @@ std::vector<BadKey> UnsupportedCases() {
       {"AttentionScale",
        Set("qwen3.attention.scale", 0.25f),
        {"attention.scale' is 0.25", "expected 0"},
+       kUnimplemented},
+      {"Temperature",
+       Set("qwen3.attention.temperature_scale", 0.1f),
+       {"attention.temperature_scale' is 0.1", "queries grow with their position"},
+       kUnimplemented},
+      {"AnotherNameOfTheBase",
+       Set("qwen3.rope.global.freq_base", 1e6f),
+       {"rope.global.freq_base' is 1e+06", "another name than rope.freq_base"},
        kUnimplemented},
       {"Hadamard", Set("prism.hadamard.block", uint32_t{128}), {"'prism.hadamard.block'", "Hadamard"}, kUnimplemented},
       {"LongRope", Set(scaling, std::string("longrope")), {"is 'longrope'", "none, linear, yarn"}, kUnimplemented},
