@@ -33,7 +33,7 @@ constexpr char kAddSpaceKey[] = "tokenizer.ggml.add_space_prefix";
 constexpr absl::string_view kEndTexts[] = {
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|EOT|>", "<|end_of_text|>",
     "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|end_of_turn|>", "<end_of_utterance>", "</s>", "<EOT>",
-    "[EOT]", "<eos>", "[EOS]", "[e~[", "<｜end▁of▁sentence｜>",
+    "[EOT]", "<eos>", "[EOS]", "[e~[", "<｜end▁of▁sentence｜>", "<|flush|>", "<|calls|>",
 };
 // clang-format on
 
@@ -179,7 +179,8 @@ absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocab
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  if (HasTexts(*vocabulary, {"<|return|>", "<|call|>"})) {  // gpt-oss
+  // A message's end in gpt-oss and in Solar Open, which goes on behind it.
+  if (HasTexts(*vocabulary, {"<|return|>", "<|call|>"}) || HasTexts(*vocabulary, {"<|flush|>", "<|calls|>"})) {
     ends.erase(
         std::remove_if(ends.begin(), ends.end(), [&](TokenId token) { return vocabulary->texts[token] == "<|end|>"; }),
         ends.end());

@@ -255,6 +255,9 @@ TEST(PreTokenizer, KnowsTheNamesThatConvertersWrite) {
   EXPECT_EQ(kind_of("kimi-k2"), PreTokenizer::kKimiK2);
   EXPECT_EQ(kind_of("deepseek-v3"), PreTokenizer::kDeepSeekV3);
   EXPECT_EQ(kind_of("deepseek-llm"), PreTokenizer::kDeepSeekLlm);
+  EXPECT_EQ(kind_of("joyai-llm"), PreTokenizer::kDeepSeekV3);
+  EXPECT_EQ(kind_of("solar-open"), PreTokenizer::kQwen2);
+  EXPECT_EQ(kind_of("kanana2"), PreTokenizer::kGpt4o);
   EXPECT_EQ(kind_of("default"), std::nullopt);
   EXPECT_EQ(kind_of(""), std::nullopt);
 }

@@ -427,6 +427,14 @@ TEST(EndOfGeneration, LeavesOutTheEndOfOneMessageForGptOss) {
   EXPECT_THAT(OpenOrDie(file)->end_of_generation(), ElementsAre(returned, call));
 }
 
+TEST(EndOfGeneration, LeavesOutTheEndOfOneMessageForSolarOpen) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId end = toy.Add("<|end|>", 3), flush = toy.Add("<|flush|>", 3);
+  EXPECT_THAT(OpenOrDie(toy.File("gpt2", "solar-open"))->end_of_generation(), ElementsAre(end, flush));
+  const TokenId calls = toy.Add("<|calls|>", 3);
+  EXPECT_THAT(OpenOrDie(toy.File("gpt2", "solar-open"))->end_of_generation(), ElementsAre(flush, calls));
+}
+
 TEST(EndOfGeneration, HoldsWhatLetsOthersSpeakForGlmOnly) {
   ToyVocabulary toy = testing::ToyBytePairs();
   const TokenId text_end = toy.Add("<|endoftext|>", 3), user = toy.Add("<|user|>", 3);
