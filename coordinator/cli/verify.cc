@@ -10,6 +10,7 @@
 
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
@@ -64,6 +65,7 @@ class VerifyVerb : public Verb {
   absl::Status OpenJob(const VerifyRun& run, bool checksums);
   void CloseJob();
   void PinJob(const pb::JobReady& ready);
+  void NoteUnsteadyRows(const VerifyRecord& record);
   absl::Status Record(VerifyRecord record);
   void Compare();
   void LookAgain();
@@ -85,6 +87,8 @@ class VerifyVerb : public Verb {
   LaunchOptions launch_;          // of the planned job; pinned to what its first run agreed on
   std::vector<int64_t> planned_;  // layers of its stages, once it was ready
   std::unique_ptr<ClusterRun> cluster_;
+  int jobs_ = 0;  // launched
+  bool looking_again_ = false;
   VerifyReport report_;
   std::vector<VerifyRecord> second_look_;  // that the finding points to
 };
@@ -133,7 +137,10 @@ absl::Status VerifyVerb::MakeRequests() {
   } else if (!question_.prompts.empty()) {
     return tokenizer.ok() ? InputFileError("-p: the tokenizer has more tokens than the model") : tokenizer.status();
   } else {
-    LogInfo("no tokenizer of this file can be used: made-up token ids stand for the built-in prompts");
+    const std::string why =
+        tokenizer.ok() ? "it has more tokens than the model" : WithFlags(tokenizer.status().message());
+    LogInfo(absl::StrCat("made-up token ids stand for the built-in prompts, as the file's tokenizer cannot be used: ",
+                         why));
   }
   question_.seed = seed_.value_or(kDefaultSeed);
   question_.context = cluster_options_.context > 0 ? cluster_options_.context : model_->hyper.context;
@@ -150,7 +157,8 @@ absl::Status VerifyVerb::MakeRequests() {
     if (request.prompt.empty()) return UsageError(absl::StrCat("-p: ", request.name, " is empty"));
     if (tokens <= question_.context) continue;
     return UsageError(absl::StrCat("-p, -n: ", request.name, " has ", tokens,
-                                   " tokens with its answer, but the context is ", question_.context));
+                                   " tokens with its answer, but the context is ", question_.context,
+                                   "; take a shorter prompt, a lower -n, or a higher -c"));
   }
   return absl::OkStatus();
 }
@@ -178,10 +186,13 @@ absl::Status VerifyVerb::Run(const RunContext& context) {
   }
   const absl::Status ran = RunAll();
   CloseJob();
-  RETURN_IF_ERROR(ran);
+  // What was found before a run failed, or somebody stopped it, is said all the same.
+  if (!ran.ok() && report_.records.size() < 2) return ran;
+  if (!ran.ok()) report_.incomplete = WithFlags(ran.message());
   Compare();
-  if (report_.finding.has_value() && !report_.finding->difference.hidden.has_value()) LookAgain();
-  return Report();
+  if (ran.ok() && report_.finding.has_value() && !report_.finding->difference.hidden.has_value()) LookAgain();
+  const absl::Status reported = Report();
+  return reported.ok() ? ran : reported;
 }
 
 // The long prompt is an extra: hosts that have memory for the others alone are no worse off for it.
@@ -200,7 +211,7 @@ std::vector<VerifyRun> VerifyVerb::OtherRuns() const {
   for (const VerifyRequest& request : report_.requests) {
     ways.longest_prompt = std::max(ways.longest_prompt, static_cast<int64_t>(request.prompt.size()));
   }
-  return RunsBeside(planned_, launch_.job.prefill_chunk(), ways);
+  return RunsBeside(planned_, launch_.job, ways);
 }
 
 absl::Status VerifyVerb::RunAll() {
@@ -229,8 +240,11 @@ absl::StatusOr<VerifyRecord> VerifyVerb::RunOne(const VerifyRun& run, int number
   if (!record.left_out.empty()) return record;
   const absl::Status ran = Ask(run, checksums, &record);
   if (ran.ok()) return record;
-  if (!MayBeLeftOut(run) || !absl::IsResourceExhausted(ran)) return ran;
+  // Stages that a host ends for want of memory are lost like any others.
+  const bool lost = run.optional() && absl::IsUnavailable(ran);
+  if (!lost && (!MayBeLeftOut(run) || !absl::IsResourceExhausted(ran))) return ran;
   CloseJob();
+  record.answers.clear();
   record.left_out = WithFlags(ran.message());
   return record;
 }
@@ -240,15 +254,27 @@ absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord*
   RETURN_IF_ERROR(CheckRoomOf(run));
   cluster_->progress().Draw(absl::StrCat("run ", record->number, ", ", run.name));
   record->ready = *cluster_->ready();
-  record->prefill_chunk = run.prefill_chunk > 0 ? run.prefill_chunk : launch_.job.prefill_chunk();
+  pb::ConfigureJob job = launch_.job;
+  if (run.prefill_chunk > 0) job.set_prefill_chunk(static_cast<int32_t>(run.prefill_chunk));
+  record->prefill_chunk = LargestChunk(job);
+  const int relaunches_before = cluster_->relaunches();
   const std::vector<VerifyAnswer> none;
   const std::vector<VerifyAnswer>& earlier = run.restarted ? report_.records.front().answers : none;
   // What the prefix cache has is not computed, and has no checksums.
-  const bool of_all_rows = checksums && !cluster_options_.prefix_caching;
+  const bool of_all_rows = checksums && (!cluster_options_.prefix_caching || looking_again_);
   absl::StatusOr<std::vector<VerifyAnswer>> answers =
       RunRequests(run, report_.requests, earlier, of_all_rows ? report_.layers : 0, cluster_.get());
   cluster_->progress().Clear();
   if (!answers.ok()) return answers.status();
+  record->relaunches = cluster_->relaunches() - relaunches_before;
+  const std::vector<int64_t> began_with = LayersOf(record->ready);
+  record->ready = *cluster_->ready();
+  // With fewer hosts the layers are cut anew; that is another run than the one that was wanted.
+  if (const std::vector<int64_t> layers = LayersOf(record->ready); layers != began_with && !planned_.empty()) {
+    record->left_out = absl::StrCat("its stages were lost, and it went on with layers ", absl::StrJoin(layers, ","));
+    CloseJob();
+    return absl::OkStatus();
+  }
   record->answers = *std::move(answers);
   return absl::OkStatus();
 }
@@ -267,6 +293,10 @@ absl::Status VerifyVerb::OpenJob(const VerifyRun& run, bool checksums) {
   CloseJob();
   LaunchOptions launch = planned_.empty() ? launch_ : LaunchOfRun(run, launch_, planned_);
   launch.job.set_layer_checksums(checksums);
+  launch.job.set_step_log_append(jobs_ > 0);
+  launch.job.set_trace_append(jobs_ > 0);
+  if (looking_again_) launch.job.set_prefix_caching(false);
+  ++jobs_;
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), /*engine_descriptor=*/-1, verbosity_.ShowProgress()));
   return AwaitReadyJob(cluster_.get());
 }
@@ -284,13 +314,17 @@ void VerifyVerb::PinJob(const pb::JobReady& ready) {
   launch_.job.set_bf16_dot(ready.bf16_dot());
 }
 
-absl::Status VerifyVerb::Record(VerifyRecord record) {
+void VerifyVerb::NoteUnsteadyRows(const VerifyRecord& record) {
   for (size_t i = 0; i < record.answers.size(); ++i) {
     if (!record.answers[i].unsteady_row.has_value()) continue;
     report_.unsteady.push_back(absl::StrCat("within run ", record.number, " position ", *record.answers[i].unsteady_row,
                                             " of ", report_.requests[i].name,
                                             " was computed twice, with different hidden states"));
   }
+}
+
+absl::Status VerifyVerb::Record(VerifyRecord record) {
+  NoteUnsteadyRows(record);
   report_.records.push_back(std::move(record));
   const VerifyRecord& added = report_.records.back();
   if (!json_) return WriteStdout(VerifyLine(report_, added));
@@ -320,7 +354,9 @@ void VerifyVerb::Compare() {
 // The two runs that differ, with checksums, which name the layer.
 void VerifyVerb::LookAgain() {
   VerifyFinding& finding = *report_.finding;
-  if (checksums_) return;  // there are: it is not the layers
+  if (checksums_ && !cluster_options_.prefix_caching) return;  // there are, of all rows: it is not the layers
+  looking_again_ = true;
+  finding.without_cache = cluster_options_.prefix_caching;
   LogInfo(absl::StrCat("runs ", finding.a->number, " and ", finding.b->number,
                        " differ; they are run again, with checksums of the hidden states"));
   for (const VerifyRecord* record : {finding.a, finding.b}) {
@@ -333,6 +369,7 @@ void VerifyVerb::LookAgain() {
           absl::StrCat("running run ", record->number, " again failed: ", WithFlags(again.status().message()));
       return CloseJob();
     }
+    NoteUnsteadyRows(*again);
     second_look_.push_back(*std::move(again));
   }
   CloseJob();

@@ -15,11 +15,15 @@ constexpr const char* kTexts[] = {
     "Why is the sky blue?",
     "A list of three: 1. Grüße aus Köln; 2. こんにちは、世界; 3. for (int i = 0; i < 10; ++i) { sum += i * 0.5; }\n"
     "What do they have in common?",
-    "A stagecoach went over the mountains every week with letters, parcels and whoever could pay. At each station fresh "
-    "horses waited, and a driver who knew the next part of the road; he took the reins, looked at the list, and drove on "
+    "A stagecoach went over the mountains every week with letters, parcels and whoever could pay. At each station "
+    "fresh "
+    "horses waited, and a driver who knew the next part of the road; he took the reins, looked at the list, and drove "
+    "on "
     "without asking who had driven before him. What arrived was what had been sent, whichever way the day had been cut "
-    "into parts: with ten stations or with two, with one long halt or with many short ones, by night or by day, alone on "
-    "the road or behind three other coaches. When a wheel broke, another coach took up the load where it stood, and the "
+    "into parts: with ten stations or with two, with one long halt or with many short ones, by night or by day, alone "
+    "on "
+    "the road or behind three other coaches. When a wheel broke, another coach took up the load where it stood, and "
+    "the "
     "letters did not know. An old clerk in the valley kept a book of it. He wrote down every seal at departure and "
     "compared it with the seal on arrival, line by line, for forty years, and in all those years he found"};
 constexpr int64_t kMadeUpTokens[] = {7, 45, 150};
@@ -51,9 +55,8 @@ std::vector<std::vector<TokenId>> BuiltInPrompts(const VerifyQuestion& question,
   for (size_t i = 0; i < std::size(kTexts); ++i) {
     std::vector<TokenId> tokens;
     if (tokenizer != nullptr) tokens = tokenizer->Encode(kTexts[i], /*add_special=*/true, /*parse_special=*/false);
-    for (int64_t t = 0; tokenizer == nullptr && t < kMadeUpTokens[i]; ++t) {
-      tokens.push_back(RandomToken(kMadeUpSeed, drawn++, question.vocab));
-    }
+    const int64_t made_up = tokens.empty() ? kMadeUpTokens[i] : 0;  // no tokenizer, or one that knows none of the text
+    for (int64_t t = 0; t < made_up; ++t) tokens.push_back(RandomToken(kMadeUpSeed, drawn++, question.vocab));
     prompts.push_back(std::move(tokens));
   }
   return prompts;
@@ -91,9 +94,9 @@ void LookBehindWindow(const VerifyQuestion& question, const Tokenizer* tokenizer
                                " positions: one of verify's own is made for windows up to ", kMostVerifiedWindow,
                                "; -p can give one");
   } else if (size < needed) {
-    asked->note = absl::StrCat("no prompt is longer than the window of ", question.window,
-                               " positions: that takes a context of ", needed + question.new_tokens,
-                               " tokens, and it is ", question.context);
+    asked->note =
+        absl::StrCat("no prompt is longer than the window of ", question.window, " positions: that takes a context of ",
+                     needed + question.new_tokens, " tokens, and it is ", question.context);
   } else {
     asked->requests.push_back({"long prompt, greedy", LongPrompt(static_cast<size_t>(size), question, tokenizer),
                                Greedy(), question.new_tokens});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -14,7 +15,8 @@ namespace stagecoach {
 namespace {
 
 std::string Counted(int64_t count, absl::string_view what) {
-  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+  const absl::string_view ending = absl::EndsWith(what, "ch") ? "es" : "s";
+  return absl::StrCat(count, " ", what, count == 1 ? "" : ending);
 }
 
 std::string CountText(const VerifyCount& count) {
@@ -65,7 +67,9 @@ std::string HiddenText(const VerifyFinding& finding) {
                         ": ", Place(*finding.a, d.layer), ", ", Place(*finding.b, d.layer));
   }
   if (finding.differed_again == false) {
-    return absl::StrCat(again, "the two agreed: what differed does not differ each time");
+    return absl::StrCat(
+        again, finding.without_cache ? "and without the prefix cache, " : "", "the two agreed: what differed ",
+        finding.without_cache ? "is in the cache, or does not differ each time" : "does not differ each time");
   }
   return absl::StrCat(again, "all of their hidden states are the same: the two part behind the last layer, ",
                       "in the output head or in sampling");
@@ -80,9 +84,10 @@ std::string NextText(const VerifyReport& report, const VerifyFinding& finding) {
     if (stage != nullptr && (hosts.empty() || hosts.front() != stage->host())) hosts.push_back(stage->host());
   }
   if (hosts.empty()) return "";
-  return absl::StrCat("next: compare the SHA-256 of ", report.model, " on ", absl::StrJoin(hosts, " and "),
-                      " with the original's; if it is the same, run again with another --isa and --threads 1, and test ",
-                      "the memory there");
+  return absl::StrCat(
+      "next: compare the SHA-256 of ", report.model, " on ", absl::StrJoin(hosts, " and "),
+      " with the original's; if it is the same, run again with another --isa and --threads 1, and test ",
+      "the memory there");
 }
 
 std::string GroupsText(const std::vector<std::vector<int>>& agreeing) {
@@ -96,11 +101,13 @@ Json RunJson(const VerifyReport& report, const VerifyRecord& record) {
   if (!record.left_out.empty()) {
     json["verdict"] = "left out";
     json["why"] = record.left_out;
+    if (!record.run.layer_split.empty()) json["layer_split"] = record.run.layer_split;
     return json;
   }
   json["prefill_chunk"] = record.prefill_chunk;
   json["one_by_one"] = record.run.one_by_one;
   json["restarted"] = record.run.restarted;
+  json["relaunches"] = record.relaunches;
   json["stages"] = Json::array();
   for (const pb::StageSummary& stage : record.ready.stages()) {
     json["stages"].push_back({{"stage", stage.stage()},
@@ -137,8 +144,7 @@ Json FindingJson(const VerifyReport& report, const VerifyFinding& finding) {
     for (const VerifyRecord* record : {finding.a, finding.b}) {
       const pb::StageSummary* stage = StageOfLayer(record->ready, d->layer);
       if (stage == nullptr) continue;
-      json["hidden"]["stages"].push_back(
-          {{"run", record->number}, {"stage", stage->stage()}, {"host", stage->host()}});
+      json["hidden"]["stages"].push_back({{"run", record->number}, {"stage", stage->stage()}, {"host", stage->host()}});
     }
   }
   json["looked_again"] = finding.looked_again;
@@ -152,7 +158,8 @@ Json FindingJson(const VerifyReport& report, const VerifyFinding& finding) {
 std::string VerifyHeading(const VerifyReport& report, const std::vector<int64_t>& planned) {
   std::vector<std::string> requests;
   for (const VerifyRequest& request : report.requests) {
-    requests.push_back(absl::StrCat(request.name, " (", Counted(static_cast<int64_t>(request.prompt.size()), "token"), ")"));
+    requests.push_back(
+        absl::StrCat(request.name, " (", Counted(static_cast<int64_t>(request.prompt.size()), "token"), ")"));
   }
   std::string text = absl::StrCat(report.model, ": ", Counted(report.layers, "layer"), " over ",
                                   Counted(static_cast<int64_t>(planned.size()), "stage"), ", ",
@@ -173,11 +180,11 @@ std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record) {
     return absl::StrCat(line, "left out: ", record.left_out, "\n");
   }
   absl::StrAppend(&line, "layers ", absl::StrJoin(LayersOf(record.ready), ","), ", chunk ", record.prefill_chunk, ": ");
+  if (record.relaunches > 0) absl::StrAppend(&line, "(after ", Counted(record.relaunches, "relaunch"), ") ");
   const VerifyRecord& first = report.records.front();
   const VerifyCount count = CountCompared(report.requests, first.answers, record.answers);
   if (&record == &first) return absl::StrCat(line, CountText(count), ", which the others are compared with\n");
-  const std::optional<AnswerDifference> difference =
-      FirstDifference(report.requests, first.answers, record.answers);
+  const std::optional<AnswerDifference> difference = FirstDifference(report.requests, first.answers, record.answers);
   if (!difference.has_value()) return absl::StrCat(line, CountText(count), " identical\n");
   const int64_t position = difference->output.has_value() ? difference->output->position : difference->hidden->position;
   return absl::StrCat(line, "DIFFERENT: ", report.requests[difference->request].name, ", from position ", position,
@@ -188,9 +195,9 @@ std::string VerifyDifference(const VerifyReport& report) {
   if (!report.finding.has_value()) return report.unsteady.front();
   const VerifyFinding& finding = *report.finding;
   const AnswerDifference& d = finding.difference;
-  std::string text = absl::StrCat("runs ", finding.a->number, " and ", finding.b->number, " differ: ",
-                                  report.requests[d.request].name, ", position ",
-                                  d.output.has_value() ? d.output->position : d.hidden->position);
+  std::string text =
+      absl::StrCat("runs ", finding.a->number, " and ", finding.b->number, " differ: ", report.requests[d.request].name,
+                   ", position ", d.output.has_value() ? d.output->position : d.hidden->position);
   if (d.hidden.has_value()) absl::StrAppend(&text, "; first behind layer ", d.hidden->layer);
   return text;
 }
@@ -200,8 +207,9 @@ std::string VerifyVerdict(const VerifyReport& report) {
     int64_t runs = 0;
     for (const VerifyRecord& record : report.records) runs += record.left_out.empty() ? 1 : 0;
     const std::vector<VerifyAnswer>& first = report.records.front().answers;
-    return absl::StrCat("identical: ", Counted(runs, "run"), ", ",
-                        CountText(CountCompared(report.requests, first, first)), ", bit for bit\n");
+    return absl::StrCat(
+        report.incomplete.empty() ? "identical: " : "incomplete, identical so far: ", Counted(runs, "run"), ", ",
+        CountText(CountCompared(report.requests, first, first)), ", bit for bit\n");
   }
   std::vector<std::string> lines;
   if (report.finding.has_value()) {
@@ -219,11 +227,14 @@ std::string VerifyVerdict(const VerifyReport& report) {
     if (!next.empty()) lines.push_back(absl::StrCat("           ", next));
   }
   for (const std::string& run : report.unsteady) lines.push_back(absl::StrCat("different: ", run));
+  if (!report.incomplete.empty()) lines.push_back(absl::StrCat("not all runs were made: ", report.incomplete));
   return absl::StrCat(absl::StrJoin(lines, "\n"), "\n");
 }
 
 std::string VerifyJson(const VerifyReport& report) {
-  Json json = {{"verdict", report.identical() ? "identical" : "different"},
+  Json json = {{"verdict", !report.identical()         ? "different"
+                           : report.incomplete.empty() ? "identical"
+                                                       : "incomplete"},
                {"model", report.model},
                {"layers", report.layers},
                {"requests", Json::array()},
@@ -232,6 +243,7 @@ std::string VerifyJson(const VerifyReport& report) {
                {"difference", nullptr}};
   if (report.cut_to > 0) json["own_prompts_cut_to"] = report.cut_to;
   if (!report.note.empty()) json["note"] = report.note;
+  if (!report.incomplete.empty()) json["incomplete_because"] = report.incomplete;
   for (const VerifyRequest& request : report.requests) {
     json["requests"].push_back(
         {{"name", request.name}, {"prompt_tokens", request.prompt.size()}, {"new_tokens", request.new_tokens}});

@@ -21,6 +21,7 @@ struct VerifyRecord {
   VerifyRun run;
   pb::JobReady ready;
   int64_t prefill_chunk = 0;
+  int relaunches = 0;    // of its job, while it was asked: stages were lost, and the requests went on
   std::string left_out;  // why it was not run; empty: it was
   std::vector<VerifyAnswer> answers;
 };
@@ -30,8 +31,9 @@ struct VerifyFinding {
   const VerifyRecord* a = nullptr;
   const VerifyRecord* b = nullptr;
   AnswerDifference difference;
-  bool looked_again = false;         // the two were run again for `difference.hidden`, as the records say
+  bool looked_again = false;           // the two were run again for `difference.hidden`, as the records say
   std::optional<bool> differed_again;  // absent: it was not done, or it failed for `trouble`
+  bool without_cache = false;          // looked again without the prefix cache that the runs had
   std::string trouble;
 };
 
@@ -41,11 +43,12 @@ struct VerifyReport {
   int64_t cut_to = 0;  // tokens that the context has left of built-in prompts; 0: all are whole
   std::string note;    // what is not looked at; empty: nothing to say
   std::vector<VerifyRequest> requests;
-  const Tokenizer* tokenizer = nullptr;  // for the texts of tokens; may be nullptr
-  std::vector<VerifyRecord> records;     // the first is the planned job's
+  const Tokenizer* tokenizer = nullptr;    // for the texts of tokens; may be nullptr
+  std::vector<VerifyRecord> records;       // the first is the planned job's
   std::vector<std::vector<int>> agreeing;  // numbers of runs, as AgreeingRuns
   std::optional<VerifyFinding> finding;
   std::vector<std::string> unsteady;  // runs within which a hidden state differed
+  std::string incomplete;             // why not all runs were made; empty: all were
 
   bool identical() const { return !finding.has_value() && unsteady.empty(); }
 };

@@ -48,21 +48,29 @@ std::vector<std::vector<int64_t>> OtherSplits(const std::vector<int64_t>& planne
   return splits;
 }
 
-std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, int64_t prefill_chunk, const VerifyWays& ways) {
+int64_t LargestChunk(const pb::ConfigureJob& job) {
+  return std::min<int64_t>(job.prefill_chunk(), job.max_num_batched_tokens());
+}
+
+std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, const pb::ConfigureJob& job,
+                                  const VerifyWays& ways) {
   std::vector<VerifyRun> runs;
   VerifyRun one_by_one = {.name = "one after the other"};
   one_by_one.one_by_one = one_by_one.same_job = true;
   runs.push_back(one_by_one);
-  std::vector<int64_t> known = {prefill_chunk};
+  const int64_t planned_chunk = LargestChunk(job), most = job.max_num_batched_tokens();
+  std::vector<int64_t> known = {job.prefill_chunk()};
   for (const int64_t chunk : ways.chunks) {
     if (std::find(known.begin(), known.end(), chunk) != known.end()) continue;
     known.push_back(chunk);
     runs.push_back({.name = absl::StrCat("chunks of ", chunk)});
     runs.back().prefill_chunk = chunk;
-    // Both cut nothing then.
-    if (std::min(chunk, prefill_chunk) < ways.longest_prompt) continue;
-    runs.back().left_out =
-        absl::StrCat("the longest prompt has ", ways.longest_prompt, " tokens, which are one chunk anyway");
+    if (std::min(chunk, most) == planned_chunk) {
+      runs.back().left_out = absl::StrCat("no step has more than ", most, " rows (--max-num-batched-tokens)");
+    } else if (std::min(chunk, planned_chunk) >= ways.longest_prompt) {  // both cut nothing
+      runs.back().left_out =
+          absl::StrCat("the longest prompt has ", ways.longest_prompt, " tokens, which are one chunk anyway");
+    }
   }
   runs.push_back({.name = "restarted"});
   runs.back().restarted = true;

@@ -13,7 +13,7 @@
 namespace stagecoach {
 
 struct VerifyRun {
-  std::string name;  // "as planned", "chunks of 7"
+  std::string name;                  // "as planned", "chunks of 7"
   std::vector<int64_t> layer_split;  // empty: as the planned job
   bool one_stage = false;
   int64_t prefill_chunk = 0;  // 0: as the planned job
@@ -36,9 +36,13 @@ struct VerifyWays {
   bool exact_wire = true;      // hidden states travel as they are, otherwise splits may matter
 };
 
-// The runs that follow the first, whose job has `planned` layers on its stages and takes chunks of `prefill_chunk`. Ones
-// that would compare nothing, or what may differ, are among them as left out.
-std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, int64_t prefill_chunk, const VerifyWays& ways);
+// Rows of the largest chunk that `job` computes of a prompt.
+int64_t LargestChunk(const pb::ConfigureJob& job);
+
+// The runs that follow the first, whose job has `planned` layers on its stages. Ones that would compare nothing, or
+// what may differ, are among them as left out.
+std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, const pb::ConfigureJob& job,
+                                  const VerifyWays& ways);
 
 // The launch of `run`, from that of the planned job, which had `planned` layers on its stages. The planned job's stages
 // get the layers that it gave them, even if memory or speeds look different by now.

@@ -1,15 +1,17 @@
 // `coordinator verify`: runs that must agree do, and where something is broken it says where.
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <fstream>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/gguf/gguf_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/damaged_copy.h"
 #include "tests/testing/tiny_architectures.h"
 
 namespace stagecoach::testing {
@@ -69,7 +71,8 @@ TEST(Verify, WhereHiddenStatesAreRoundedOtherSplitsAreLeftOutAndTheRestIsIdentic
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, HasSubstr("layers 4,4, chunk 7: 24 tokens"));
   EXPECT_THAT(result.out, HasSubstr(" 4  restarted "));
-  EXPECT_THAT(result.out, HasSubstr(" 5  another split        layers 5,3: left out: hidden states are rounded between stages"));
+  EXPECT_THAT(result.out,
+              HasSubstr(" 5  another split        layers 5,3: left out: hidden states are rounded between stages"));
   EXPECT_THAT(result.out, HasSubstr(" 6  one stage            left out: hidden states are rounded between stages"));
   EXPECT_THAT(result.out, HasSubstr("identical: 4 runs"));
   EXPECT_THAT(result.out, Not(HasSubstr("DIFFERENT")));
@@ -93,27 +96,18 @@ TEST(Verify, ALongPromptGoesBeyondTheWindowWhereContextAndPoolHoldIt) {
   EXPECT_THAT(Verify(little, model).out, HasSubstr("note: no prompt is longer than the window of 900 positions"));
 }
 
-// One bit of a weight of layer 4, where the fingerprint of the file does not look.
-std::string DamagedCopy(const std::string& path) {
-  const absl::StatusOr<std::unique_ptr<GgufFile>> sound = GgufFile::Open(DemoModelPath());
-  EXPECT_TRUE(sound.ok()) << sound.status();
-  std::string bytes = ReadFileOrDie(DemoModelPath());
-  const GgufTensor* tensor = (*sound)->FindTensor("blk.4.ffn_down.weight");
-  EXPECT_NE(tensor, nullptr);
-  bytes[tensor->file_offset + 34 * 11 + 7] ^= 0x40;  // a code of the twelfth block of Q8_0
-  WriteFileOrDie(path, bytes);
-  const absl::StatusOr<std::unique_ptr<GgufFile>> damaged = GgufFile::Open(path);
-  EXPECT_TRUE(damaged.ok()) << damaged.status();
-  EXPECT_TRUE(SameContent((*damaged)->fingerprints()[0], (*sound)->fingerprints()[0]));
-  return path;
+// The second of two stages, whose host has a damaged copy of the model.
+std::string WriteDamagedStage(const std::string& directory, const std::string& model, const std::string& tensor) {
+  const std::string stage = directory + "/stage";
+  const std::string damaged = WriteDamagedCopy(model, tensor, directory + "/damaged.gguf");
+  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\nexec ", DAMAGED_STAGE, " 2 ", damaged, "\n"));
+  EXPECT_EQ(chmod(stage.c_str(), 0755), 0);
+  return stage;
 }
 
 TEST(Verify, OneFlippedBitOfAWeightOnOneHostIsFoundAndItsLayerAndStageAreNamed) {
   const TempDir directory;
-  const std::string stage = directory.File("stage");
-  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\nexec ", DAMAGED_STAGE, " 2 ",
-                                     DamagedCopy(directory.File("damaged.gguf")), "\n"));
-  ASSERT_EQ(chmod(stage.c_str(), 0755), 0);
+  const std::string stage = WriteDamagedStage(directory.path(), DemoModelPath(), "blk.4.ffn_down.weight");
   const ProgramResult result = Verify({"--stage-worker", stage, "--json", "--chunks", "7"});
   EXPECT_EQ(result.exit_code, kDifferent) << result;
   const OrderedJson json = OrderedJson::parse(result.out);
@@ -128,6 +122,42 @@ TEST(Verify, OneFlippedBitOfAWeightOnOneHostIsFoundAndItsLayerAndStageAreNamed) 
   EXPECT_EQ(difference["hidden"]["stages"][0]["stage"], 1);
   EXPECT_EQ(difference["hidden"]["stages"][1]["stage"], 0);
   EXPECT_THAT(result.err, HasSubstr("first behind layer 4"));
+}
+
+// Of one expert of many, which not every position chooses.
+TEST(Verify, OneFlippedBitOfAnExpertIsFound) {
+  const TempDir directory;
+  TinyArchitectureOptions options = TinyArchitecture("qwen3moe", TensorType::kQ8_0);
+  options.layers = 8;
+  const std::string model = WriteTinyArchitecture(directory.File("tiny.gguf"), options);
+  const std::string stage = WriteDamagedStage(directory.path(), model, "blk.4.ffn_down_exps.weight");
+  const ProgramResult result = Verify({"--stage-worker", stage, "--json", "--chunks", "7", "--splits", "1"}, model);
+  EXPECT_EQ(result.exit_code, kDifferent) << result;
+  const OrderedJson json = OrderedJson::parse(result.out);
+  EXPECT_EQ(json["difference"]["hidden"]["layer"], 4) << result.out;
+  EXPECT_EQ(json["difference"]["hidden"]["stages"][0]["stage"], 1);
+}
+
+TEST(Verify, StepLogsOfItsJobsFollowEachOther) {
+  const TempDir directory;
+  const std::string log = directory.File("steps.jsonl");
+  const ProgramResult result = Verify({"--step-log", log, "--chunks", "7", "--splits", "0"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  std::ifstream lines(log);
+  int jobs = 0;
+  for (std::string line; std::getline(lines, line);) jobs += absl::StrContains(line, "\"job\":") ? 1 : 0;
+  EXPECT_EQ(jobs, 4) << "as planned, chunks, restarted, one stage";
+}
+
+// What was found before somebody stopped it is said.
+TEST(Verify, AnInterruptedOneSaysWhatItHasSeen) {
+  Subprocess front(CoordinatorProgram(), {"verify", "-m", DemoModelPath(), "--layer-split", "4,4", "-n", "6", "-t", "1",
+                                          "--stage-delay-us", "20000"});
+  ASSERT_TRUE(front.WaitForOutput(" 3  chunks of 7", 90)) << front.err();
+  front.Kill(SIGINT);
+  const ProgramResult result = front.Wait(60);
+  EXPECT_EQ(result.exit_code, 130) << result;
+  EXPECT_THAT(result.out, HasSubstr("incomplete, identical so far: ")) << result;
 }
 
 TEST(Verify, IsNotForAWorldThatALauncherStarted) {

@@ -16,8 +16,8 @@ using Split = std::vector<int64_t>;
 
 TEST(VerifyRuns, OtherSplitsAreOthersAndOfAllLayers) {
   EXPECT_THAT(OtherSplits({4, 4}, 3), ElementsAre(Split{5, 3}, Split{1, 7}, Split{7, 1}));
-  EXPECT_THAT(OtherSplits({2, 2, 2}, 9), ElementsAre(Split{2, 3, 1}, Split{1, 1, 4}, Split{4, 1, 1}, Split{2, 1, 3},
-                                                     Split{3, 3}));
+  EXPECT_THAT(OtherSplits({2, 2, 2}, 9),
+              ElementsAre(Split{2, 3, 1}, Split{1, 1, 4}, Split{4, 1, 1}, Split{2, 1, 3}, Split{3, 3}));
   EXPECT_THAT(OtherSplits({1, 1}, 2), IsEmpty());
   EXPECT_THAT(OtherSplits({1, 2}, 9), ElementsAre(Split{2, 1}));
   EXPECT_THAT(OtherSplits({8}, 2), IsEmpty());
@@ -32,12 +32,19 @@ TEST(VerifyRuns, OtherSplitsAreOthersAndOfAllLayers) {
   }
 }
 
+pb::ConfigureJob ChunksOf(int32_t prefill_chunk, int32_t most_rows = 512) {
+  pb::ConfigureJob job;
+  job.set_prefill_chunk(prefill_chunk);
+  job.set_max_num_batched_tokens(most_rows);
+  return job;
+}
+
 TEST(VerifyRuns, LeaveOutWhatWouldBeTheSameAgain) {
   std::vector<std::string> names;
-  for (const VerifyRun& run : RunsBeside({8}, 64, {{7, 64, 7}, 2, 100})) names.push_back(run.name);
+  for (const VerifyRun& run : RunsBeside({8}, ChunksOf(64), {{7, 64, 7}, 2, 100})) names.push_back(run.name);
   EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "restarted"));
   names.clear();
-  for (const VerifyRun& run : RunsBeside({4, 4}, 512, {{7, 64, 7}, 1, 100})) names.push_back(run.name);
+  for (const VerifyRun& run : RunsBeside({4, 4}, ChunksOf(512), {{7, 64, 7}, 1, 100})) names.push_back(run.name);
   EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "chunks of 64", "restarted", "another split",
                                  "one stage"));
 }
@@ -51,10 +58,14 @@ std::vector<std::string> LeftOut(const std::vector<VerifyRun>& runs) {
 }
 
 TEST(VerifyRuns, LeaveOutChunksThatCutNoPromptAndSplitsBetweenWhichStatesAreRounded) {
-  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 512, {{7, 64}, 1, 65})), IsEmpty());
-  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 512, {{7, 64}, 1, 64})), ElementsAre("chunks of 64"));
-  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 16, {{7, 64}, 1, 64})), IsEmpty()) << "the planned chunks are shorter";
-  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, 512, {{7}, 1, 100, /*exact_wire=*/false})),
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, ChunksOf(512), {{7, 64}, 1, 65})), IsEmpty());
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, ChunksOf(512), {{7, 64}, 1, 64})), ElementsAre("chunks of 64"));
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, ChunksOf(16), {{7, 64}, 1, 64})), IsEmpty())
+      << "the planned chunks are shorter";
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, ChunksOf(512, 64), {{7, 64, 100}, 1, 300})),
+              ElementsAre("chunks of 64", "chunks of 100"))
+      << "steps have 64 rows anyway";
+  EXPECT_THAT(LeftOut(RunsBeside({4, 4}, ChunksOf(512), {{7}, 1, 100, /*exact_wire=*/false})),
               ElementsAre("another split", "one stage"));
 }
 
