@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/counter_rng.h"
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
 #include "common/step/step.h"
@@ -90,9 +91,9 @@ class LayerBench {
     config.isa = request.isa;
     ASSIGN_OR_RETURN(bench->model_, StageModel::Load(request.model, config, &bench->counters_));
     ASSIGN_OR_RETURN(bench->filler_, CacheFiller::Create(request.stage_bytes));
-    // Rows of about unit size, whatever they are: the time of dense kernels does not depend on values.
+    // Rows of about unit size that have nothing in common, so that they choose as many experts as strangers' rows do.
     bench->rows_.resize(static_cast<size_t>(kLargeChunk * hyper.hidden));
-    for (size_t i = 0; i < bench->rows_.size(); ++i) bench->rows_[i] = std::sin(static_cast<float>(i % 10007));
+    for (size_t i = 0; i < bench->rows_.size(); ++i) bench->rows_[i] = static_cast<float>(3 * UniformAt(1, i) - 1.5);
     bench->hidden_ = bench->rows_;
     return bench;
   }
