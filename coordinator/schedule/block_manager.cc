@@ -30,7 +30,8 @@ BlockManager::BlockManager(absl::Span<const int32_t> group_blocks, absl::Span<co
     const bool windowed = WindowOf(group_windows, groups_.size()) > 0;
     Group& group = groups_.emplace_back();
     group.windowed = windowed;
-    if (windowed) group.row = BlockRow(blocks);
+    if (windowed) group.passed = group.kept = BlockRow(blocks);
+    if (windowed) group.since.assign(blocks, 0);
     group.references.assign(blocks, 0);
     group.entry.assign(blocks, kNoBlock);
     group.free.reserve(blocks);
@@ -69,8 +70,12 @@ void BlockManager::EvictEntry() {
 // The entry stays, without this block.
 void BlockManager::EvictWindowed(size_t group) {
   Group& from = groups_[group];
-  const BlockId block = from.row.first();
-  from.row.Remove(block);
+  const BlockId passed = from.passed.first(), kept = from.kept.first();
+  const bool passed_goes =
+      kept == kNoBlock ||
+      (passed != kNoBlock && (from.passed.size() > from.kept.size() || from.since[passed] < from.since[kept]));
+  const BlockId block = passed_goes ? passed : kept;
+  from.OutOfTheRows(block);
   prefixes_.SetBlock(std::exchange(from.entry[block], kNoBlock), group, kNoBlock);
   from.free.push_back(block);
   ++version_;
@@ -99,7 +104,7 @@ absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const Prefi
   for (size_t g = 0; g < groups(); ++g) {
     // From the back: a table that is freed and allocated again comes in its old order.
     std::vector<BlockId>& unowned = without_owner[g];
-    for (auto block = unowned.rbegin(); block != unowned.rend(); ++block) TakeBack(g, *block);
+    for (auto block = unowned.rbegin(); block != unowned.rend(); ++block) TakeBack(g, *block, groups_[g].kept);
   }
   return absl::OkStatus();
 }
@@ -107,16 +112,18 @@ absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const Prefi
 void BlockManager::Release(size_t group, BlockId block) {
   CHECK(windowed(group) && block >= 0 && block < total(group));
   CHECK_GT(references(group, block), 0);
-  if (--groups_[group].references[block] == 0) TakeBack(group, block);
+  if (--groups_[group].references[block] == 0) TakeBack(group, block, groups_[group].passed);
 }
 
-// What nobody references any more. Of groups without a window, entries have their own row.
-void BlockManager::TakeBack(size_t group, BlockId block) {
+// What nobody references any more, into that row of a group with a window. Of groups without one, entries have their
+// own row.
+void BlockManager::TakeBack(size_t group, BlockId block, BlockRow& row) {
   Group& to = groups_[group];
   if (to.entry[block] == kNoBlock) {
     to.free.push_back(block);
   } else if (to.windowed) {
-    to.row.ToTheEnd(block);
+    row.ToTheEnd(block);
+    to.since[block] = ++evictables_;
     ++version_;
   }
 }
@@ -149,7 +156,7 @@ BlockLists BlockManager::Share(absl::Span<const PrefixRef> entries, absl::Span<c
       shared[g].push_back(left_out ? kNoBlock : blocks[g]);
       if (left_out) continue;
       CHECK(blocks[g] != kNoBlock);
-      if (windowed(g)) groups_[g].row.Remove(blocks[g]);
+      if (windowed(g)) groups_[g].OutOfTheRows(blocks[g]);
       ++groups_[g].references[blocks[g]];
     }
   }
@@ -186,7 +193,7 @@ void BlockManager::Adopt(PrefixRef entry, absl::Span<const BlockId> blocks) {
 bool BlockManager::IsEvictable(PrefixRef entry, size_t group) const {
   if (!windowed(group)) return prefixes_.InTheRow(entry.block);
   const BlockId block = BlockOf(entry, group);
-  return block != kNoBlock && groups_[group].row.Has(block);
+  return block != kNoBlock && groups_[group].IsEvictable(block);
 }
 
 // Its blocks are the caller's, to put where they belong, but for those that are evictable in a group with a window.
@@ -196,8 +203,8 @@ void BlockManager::Forget(BlockId entry) {
     if (blocks[g] == kNoBlock) continue;
     Group& group = groups_[g];
     group.entry[blocks[g]] = kNoBlock;
-    if (!group.windowed || !group.row.Has(blocks[g])) continue;
-    group.row.Remove(blocks[g]);
+    if (!group.windowed || !group.IsEvictable(blocks[g])) continue;
+    group.OutOfTheRows(blocks[g]);
     group.free.push_back(blocks[g]);
   }
   prefixes_.Remove(entry);
@@ -261,7 +268,7 @@ absl::Status BlockManager::CheckGroup(size_t group) const {
       return violation("block ", block, " does not fare as block ", entry, " of group ", anchor_,
                        ", which is of the same entry");
     }
-    const bool in_row = windowed(group) ? groups_[group].row.Has(block) : prefixes_.InTheRow(entry);
+    const bool in_row = windowed(group) ? groups_[group].IsEvictable(block) : prefixes_.InTheRow(entry);
     if (in_row != (references(group, block) == 0)) {
       return violation("block ", block, " has ", references(group, block), " references, but is taken for ",
                        in_row ? "evictable" : "referenced");

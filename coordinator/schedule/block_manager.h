@@ -8,7 +8,9 @@
 //
 // Of a group with a window (common/step/window_blocks.h) sequences release blocks while they go on, and an entry of the
 // prefix cache can lose its block alone, when that is given away: the entry is then there for those whose window lies
-// elsewhere. Not thread-safe.
+// elsewhere. A long prompt leaves many such blocks, and the next turn of a conversation needs the few that lay in the
+// window at its end: while more blocks are evictable that were passed than that were kept to the end, those are given
+// away first, otherwise the oldest. Not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -63,7 +65,7 @@ class BlockManager {
   int32_t total(size_t group) const { return static_cast<int32_t>(groups_[group].references.size()); }
   int32_t free(size_t group) const { return static_cast<int32_t>(groups_[group].free.size()); }
   int32_t evictable() const { return prefixes_.row(); }  // in every group without a window
-  int32_t evictable(size_t group) const { return windowed(group) ? groups_[group].row.size() : prefixes_.row(); }
+  int32_t evictable(size_t group) const { return windowed(group) ? groups_[group].evictable() : prefixes_.row(); }
   int32_t available(size_t group) const { return free(group) + evictable(group); }
   int32_t used(size_t group) const { return total(group) - available(group); }  // referenced
   int32_t references(size_t group, BlockId block) const { return groups_[group].references[block]; }
@@ -78,12 +80,18 @@ class BlockManager {
     std::vector<int32_t> references;  // [blocks]
     std::vector<BlockId> entry;       // [blocks] the anchor's block of the entry that it is in; kNoBlock: in none
     std::vector<BlockId> free;        // a stack: the block freed last is used first, its memory is warm
-    BlockRow row{0};                  // with a window: the evictable ones
+    // With a window: the evictable ones, whose sequences went on beyond them, and whose had them to the end.
+    BlockRow passed{0}, kept{0};
+    std::vector<uint64_t> since;  // [blocks] when it became evictable, counted in blocks that did
+
+    int32_t evictable() const { return passed.size() + kept.size(); }
+    bool IsEvictable(BlockId block) const { return passed.Has(block) || kept.Has(block); }
+    void OutOfTheRows(BlockId block) { passed.Remove(block), kept.Remove(block); }
   };
   void EvictEntry();
   void EvictWindowed(size_t group);
   absl::Status DropReferences(size_t group, const std::vector<BlockId>& blocks, std::vector<BlockId>& without_owner);
-  void TakeBack(size_t group, BlockId block);
+  void TakeBack(size_t group, BlockId block, BlockRow& row);
   void ReleaseChain(absl::Span<const PrefixRef> chain);
   void Forget(BlockId entry);
   void Adopt(PrefixRef entry, absl::Span<const BlockId> blocks);
@@ -92,7 +100,7 @@ class BlockManager {
   std::vector<Group> groups_;
   size_t anchor_;
   PrefixIndex prefixes_;
-  uint64_t version_ = 1;
+  uint64_t version_ = 1, evictables_ = 0;
 };
 
 }  // namespace stagecoach

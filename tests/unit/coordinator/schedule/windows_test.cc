@@ -115,6 +115,18 @@ TEST(Windows, AHitIsShortenedToTheLongestThatHasItsWindow) {
   EXPECT_EQ(CachedRows(machine, Counting(3, 27, 0)), 0) << "no window before 24 is whole";
 }
 
+TEST(Windows, ALongPromptLeavesTheEndsOfConversationsInTheCache) {
+  SchedulerOptions options = WindowOptions();
+  options.group_blocks = {80, 16};
+  options.context = 200;
+  options.max_open_tokens = 400;
+  options.prefix_caching = true;
+  Machine machine(options);
+  EXPECT_EQ(CachedRows(machine, Counting(1, 21, 0)), 0);
+  EXPECT_EQ(CachedRows(machine, Spec(2, 160, 1)), 0) << "it passes forty blocks of sixteen";
+  EXPECT_EQ(CachedRows(machine, Counting(3, 21, 8)), 20);
+}
+
 TEST(Windows, PreemptionAndSiblingsGoOnWithThem) {
   SchedulerOptions options = WindowOptions();
   options.prefix_caching = true;
