@@ -80,8 +80,8 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
 
 absl::Status CheckChecksumLayers(const pb::StageAssignment& a, int64_t layers) {
   if (a.checksum_layers() == 0 || a.checksum_layers() == layers) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("assigned to checksum ", a.checksum_layers(), " layers, expected 0 or ", layers, ", as the model has"));
+  return absl::InvalidArgumentError(absl::StrCat("assigned to checksum ", a.checksum_layers(),
+                                                 " layers, expected 0 or ", layers, ", as the model has"));
 }
 
 absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
@@ -237,6 +237,7 @@ pb::Heartbeat StageComputation::Progress() const {
   pb::Heartbeat heartbeat;
   heartbeat.set_stage(assignment_.stage());
   heartbeat.set_bytes_to_load(counters_.bytes_to_load);
+  heartbeat.set_bytes_touched(counters_.bytes_touched);
   heartbeat.set_bytes_loaded(counters_.bytes_loaded);
   heartbeat.set_layers_done(counters_.layers_done);
   heartbeat.set_steps_done(steps_done_);

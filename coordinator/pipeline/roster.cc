@@ -13,8 +13,9 @@ namespace stagecoach {
 namespace {
 
 bool Moved(const pb::Heartbeat& before, const pb::Heartbeat& after) {
-  return before.bytes_loaded() != after.bytes_loaded() || before.layers_done() != after.layers_done() ||
-         before.steps_done() != after.steps_done() || before.bytes_streamed() != after.bytes_streamed();
+  return before.bytes_touched() != after.bytes_touched() || before.bytes_loaded() != after.bytes_loaded() ||
+         before.layers_done() != after.layers_done() || before.steps_done() != after.steps_done() ||
+         before.bytes_streamed() != after.bytes_streamed();
 }
 
 constexpr char kStagePayload[] = "stagecoach/stage";

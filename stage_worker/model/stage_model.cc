@@ -115,8 +115,8 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
   auto gang = std::make_unique<Gang>(config.threads, config.cpus, config.contended);
   const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
                                        gang.get()};
-  ASSIGN_OR_RETURN(StageWeights weights,
-                   LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load, &counters->bytes_loaded));
+  ASSIGN_OR_RETURN(StageWeights weights, LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load,
+                                                          &counters->bytes_touched, &counters->bytes_loaded));
   return std::unique_ptr<StageModelImpl>(new StageModelImpl(std::move(model), config, counters, *kernels,
                                                             std::move(gang), std::move(weights), std::move(pools)));
 }

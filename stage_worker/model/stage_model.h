@@ -43,6 +43,7 @@ struct StageConfig {
 // Moved by the loading and the computing threads, read by the communication thread.
 struct StageCounters {
   std::atomic<uint64_t> bytes_to_load{0};
+  std::atomic<uint64_t> bytes_touched{0};  // of the memory for the weights, before they are loaded into it
   std::atomic<uint64_t> bytes_loaded{0};
   std::atomic<uint64_t> layers_done{0};
 };

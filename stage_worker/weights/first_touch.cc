@@ -80,11 +80,13 @@ std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weigh
   return shares;
 }
 
-void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights) {
+void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights,
+                 std::atomic<uint64_t>* bytes_touched) {
   uint8_t* const memory = weights->panels.data();
   for (absl::Span<const uint8_t> share : SharesOfWeights(*weights, specs, thread, threads)) {
     uint8_t* const begin = memory + (share.data() - memory);
     for (size_t at = 0; at < share.size(); at += kPageBytes) begin[at] = 0;
+    bytes_touched->fetch_add(share.size(), std::memory_order_relaxed);
   }
 }
 

@@ -4,6 +4,7 @@
 // Where the pages of the weights come to lie: near the thread that first writes to them, which therefore is the one
 // that reads them in each step.
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -19,8 +20,10 @@ namespace stagecoach {
 std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
                                                        int thread, int threads);
 
-// Writes a zero to every page of the thread's shares, from that thread. The memory holds nothing yet.
-void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights);
+// Writes a zero to every page of the thread's shares, from that thread. The memory holds nothing yet. `bytes_touched`
+// grows with every share: to take hundreds of gigabytes from the system takes a while.
+void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights,
+                 std::atomic<uint64_t>* bytes_touched);
 
 }  // namespace stagecoach
 

@@ -17,8 +17,9 @@ namespace {
 // Walks the tensors of a stage: reads vectors at once and lists matrices for the parallel pass.
 class StageReader {
  public:
-  StageReader(const ModelDescription& model, const Kernels& kernels, std::atomic<uint64_t>* bytes_loaded)
-      : model_(model), bytes_loaded_(bytes_loaded), matrices_(*model.file, kernels) {}
+  StageReader(const ModelDescription& model, const Kernels& kernels, std::atomic<uint64_t>* bytes_touched,
+              std::atomic<uint64_t>* bytes_loaded)
+      : model_(model), bytes_touched_(bytes_touched), bytes_loaded_(bytes_loaded), matrices_(*model.file, kernels) {}
 
   // One vector, or one of each expert behind each other. Of a float type, whose rows follow each other without a gap.
   absl::Status Vector(const GgufTensor* tensor, std::vector<float>* out) {
@@ -103,7 +104,7 @@ class StageReader {
     ASSIGN_OR_RETURN(weights->panels, matrices_.Allocate());
     const int threads = gang->threads();
     if (threads > 1) {
-      gang->Run([&](int thread) { TouchShares(specs, thread, threads, weights); });
+      gang->Run([&](int thread) { TouchShares(specs, thread, threads, weights, bytes_touched_); });
     }
     gang->Release();  // the loader's threads inherit where this one may run
     RETURN_IF_ERROR(matrices_.Load(threads, bytes_loaded_, &weights->panels));
@@ -162,6 +163,7 @@ class StageReader {
   }
 
   const ModelDescription& model_;
+  std::atomic<uint64_t>* const bytes_touched_;
   std::atomic<uint64_t>* const bytes_loaded_;
   MatrixLoader matrices_;
   uint64_t vector_bytes_ = 0;
@@ -180,6 +182,7 @@ absl::Status CheckRopeFreqs(const ModelDescription& model, const std::vector<flo
 
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
+                                              std::atomic<uint64_t>* bytes_touched,
                                               std::atomic<uint64_t>* bytes_loaded) {
   CHECK(0 <= request.first_layer && request.first_layer < request.last_layer &&
         request.last_layer <= model.hyper.layer_count());
@@ -188,12 +191,13 @@ absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, con
        model.StageTensors(request.first_layer, request.last_layer, request.owns_embedding, request.owns_head)) {
     total += tensor->bytes;
   }
+  bytes_touched->store(0);
   bytes_loaded->store(0);
   bytes_to_load->store(total);
 
   StageWeights weights;
   weights.layers.resize(static_cast<size_t>(request.last_layer - request.first_layer));
-  StageReader reader(model, kernels, bytes_loaded);
+  StageReader reader(model, kernels, bytes_touched, bytes_loaded);
   RETURN_IF_ERROR(reader.Vector(model.rope_freqs, &weights.rope_freqs));
   RETURN_IF_ERROR(CheckRopeFreqs(model, weights.rope_freqs));
   if (request.owns_embedding) RETURN_IF_ERROR(reader.Matrix(model.token_embd, &weights.embedding));

@@ -76,11 +76,12 @@ struct StageWeightsRequest {
 
 // Reads exactly the bytes of ModelDescription::StageTensors, each once, in pieces of about half a megabyte, two of them
 // at a time for each thread, so that the peak of memory stays at the packed size and a few megabytes. `bytes_to_load`
-// is set before anything is read, `bytes_loaded` moves while it is. kDataLoss when the file has become shorter,
-// kResourceExhausted without memory, kUnimplemented for a row length that the panels do not hold, kInvalidArgument for
-// a RoPE divisor that is not a positive number.
+// is set before anything is read, `bytes_touched` moves while memory is taken, `bytes_loaded` while it is filled.
+// kDataLoss when the file has become shorter, kResourceExhausted without memory, kUnimplemented for a row length that
+// the panels do not hold, kInvalidArgument for a RoPE divisor that is not a positive number.
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
+                                              std::atomic<uint64_t>* bytes_touched,
                                               std::atomic<uint64_t>* bytes_loaded);
 
 }  // namespace stagecoach

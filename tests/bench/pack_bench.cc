@@ -119,8 +119,8 @@ uint64_t LoadAll(const ModelDescription& model, const Kernels& kernels) {
                                        .owns_embedding = true,
                                        .owns_head = true,
                                        .gang = &gang};
-  std::atomic<uint64_t> to_load{0}, loaded{0};
-  LoadStageWeights(model, request, kernels, &to_load, &loaded).value();
+  std::atomic<uint64_t> to_load{0}, touched{0}, loaded{0};
+  LoadStageWeights(model, request, kernels, &to_load, &touched, &loaded).value();
   return loaded;
 }
 

@@ -107,14 +107,17 @@ TEST_F(RosterTest, LoadingWithoutMovingBytesIsALossOfTheStageThatIsNotReady) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("stage 1 on beta (process 20): loading without progress"));
 }
 
-TEST_F(RosterTest, StreamedBytesAreProgressBeforeAnyWeightIsLoaded) {
-  for (int64_t now = 0; now <= 61 * kSecondUs; now += kSecondUs) {
-    pb::Heartbeat heartbeat = Beat(0, 0);
-    heartbeat.set_bytes_streamed(now > 50 * kSecondUs ? 50 : static_cast<uint64_t>(now / kSecondUs));
-    roster_.Heard(heartbeat, now);
-    roster_.Heard(Beat(1, 0), now);
+TEST_F(RosterTest, StreamedBytesAndMemoryAreProgressBeforeAnyWeightIsLoaded) {
+  for (const auto set : {&pb::Heartbeat::set_bytes_streamed, &pb::Heartbeat::set_bytes_touched}) {
+    Roster roster(TwoStages(), /*progress_timeout_us=*/60 * kSecondUs, /*now_us=*/0);
+    for (int64_t now = 0; now <= 61 * kSecondUs; now += kSecondUs) {
+      pb::Heartbeat heartbeat = Beat(0, 0);
+      (heartbeat.*set)(now > 50 * kSecondUs ? 50 : static_cast<uint64_t>(now / kSecondUs));
+      roster.Heard(heartbeat, now);
+      roster.Heard(Beat(1, 0), now);
+    }
+    EXPECT_TRUE(roster.CheckAlive(61 * kSecondUs, -1).ok());
   }
-  EXPECT_TRUE(roster_.CheckAlive(61 * kSecondUs, -1).ok());
 }
 
 TEST_F(RosterTest, AMovingCounterRestartsTheProgressClock) {

@@ -118,11 +118,12 @@ StageWeights LoadAll(const ModelDescription& model, Gang* gang) {
                                        .owns_embedding = true,
                                        .owns_head = true,
                                        .gang = gang};
-  std::atomic<uint64_t> to_load{0}, loaded{0};
+  std::atomic<uint64_t> to_load{0}, touched{0}, loaded{0};
   const uint64_t before = model.file->bytes_read();
-  auto weights = LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &loaded);
+  auto weights = LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &touched, &loaded);
   EXPECT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ(loaded.load(), to_load.load());
+  EXPECT_EQ(touched.load() > 0, gang->threads() > 1);
   EXPECT_EQ(model.file->bytes_read() - before, to_load.load()) << "every byte is read once";
   return std::move(weights).value();
 }

@@ -26,8 +26,8 @@ StageWeights Load(const ModelDescription& model, Gang* gang) {
                                        .owns_embedding = true,
                                        .owns_head = true,
                                        .gang = gang};
-  std::atomic<uint64_t> to_load{0}, loaded{0};
-  return LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &loaded).value();
+  std::atomic<uint64_t> to_load{0}, touched{0}, loaded{0};
+  return LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &touched, &loaded).value();
 }
 
 TEST(SharesOfWeights, AreEveryByteOfEveryMatrixOnce) {
