@@ -2,6 +2,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -60,6 +61,10 @@ absl::StatusOr<std::vector<std::string>> ModelsOf(const std::vector<std::string>
     return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
   std::vector<std::string> models;
   for (const std::string& shape : shapes) {
+    if (options.layers.has_value() && absl::StrContains(shape, ":layers=")) {
+      return UsageError(
+          absl::StrCat("--layers: --shape ", shape, " says how many layers already; give one of the two"));
+    }
     const std::string cut = options.layers.has_value() ? DummyModelCutTo(shape, *options.layers) : shape;
     for (const std::string& type : types) models.push_back(DummyModelPath(cut, type));
   }

@@ -73,12 +73,21 @@ Json FfnWidthsJson(const HyperParameters& hyper) {
 }
 
 // The attention of layers that see a window only; null where there are none.
+int64_t KvBytesPerToken(const LayerSpec& layer) { return KvBytesPerTokenLayer(layer.attention, KvType::kF16).value(); }
+
+int64_t KvBytesPerToken(const HyperParameters& hyper) {
+  int64_t bytes = 0;
+  for (const LayerSpec& layer : hyper.layers) bytes += KvBytesPerToken(layer);
+  return bytes;
+}
+
 Json WindowsJson(const HyperParameters& hyper) {
   Json windows;
   for (const LayerSpec& layer : hyper.layers) {
     if (layer.attention.kind != AttentionKind::kWindowed) continue;
     windows["positions"] = layer.attention.window;
     windows["layers"] = windows.value("layers", 0) + 1;
+    windows["kv_bytes_per_token_f16"] = windows.value("kv_bytes_per_token_f16", int64_t{0}) + KvBytesPerToken(layer);
   }
   return windows;
 }
@@ -95,12 +104,6 @@ Json ExpertsJson(const HyperParameters& hyper) {
     experts["layers"] = experts.value("layers", 0) + 1;
   }
   return experts;
-}
-
-int64_t KvBytesPerToken(const HyperParameters& hyper) {
-  int64_t bytes = 0;
-  for (const LayerSpec& layer : hyper.layers) bytes += KvBytesPerTokenLayer(layer.attention, KvType::kF16).value();
-  return bytes;
 }
 
 // A model may be measured without one, but gives no text.
@@ -282,7 +285,9 @@ std::string Text(const Json& json) {
     line("KV cache", absl::StrFormat("%s bytes a token in f16", Shown(json["kv_bytes_per_token_f16"])));
     if (const Json& windows = json["windows"]; !windows.is_null()) {
       line("windows",
-           absl::StrFormat("of %s positions in %s layers", Shown(windows["positions"]), Shown(windows["layers"])));
+           absl::StrFormat("of %s positions in %s layers, which keep %s of these bytes for no more tokens than that",
+                           Shown(windows["positions"]), Shown(windows["layers"]),
+                           Shown(windows["kv_bytes_per_token_f16"])));
     }
     if (const Json& experts = json["experts"]; !experts.is_null()) {
       line("experts", ExpertsText(experts));
