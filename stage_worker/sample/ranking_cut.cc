@@ -33,12 +33,15 @@ class CutSearch {
  public:
   CutSearch(const SamplingKernels& kernels, const float* row, int64_t size, RankingCutter::Memory* memory)
       : kernels_(kernels), row_(row), size_(size), memory_(*memory), x_(row), n_(size) {
+    // All that any row of this length may need, so that no later search takes memory.
     WithRoomFor(size + kGatherSlack, &memory->indices);
+    WithRoomFor(size, &memory->values);
   }
 
   // By weight from now on; returns that of the row.
   uint64_t Weigh(const Weighing& weighing) {
     weighing_ = &weighing;
+    WithRoomFor(size_ / kWeightBlock + 1, &memory_.part_sums);
     WeighLogits();
     return mass_;
   }
@@ -136,7 +139,7 @@ bool CutSearch::Narrow(const Bracket& bracket) {
   uint64_t mass_above = static_cast<uint64_t>(count_above);
   if (weighing_ != nullptr && count_above > 0) {
     const Weighing weighing = {weighing_->best, weighing_->scale, bracket.high};
-    mass_above = kernels_.weigh(x_, n_, weighing, WithRoomFor(size_ / kWeightBlock + 1, &memory_.part_sums));
+    mass_above = kernels_.weigh(x_, n_, weighing, memory_.part_sums.data());
   }
   if (above_ + mass_above >= wanted_) {
     low_ = bracket.high;
@@ -169,7 +172,7 @@ bool CutSearch::Narrow(const Bracket& bracket) {
 
 // x_ = the logits of x that `indices` names.
 void CutSearch::TakeFrom(const float* x, int64_t count) {
-  float* const values = WithRoomFor(size_, &memory_.values);  // as much as any later row of this length may need
+  float* const values = memory_.values.data();
   // The indices ascend, so x may be `values` itself.
   for (int64_t i = 0; i < count; ++i) values[i] = x[memory_.indices[i]];
   x_ = values;
