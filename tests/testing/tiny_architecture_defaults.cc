@@ -119,6 +119,9 @@ void SetExpertArchitecture(TinyArchitectureOptions* o) {
     o->rotated = o->head_dim / 2;
     o->gating = 2;
     o->ffn = o->expert_ffn;
+  } else if (name == "mixtral") {
+    SetExperts(5, 2, o);
+    o->tied = false;
   }
 }
 
@@ -153,6 +156,10 @@ void SetDenseArchitecture(TinyArchitectureOptions* o) {
     o->qk_norms = o->whole_norms = o->post_norms = true;
   } else if (name == "smollm3") {
     o->layers = 4;  // every fourth is not rotated
+  } else if (name == "qwen2") {
+    o->qkv_biases = true;
+  } else if (name == "qwen3") {
+    o->qk_norms = true;
   } else {
     CHECK(name == "llama");
     o->tied = false;
@@ -162,8 +169,9 @@ void SetDenseArchitecture(TinyArchitectureOptions* o) {
 }  // namespace
 
 const std::vector<std::string>& TinyArchitectureNames() {
-  static const std::vector<std::string> names = {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2", "gemma2",
-                                                 "gemma3",   "phi3",    "granite", "olmo2",     "smollm3",    "llama"};
+  static const std::vector<std::string> names = {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2",
+                                                 "mixtral",  "gemma2",  "gemma3",  "phi3",      "granite",
+                                                 "olmo2",    "smollm3", "llama",   "qwen2",     "qwen3"};
   return names;
 }
 
@@ -176,6 +184,7 @@ TinyArchitectureOptions TinyArchitecture(const std::string& architecture, Tensor
   SetWidths(&options);
   SetExpertArchitecture(&options);
   if (options.experts == 0) SetDenseArchitecture(&options);
+  if (architecture == "mixtral") options.architecture = "llama";  // as its files call it
   return options;
 }
 

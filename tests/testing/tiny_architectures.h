@@ -85,8 +85,8 @@ struct TinyArchitectureOptions {
   bool nextn = false;      // one more block at the end, which predicts the token after the next
 };
 
-// The architectures: qwen3moe, gpt-oss, glm4moe, deepseek2, minimax-m2, gemma2, gemma3, phi3, granite, olmo2, smollm3,
-// llama.
+// The architectures: qwen3moe, gpt-oss, glm4moe, deepseek2, minimax-m2, mixtral (llama with experts), gemma2, gemma3,
+// phi3, granite, olmo2, smollm3, llama, qwen2, qwen3.
 const std::vector<std::string>& TinyArchitectureNames();
 
 // The options of an architecture with everything that its published models have. Widths suit rows of whole blocks of

@@ -15,8 +15,9 @@ namespace {
 // The window of a layer, 0 where it sees everything. Windowed layers are all but the last of every period.
 int64_t Window(const FileReader& file, int64_t layer) {
   const int64_t period = file.Is("gpt-oss") || file.Is("gemma2") ? 2 : file.Is("olmo2") ? 4 : file.Is("gemma3") ? 6 : 0;
-  if (period == 0) return 0;  // whatever a key says: llama.cpp looks at none
   const int64_t window = file.Int("attention.sliding_window", file.Is("gemma2") ? 4096 : 0);
+  // Phi 3 and Mistral 7B: every layer, as the models were published; llama.cpp looks at no key there.
+  if (period == 0) return window;
   const std::vector<int64_t> flags = file.Array("attention.sliding_window_pattern");
   if (!flags.empty()) return flags.at(static_cast<size_t>(layer)) != 0 ? window : 0;
   const int64_t pattern = file.Int("attention.sliding_window_pattern", period);

@@ -24,13 +24,14 @@ using ::testing::HasSubstr;
 constexpr uint32_t kTypeI32 = 26;  // known, and of no weight
 
 // A model of two layers, opened once, and variants of its file.
-class HostileTensors : public ::testing::TestWithParam<const char*> {
+class HostileTensors : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { Take(TensorType::kF32); }
 
   void Take(TensorType type) {
     testing::TinyArchitectureOptions options = testing::TinyArchitecture(GetParam(), type);
     options.layers = 2;
+    architecture_ = options.architecture;
     good_.emplace(testing::TinyArchitectureModel(options));
     const auto model = Open(*good_);
     ASSERT_TRUE(model.ok()) << model.status();
@@ -57,15 +58,15 @@ class HostileTensors : public ::testing::TestWithParam<const char*> {
   }
 
   bool MayBeMissing(const GgufTensor& tensor) const {
-    const std::string architecture = GetParam();
     const bool biases_of_qkv = absl::EndsWith(tensor.name, "attn_q.bias") ||
                                absl::EndsWith(tensor.name, "attn_k.bias") || absl::EndsWith(tensor.name, "attn_v.bias");
-    return tensor.name == "output.weight" || (biases_of_qkv && architecture == "glm4moe") ||
-           (architecture == "deepseek2" && absl::EndsWith(tensor.name, "exp_probs_b.bias")) ||
-           (architecture == "llama" && tensor.name == "rope_freqs.weight");
+    return tensor.name == "output.weight" || (biases_of_qkv && architecture_ == "glm4moe") ||
+           (architecture_ == "deepseek2" && absl::EndsWith(tensor.name, "exp_probs_b.bias")) ||
+           (architecture_ == "llama" && tensor.name == "rope_freqs.weight");
   }
 
   const TempDir dir_;
+  std::string architecture_;
   std::optional<GgufWriter> good_;
   std::vector<GgufTensor> tensors_;
 };
@@ -148,19 +149,55 @@ TEST_P(HostileTensors, OneThatNothingComputesWithIsNamed) {
                            "blk.-1.attn_norm.weight", "blk.99999999999999999999.x", "more.weight"}) {
     GgufWriter writer = *good_;
     writer.SetTensor(name, {4}, TensorType::kF32, std::vector<float>(4));
-    EXPECT_THAT(Refusal(writer), HasSubstr(absl::StrCat("tensor '", name, "' is not part of a supported ", GetParam(),
-                                                        " model of 2 layers")));
+    EXPECT_THAT(Refusal(writer), HasSubstr(absl::StrCat("tensor '", name, "' is not part of a supported ",
+                                                        architecture_, " model of 2 layers")));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, HostileTensors,
-                         ::testing::Values("qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2", "gemma2",
-                                           "gemma3", "phi3", "granite", "olmo2", "smollm3"),
+INSTANTIATE_TEST_SUITE_P(Architectures, HostileTensors, ::testing::ValuesIn(testing::TinyArchitectureNames()),
                          [](const auto& architecture) {
                            std::string name = architecture.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+std::string RefusalOf(const GgufWriter& writer) {
+  const TempDir dir;
+  EXPECT_TRUE(writer.Write(dir.File("m.gguf")).ok());
+  return std::string(OpenModel(dir.File("m.gguf")).status().message());
+}
+
+TEST(HostileForms, OfGateAndUpInOneAreNamedWithBothShapes) {
+  for (const char* architecture : {"qwen3moe", "deepseek2"}) {
+    testing::TinyArchitectureOptions options = testing::TinyArchitecture(architecture);
+    options.fused_gate_up = true;
+    const GgufWriter good = testing::TinyArchitectureModel(options);
+    ASSERT_EQ(RefusalOf(good), "");
+    const std::string name = "blk.1.ffn_gate_up_exps.weight";
+    const int64_t d = options.hidden, f = options.expert_ffn, e = options.experts;
+    for (const std::vector<int64_t>& dims : std::vector<std::vector<int64_t>>{
+             {d, f, e}, {d, 2 * f, e - 1}, {d, 2 * f + 1, e}, {2 * f, d, e}, {d, 2 * f}}) {
+      int64_t elements = 1;
+      for (const int64_t dim : dims) elements *= dim;
+      GgufWriter writer = good;
+      writer.SetTensor(name, dims, TensorType::kF32, std::vector<float>(static_cast<size_t>(elements)));
+      EXPECT_THAT(RefusalOf(writer), HasSubstr(absl::StrCat("tensor '", name, "' has shape ", DimsText(dims),
+                                                            ", expected ", DimsText({d, 2 * f, e}))));
+    }
+    GgufWriter writer = good;
+    writer.RemoveTensor(name);
+    EXPECT_THAT(RefusalOf(writer), HasSubstr("tensor 'blk.1.ffn_gate_exps.weight' is missing"));
+  }
+}
+
+TEST(HostileForms, ThatAreNotComputedAreRefused) {
+  testing::TinyArchitectureOptions phi = testing::TinyArchitecture("phi3");
+  phi.long_rope_factors = true;
+  EXPECT_THAT(RefusalOf(testing::TinyArchitectureModel(phi)), HasSubstr("tensor 'rope_factors_long.weight' "));
+  testing::TinyArchitectureOptions deepseek = testing::TinyArchitecture("deepseek2");
+  deepseek.split_kv_b = false;
+  EXPECT_THAT(RefusalOf(testing::TinyArchitectureModel(deepseek)), HasSubstr("the file is of the older form"));
+}
 
 TEST(HostileTensorsOfOthers, AreNotTakenAlong) {
   const TempDir dir;
@@ -172,12 +209,9 @@ TEST(HostileTensorsOfOthers, AreNotTakenAlong) {
     const GgufWriter& model;
     std::string name;
     std::vector<int64_t> dims;
-  } cases[] = {{good, "blk.1.attn_sinks.weight", {6}},
-               {good, "blk.1.exp_probs_b.bias", {8}},
-               {good, "blk.1.ffn_gate_shexp.weight", {54, 38}},
-               {good, "blk.1.ffn_gate.weight", {54, 38}},
-               {good, "blk.1.attn_kv_a_norm.weight", {34}},
-               {fused, "blk.1.ffn_gate_exps.weight", {54, 38, 8}}};
+  } cases[] = {{good, "blk.1.attn_sinks.weight", {6}},          {good, "blk.1.exp_probs_b.bias", {8}},
+               {good, "blk.1.ffn_gate_shexp.weight", {54, 38}}, {good, "blk.1.ffn_gate.weight", {54, 38}},
+               {good, "blk.1.attn_kv_a_norm.weight", {34}},     {fused, "blk.1.ffn_gate_exps.weight", {54, 38, 8}}};
   for (const auto& c : cases) {
     int64_t elements = 1;
     for (const int64_t dim : c.dims) elements *= dim;

@@ -13,6 +13,7 @@
 
 #include "common/model/footprint.h"
 #include "common/step/step.h"
+#include "common/step/window_blocks.h"
 #include "gtest/gtest.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/isa_tables.h"
@@ -69,7 +70,7 @@ namespace {
 struct Case {
   TensorType type;
   int threads;
-  bool experts = false;  // beside a shared one, behind a dense layer
+  const char* architecture = "";  // a random tiny one; plain layers without
 };
 
 class StepMemory : public ::testing::TestWithParam<Case> {
@@ -81,15 +82,18 @@ class StepMemory : public ::testing::TestWithParam<Case> {
     testing::TinyModelOptions options;
     options.type = GetParam().type;
     const std::string path = dir_.File("tiny.gguf");
-    auto model = OpenModel(
-        GetParam().experts ? testing::WriteTinyArchitecture(path, testing::TinyArchitecture("glm4moe", options.type))
-                           : testing::WriteTinyModel(path, options));
+    const std::string architecture = GetParam().architecture;
+    auto model = OpenModel(architecture.empty() ? testing::WriteTinyModel(path, options)
+                                                : testing::WriteTinyArchitecture(
+                                                      path, testing::TinyArchitecture(architecture, options.type)));
     EXPECT_TRUE(model.ok()) << model.status();
+    windows_ = (*model)->hyper.group_windows();
     StageConfig config;
     config.last_layer = (*model)->hyper.layer_count();
     config.owns_embedding = true;
     config.owns_head = true;
-    config.group_blocks = {64};
+    config.group_blocks.assign(windows_.size(), 64);
+    config.group_windows = windows_;
     config.block_tokens = kBlockTokens;
     config.threads = GetParam().threads;
     config.context = 512;
@@ -109,10 +113,15 @@ class StepMemory : public ::testing::TestWithParam<Case> {
     slice.count = count;
     slice.sample = sample;
     for (int32_t i = 0; i < count; ++i) slice.tokens.push_back((slice.start + i) * 7 % 300);
+    for (const int64_t window : windows_) {
+      slice.released_blocks.push_back(static_cast<int32_t>(FirstPlaceSeen(slice.start, window, kBlockTokens)));
+      released_ += slice.released_blocks.back();
+    }
     rows_[sequence] += count;
     for (; blocks_[sequence] * kBlockTokens < rows_[sequence]; ++blocks_[sequence]) {
-      slice.new_blocks.resize(1);
-      slice.new_blocks[0].push_back(next_block_++);
+      slice.new_blocks.resize(windows_.size());
+      for (std::vector<BlockId>& blocks : slice.new_blocks) blocks.push_back(next_block_);
+      ++next_block_;
     }
   }
 
@@ -151,7 +160,9 @@ class StepMemory : public ::testing::TestWithParam<Case> {
   std::unique_ptr<StageModelImpl> stage_;
   std::vector<float> hidden_;
   MicroBatch batch_;
-  StepResult result_;  // as the stage loop does, one for all steps
+  StepResult result_;             // as the stage loop does, one for all steps
+  std::vector<int64_t> windows_;  // [groups]
+  int64_t released_ = 0;
   int32_t rows_[kSequences] = {}, blocks_[kSequences] = {};
   BlockId next_block_ = 0;
 };
@@ -175,16 +186,22 @@ TEST_P(StepMemory, IsThereBeforePrefillChunksAndDecodeStepsRun) {
     EXPECT_EQ(Step(), 0) << "decode step " << i;
     ASSERT_EQ(result_.sampled.size(), static_cast<size_t>(kSequences));
   }
+  EXPECT_EQ(released_ > 0, std::ranges::any_of(windows_, [](int64_t window) { return window > 0; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StepMemory,
                          ::testing::Values(Case{TensorType::kQ8_0, 1}, Case{TensorType::kQ8_0, 2},
                                            Case{TensorType::kF32, 1}, Case{TensorType::kBF16, 2},
-                                           Case{TensorType::kF32, 1, true}, Case{TensorType::kQ8_0, 2, true}),
+                                           Case{TensorType::kF32, 1, "glm4moe"}, Case{TensorType::kQ8_0, 2, "glm4moe"},
+                                           Case{TensorType::kF32, 1, "gpt-oss"}, Case{TensorType::kQ8_0, 2, "gpt-oss"},
+                                           Case{TensorType::kQ8_0, 1, "deepseek2"},
+                                           Case{TensorType::kQ8_0, 2, "deepseek2"},
+                                           Case{TensorType::kQ8_0, 2, "gemma3"}),
                          [](const auto& info) {
-                           return std::string(GetTensorType(info.param.type).name) + "With" +
-                                  std::to_string(info.param.threads) + "Threads" +
-                                  (info.param.experts ? "AndExperts" : "");
+                           std::string name = std::string(GetTensorType(info.param.type).name) + "With" +
+                                              std::to_string(info.param.threads) + "Threads";
+                           for (const char* c = info.param.architecture; *c != 0; ++c) name += *c == '-' ? '_' : *c;
+                           return name;
                          });
 
 // Everything that changes a buffer: the ends of the pipeline, threads, rows, the cache that is smaller than the
