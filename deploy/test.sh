@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and tests; ends with a table of its time. Without arguments the whole suite: the unit tests under
 # the address and undefined-behaviour sanitizers, those of what threads share under the thread sanitizer, some seconds of made-up input
-# for what reads strangers' bytes, then everything in the release tree. Arguments go to ctest and choose tests of the release tree;
+# for what reads strangers' bytes, then the release tree, but for unit tests that would be the same again (tests/CMakeLists.txt says
+# which: label `once`). Arguments go to ctest and choose tests of the release tree;
 # only what these need is installed and built, and no sanitizers:
 #   deploy/test.sh -L smoke           a few fast tests of everything
 #   deploy/test.sh -R e2e.generate    those whose name matches
@@ -40,7 +41,8 @@ test_everything() {
   run cmake --preset tsan
   run cmake --preset fuzz
   part "build release"
-  run cmake --build --preset release
+  find_needs release build -LE 'campaign|once'
+  run cmake --build --preset release --target "${chosen_targets[@]}" benches
   part "build asan"
   find_needs asan build-asan -L unit
   run cmake --build --preset asan --target "${chosen_targets[@]}"
@@ -60,7 +62,7 @@ test_everything() {
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
   run ctest --preset release -L fresh -j "$jobs"
   part "tests release"
-  run ctest --preset release -LE 'fresh|campaign' -j "$more_jobs"
+  run ctest --preset release -LE 'fresh|campaign|once' -j "$more_jobs"
 }
 
 # test_some <argument of ctest>...

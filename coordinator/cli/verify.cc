@@ -217,6 +217,10 @@ std::vector<VerifyRun> VerifyVerb::OtherRuns() const {
 absl::Status VerifyVerb::RunAll() {
   ASSIGN_OR_RETURN(VerifyRecord first, RunPlanned());
   PinJob(first.ready);
+  if (planned_.size() == 1) {
+    absl::StrAppend(&report_.note, report_.note.empty() ? "" : "; ",
+                    "the job has one stage, so no other split is compared: --pp 2 or more hosts make one");
+  }
   if (!json_) RETURN_IF_ERROR(WriteStdout(VerifyHeading(report_, planned_)));
   RETURN_IF_ERROR(Record(std::move(first)));
   for (const VerifyRun& run : OtherRuns()) {

@@ -40,6 +40,13 @@ TEST(Verify, AHealthyClusterIsIdenticalInAllRuns) {
   EXPECT_THAT(result.out, Not(HasSubstr("DIFFERENT")));
 }
 
+TEST(Verify, OneStageSaysThatNoSplitIsCompared) {
+  const ProgramResult result = Verify({"--layer-split", "8", "--chunks", "7"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("note: the job has one stage, so no other split is compared: --pp 2 or more hosts"));
+  EXPECT_THAT(result.out, HasSubstr("identical: 4 runs"));
+}
+
 TEST(Verify, ChecksumsCompareEveryRowBehindEveryLayer) {
   const ProgramResult result = Verify({"--checksums", "--json", "--chunks", "5", "--splits", "1"});
   ASSERT_EQ(result.exit_code, 0) << result;
