@@ -90,10 +90,20 @@ struct IntegerRun {
   const uint8_t* prefetch;
   int64_t prefetch_step;
   int prefetch_lines;
+  const uint8_t* end;   // of all panels
+  const uint8_t* next;  // as in PanelSpan
 };
 using IntegerRunFn = void (*)(const IntegerRun& run);
 
 constexpr int64_t kPrefetchBytes = 8192;  // ahead of a single stream: measured best of 2 to 16 KiB
+
+// What is fetched for an address `ahead` bytes before which the kernel is: behind the last panel come those that are
+// read next, or what is in the cache, for lines that nobody reads cost as much as those that are read.
+inline const uint8_t* Ahead(const uint8_t* at, const IntegerRun& run, int64_t ahead) {
+  if (at < run.end) [[likely]]
+    return at;
+  return run.next != nullptr ? run.next + (at - run.end) : at - ahead;
+}
 
 // kStream: one tile of few columns, which waits for memory alone.
 template <typename Dot, IntegerLayout kLayout, int P, int C, bool kStream>
@@ -137,12 +147,14 @@ void MultiplyRun(const IntegerRun& run) {
         }
         if constexpr (kStream) {
           // Evenly over the bytes of the panels, scales and codes alike.
+          const uint8_t* const fetched = Ahead(streamed, run, ahead);
           STAGECOACH_UNROLL for (int i = 0; i < P * kStepBytes; i += kVectorBytes) {
-            _mm_prefetch(streamed + i, _MM_HINT_T0);
+            _mm_prefetch(fetched + i, _MM_HINT_T0);
           }
           streamed += P * kStepBytes;
         } else {
-          for (int i = 0; i < run.prefetch_lines * kStep; ++i) _mm_prefetch(prefetch + i * kVectorBytes, _MM_HINT_T0);
+          const uint8_t* const fetched = Ahead(prefetch, run, P * run.panel_bytes);
+          for (int i = 0; i < run.prefetch_lines * kStep; ++i) _mm_prefetch(fetched + i * kVectorBytes, _MM_HINT_T0);
           prefetch += run.prefetch_step * kStep;
         }
         if constexpr (kTrits) {
@@ -281,6 +293,8 @@ inline void MultiplyPart(const IntegerTiles& tiles, const PanelSpan& weights, co
   run.sub_scales = static_cast<int64_t>(sections.sub_scales);
   run.codes = static_cast<int64_t>(sections.codes);
   run.out_stride = out_stride;
+  run.end = weights.data + weights.panels * run.panel_bytes;
+  run.next = weights.next;
   // All tiles of columns share the fetching of the next panels.
   const int64_t group_bytes = kWidePanels * run.panel_bytes;
   const bool whole = part.blocks * kCodeBlock == weights.cols;

@@ -51,7 +51,7 @@ struct PanelSpan {
   int64_t panels = 0;
   int64_t cols = 0;  // K; a multiple of the type's block, even for F16 and BF16
   // The panels that this thread reads next, probably, or nullptr. They are only asked of the memory ahead of time, and
-  // only by kernels that gain from it: the integer types' with AVX2. It is runs of less than a tenth of a megabyte that
+  // only by kernels that gain from it: those of the integer types. It is runs of less than a tenth of a megabyte that
   // gain.
   const uint8_t* next = nullptr;
 };
