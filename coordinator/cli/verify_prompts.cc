@@ -16,16 +16,13 @@ constexpr const char* kTexts[] = {
     "A list of three: 1. Grüße aus Köln; 2. こんにちは、世界; 3. for (int i = 0; i < 10; ++i) { sum += i * 0.5; }\n"
     "What do they have in common?",
     "A stagecoach went over the mountains every week with letters, parcels and whoever could pay. At each station "
-    "fresh "
-    "horses waited, and a driver who knew the next part of the road; he took the reins, looked at the list, and drove "
-    "on "
-    "without asking who had driven before him. What arrived was what had been sent, whichever way the day had been cut "
-    "into parts: with ten stations or with two, with one long halt or with many short ones, by night or by day, alone "
-    "on "
-    "the road or behind three other coaches. When a wheel broke, another coach took up the load where it stood, and "
-    "the "
-    "letters did not know. An old clerk in the valley kept a book of it. He wrote down every seal at departure and "
-    "compared it with the seal on arrival, line by line, for forty years, and in all those years he found"};
+    "fresh horses waited, and a driver who knew the next part of the road; he took the reins, looked at the list, "
+    "and drove on without asking who had driven before him. What arrived was what had been sent, whichever way the "
+    "day had been cut into parts: with ten stations or with two, with one long halt or with many short ones, by "
+    "night or by day, alone on the road or behind three other coaches. When a wheel broke, another coach took up the "
+    "load where it stood, and the letters did not know. An old clerk in the valley kept a book of it. He wrote down "
+    "every seal at departure and compared it with the seal on arrival, line by line, for forty years, and in all "
+    "those years he found"};
 constexpr int64_t kMadeUpTokens[] = {7, 45, 150};
 constexpr uint64_t kMadeUpSeed = 20251123;
 constexpr int32_t kBestTokens = 5;
