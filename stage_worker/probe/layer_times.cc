@@ -91,9 +91,7 @@ class LayerBench {
     config.isa = request.isa;
     ASSIGN_OR_RETURN(bench->model_, StageModel::Load(request.model, config, &bench->counters_));
     ASSIGN_OR_RETURN(bench->filler_, CacheFiller::Create(request.stage_bytes));
-    // Rows of about unit size that have nothing in common, so that they choose as many experts as strangers' rows do.
-    bench->rows_.resize(static_cast<size_t>(kLargeChunk * hyper.hidden));
-    for (size_t i = 0; i < bench->rows_.size(); ++i) bench->rows_[i] = static_cast<float>(3 * UniformAt(1, i) - 1.5);
+    bench->rows_ = ProbeRows(kLargeChunk, hyper.hidden);
     bench->hidden_ = bench->rows_;
     return bench;
   }
@@ -266,6 +264,12 @@ absl::StatusOr<std::vector<LayerTime>> Measure(const LayerTimesRequest& request)
 }
 
 }  // namespace
+
+std::vector<float> ProbeRows(int64_t rows, int64_t hidden) {
+  std::vector<float> values(static_cast<size_t>(rows * hidden));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(3 * UniformAt(1, i) - 1.5);
+  return values;
+}
 
 absl::StatusOr<std::vector<LayerTime>> MeasureLayerTimes(const LayerTimesRequest& request) {
   try {

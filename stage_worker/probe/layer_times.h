@@ -34,6 +34,10 @@ struct LayerTime {
   double head_us = 0;  // of one sampled row of every sequence; 0 for chunks, which sample nothing
 };
 
+// What goes into the layer: [rows, hidden] of about unit size, which have nothing in common, so that they choose as
+// many experts as strangers' rows do.
+std::vector<float> ProbeRows(int64_t rows, int64_t hidden);
+
 // Chunks of 8, 16, 32, 64 and 512 rows of one sequence from its start and of 64 rows behind others, and decode steps of
 // 1, 2, 4 and 8 sequences that have as many tokens as a chunk of 32 left there, and of 1 and 8 with those of the
 // longest chunk: so that what rows cost can be told from what context costs. The best of a few runs each. Before each

@@ -103,13 +103,18 @@ void CheckCuts(testing::TinyArchitectureOptions options, int longest, const std:
   pb::ConfigureJob job = testing::DefaultJob(testing::WriteTinyArchitecture(dir.File("tiny.gguf"), options));
   job.set_block_tokens(16);
 
-  // The reference: one stage, one thread, one sequence at a time, whole prompts.
+  // The reference: one stage, one thread, one sequence at a time, whole prompts. Under a sanitizer, where a job takes
+  // long, all sequences in one.
+  const size_t at_once = testing::kSanitized ? requests.size() : 1;
   std::vector<std::string> expected;
-  for (const ClusterRequest& request : requests) {
-    const auto run = testing::RunCluster(1, job, {request});
+  for (size_t first = 0; first < requests.size(); first += at_once) {
+    const auto begin = requests.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto run = testing::RunCluster(1, job, {begin, begin + static_cast<std::ptrdiff_t>(at_once)});
     ASSERT_TRUE(run.ok()) << run.status();
-    ASSERT_EQ(run->answers[0].tokens.size(), 4u);
-    expected.push_back(run->answers[0].Bits());
+    for (const testing::ClusterAnswer& answer : run->answers) {
+      ASSERT_EQ(answer.tokens.size(), 4u);
+      expected.push_back(answer.Bits());
+    }
   }
   for (size_t c = 0; c < cuts.size(); c += stride) {
     const Cut& cut = cuts[c];
