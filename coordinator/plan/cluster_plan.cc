@@ -115,12 +115,12 @@ absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const 
 double DecodedTokens(const PlanLoad& load) { return static_cast<double>(load.output_tokens - 1); }
 
 // What each stage would take for one request of each sequence if it had everything: the partitioner picks from it.
-// Every stage is taken to be busy, with `decode_groups` of the sequences; 0: as many as stages.
+// Every stage is taken to be busy, with as many groups as stages.
 PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineModel& pipeline,
-                              const PlannedPipeline& costs, int decode_groups) {
+                              const PlannedPipeline& costs) {
   const int stages = pipeline.size();
   const auto sequences = static_cast<double>(question.job.max_num_seqs());
-  const double groups = std::max(std::min<double>(sequences, decode_groups > 0 ? decode_groups : stages),
+  const double groups = std::max(std::min<double>(sequences, stages),
                                  sequences / static_cast<double>(question.job.max_num_batched_tokens()));
   const StepLoad decode = StepLoad::Decode(sequences / groups, question.load.decode_context(), pipeline.window());
   const int64_t chunk =
@@ -229,14 +229,13 @@ absl::StatusOr<int64_t> SequencesHeld(const ClusterQuestion& question, const Job
 }
 
 // `micro_batches`: in flight; 0: those of the defaults for what is sized, and the best number for what is predicted.
-// `decode_groups`: that the layers are split for.
-absl::StatusOr<ClusterPlan> PlanSplitFor(const ClusterQuestion& question, int32_t micro_batches, int decode_groups) {
+absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_t micro_batches) {
   const std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts, question.job.isa());
   const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), false);
   ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
   ASSIGN_OR_RETURN(costs->model, PipelineOn(question, *costs));
   PipelineModel& pipeline = costs->model;
-  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs, decode_groups);
+  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
   pb::ConfigureJob job = question.job;
   job.set_micro_batches(micro_batches);
   if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
@@ -255,18 +254,6 @@ absl::StatusOr<ClusterPlan> PlanSplitFor(const ClusterQuestion& question, int32_
   plan.stage_share = Shares(question, plan);
   plan.pipeline = costs;
   return plan;
-}
-
-// Few rows read few experts, so what a layer of them takes beside the others and the head depends on the groups, and
-// which are best on the split: once more for those that were found.
-absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_t micro_batches) {
-  ASSIGN_OR_RETURN(ClusterPlan plan, PlanSplitFor(question, micro_batches, /*decode_groups=*/0));
-  const std::vector<LayerSpec>& layers = question.model->hyper.layers;
-  const bool experts = std::any_of(layers.begin(), layers.end(),
-                                   [](const LayerSpec& layer) { return layer.ffn.kind == FfnKind::kExperts; });
-  if (!experts || plan.decode.groups == plan.stages() || question.job.layer_split_size() > 0) return plan;
-  ASSIGN_OR_RETURN(ClusterPlan again, PlanSplitFor(question, micro_batches, plan.decode.groups));
-  return again.output_tokens_per_s > plan.output_tokens_per_s ? again : plan;
 }
 
 // That the stages of a host may use together: a launcher may have given each its own.
@@ -342,7 +329,7 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
   const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), false);
   ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
   ASSIGN_OR_RETURN(const PipelineModel pipeline, PipelineOn(question, *costs));
-  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs, /*decode_groups=*/0);
+  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
   return PlanJob(job, hellos, *question.model, epoch, &split_by);
 }
 
