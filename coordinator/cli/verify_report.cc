@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -15,8 +14,7 @@ namespace stagecoach {
 namespace {
 
 std::string Counted(int64_t count, absl::string_view what) {
-  const absl::string_view ending = absl::EndsWith(what, "ch") ? "es" : "s";
-  return absl::StrCat(count, " ", what, count == 1 ? "" : ending);
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
 std::string CountText(const VerifyCount& count) {
@@ -180,7 +178,7 @@ std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record) {
     return absl::StrCat(line, "left out: ", record.left_out, "\n");
   }
   absl::StrAppend(&line, "layers ", absl::StrJoin(LayersOf(record.ready), ","), ", chunk ", record.prefill_chunk, ": ");
-  if (record.relaunches > 0) absl::StrAppend(&line, "(after ", Counted(record.relaunches, "relaunch"), ") ");
+  if (record.relaunches > 0) absl::StrAppend(&line, "(after losing stages ", Counted(record.relaunches, "time"), ") ");
   const VerifyRecord& first = report.records.front();
   const VerifyCount count = CountCompared(report.requests, first.answers, record.answers);
   if (&record == &first) return absl::StrCat(line, CountText(count), ", which the others are compared with\n");

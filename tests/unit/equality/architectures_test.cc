@@ -81,8 +81,8 @@ std::vector<Cut> FullCuts() {
   return cuts;
 }
 
-// Each split with each chunk once, and in each of these three with what the others do not have: any two values of two
-// dimensions meet.
+// Each split with each chunk once. Over its chunks a split has both values of every other dimension, in turns that
+// differ from split to split, so any two values of two dimensions meet.
 std::vector<Cut> PairedCuts() {
   std::vector<Cut> cuts;
   const std::vector<std::vector<int64_t>> splits = AllSplits();

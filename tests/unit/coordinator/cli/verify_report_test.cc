@@ -50,8 +50,7 @@ VerifyReport DifferentRuns() {
   VerifyReport report = TwoRuns(4);
   report.agreeing = {{1}, {2}};
   report.finding = VerifyFinding{.a = &report.records[0], .b = &report.records[1]};
-  report.finding->difference =
-      *FirstDifference(report.requests, report.records[0].answers, report.records[1].answers);
+  report.finding->difference = *FirstDifference(report.requests, report.records[0].answers, report.records[1].answers);
   return report;
 }
 
@@ -69,16 +68,17 @@ TEST(VerifyReport, SaysOfEveryRunHowItWasCutAndHowMuchOfItIsIdentical) {
             " 3  another split        layers 1,3: left out: stage 1 on node2 lacks memory\n");
   report.records.push_back(left_out);
   EXPECT_THAT(VerifyVerdict(report), HasSubstr("identical: 2 runs"));
-  EXPECT_THAT(VerifyJson(report), HasSubstr("\"verdict\": \"left out\""));
+  EXPECT_THAT(VerifyJson(report), AllOf(HasSubstr("\"verdict\": \"left out\""), HasSubstr("\"layer_split\": [")));
 }
 
 TEST(VerifyReport, SaysThatItsOwnPromptsAreCutAndWhatIsNotLookedAt) {
   VerifyReport report = TwoRuns(9);
   report.cut_to = 4;
   report.note = "no prompt is longer than the window";
-  EXPECT_EQ(VerifyHeading(report, {2, 2}),
-            "model.gguf: 4 layers over 2 stages, 2 new tokens each of prompt 1, greedy (2 tokens); verify's own prompts "
-            "are cut to 4 tokens for the context\nnote: no prompt is longer than the window\n");
+  EXPECT_EQ(
+      VerifyHeading(report, {2, 2}),
+      "model.gguf: 4 layers over 2 stages, 2 new tokens each of prompt 1, greedy (2 tokens); verify's own prompts "
+      "are cut to 4 tokens for the context\nnote: no prompt is longer than the window\n");
   EXPECT_THAT(VerifyJson(report), AllOf(HasSubstr("\"own_prompts_cut_to\": 4"), HasSubstr("\"note\": \"no prompt")));
 }
 
@@ -89,11 +89,12 @@ TEST(VerifyReport, NamesPositionTokensLayerAndStages) {
   report.finding->difference.hidden = HiddenDifference{.position = 2, .layer = 3};
   const VerifyReport& r = report;
   EXPECT_FALSE(r.identical());
-  EXPECT_THAT(VerifyVerdict(r),
-              AllOf(HasSubstr("different: prompt 1, greedy: the token at position 3 is 9 in run 1 and 4 in run 2"),
-                    HasSubstr("differ first at position 2, behind layer 3: stage 1 on node2 in run 1, stage 1 on node2"),
-                    HasSubstr("runs that agree with each other: 1; 2"),
-                    HasSubstr("next: compare the SHA-256 of model.gguf on node2 with the original's; if it is the same")));
+  EXPECT_THAT(
+      VerifyVerdict(r),
+      AllOf(HasSubstr("different: prompt 1, greedy: the token at position 3 is 9 in run 1 and 4 in run 2"),
+            HasSubstr("differ first at position 2, behind layer 3: stage 1 on node2 in run 1, stage 1 on node2"),
+            HasSubstr("runs that agree with each other: 1; 2"),
+            HasSubstr("next: compare the SHA-256 of model.gguf on node2 with the original's; if it is the same")));
   EXPECT_EQ(VerifyDifference(r), "runs 1 and 2 differ: prompt 1, greedy, position 3; first behind layer 3");
 }
 
@@ -107,6 +108,28 @@ TEST(VerifyReport, SaysWhatASecondLookDidNotFind) {
   report.finding->trouble = "running run 2 again failed: no room";
   EXPECT_THAT(VerifyVerdict(report), HasSubstr("the layer is not known: running run 2 again failed: no room"));
   EXPECT_THAT(VerifyVerdict(report), Not(HasSubstr("next: ")));
+}
+
+TEST(VerifyReport, SaysThatStagesWereLostAndThatNotAllRunsWereMade) {
+  VerifyReport report = TwoRuns(9);
+  report.records[1].relaunches = 2;
+  EXPECT_THAT(VerifyLine(report, report.records[1]), HasSubstr("(after losing stages 2 times) 2 tokens and 3 log-"));
+  report.incomplete = "interrupted after 2 runs";
+  EXPECT_THAT(VerifyVerdict(report), HasSubstr("incomplete, identical so far: 2 runs"));
+  EXPECT_THAT(VerifyJson(report), AllOf(HasSubstr("\"verdict\": \"incomplete\""), HasSubstr("interrupted after 2")));
+  VerifyReport different = DifferentRuns();
+  different.incomplete = report.incomplete;
+  EXPECT_THAT(VerifyVerdict(different), HasSubstr("not all runs were made: interrupted after 2 runs"));
+  EXPECT_THAT(VerifyJson(different), HasSubstr("\"verdict\": \"different\""));
+}
+
+TEST(VerifyReport, DoesNotBlameTheHeadForWhatThePrefixCacheMayHide) {
+  VerifyReport report = DifferentRuns();
+  report.finding->looked_again = true;
+  report.finding->differed_again = false;
+  report.finding->without_cache = true;
+  EXPECT_THAT(VerifyVerdict(report),
+              HasSubstr("without the prefix cache, the two agreed: what differed is in the cache"));
 }
 
 TEST(VerifyReport, ARunThatDiffersWithinItselfIsNotIdentical) {
