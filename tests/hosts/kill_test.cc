@@ -53,7 +53,8 @@ TEST_F(KillTest, ARankThatIsStoppedForGoodIsLostAndReplacedOnItsHost) {
 }
 
 TEST_F(KillTest, WhatIsEndedForOneCoordinatorLeavesTheRanksOfAnother) {
-  auto disturbed = Start(kThreeHosts);
+  // Slower than others: it is not to end before the second job is launched beside it.
+  auto disturbed = Start(kThreeHosts, {"--stage-delay-us", "40000"});
   AwaitSteps(disturbed.get(), 10);
   const pid_t stage = AwaitStage(3);
   auto other = Start(kThreeHosts);
