@@ -90,6 +90,7 @@ std::string NextText(const VerifyReport& report, const VerifyFinding& finding) {
 
 std::string GroupsText(const std::vector<std::vector<int>>& agreeing) {
   std::vector<std::string> groups;
+  groups.reserve(agreeing.size());
   for (const std::vector<int>& group : agreeing) groups.push_back(absl::StrJoin(group, ", "));
   return absl::StrCat("runs that agree with each other: ", absl::StrJoin(groups, "; "));
 }
