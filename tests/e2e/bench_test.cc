@@ -33,8 +33,6 @@ Words OnDemo(const Words& more) {
   return words;
 }
 
-std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipEmpty()); }
-
 void ExpectRates(const OrderedJson& record) {
   EXPECT_GT(record["avg_ts"].get<double>(), 0) << record;
   EXPECT_GT(record["avg_ns"].get<int64_t>(), 0) << record;

@@ -44,8 +44,6 @@ Words Slow(const Words& more) {
   return words;
 }
 
-std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipEmpty()); }
-
 // The tokens that the model is given of these messages, counted by another verb.
 size_t PromptTokens(const OrderedJson& messages) {
   const ProgramResult result = Coordinator({"apply-template", "-m", DemoModelPath(), "--tokens", "-"}, messages.dump());

@@ -23,8 +23,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr char kPrompt[] = "In the beginning God created";
-
 TEST(Generate, PrintsTheAnswerAndThenTheStatistics) {
   const ProgramResult result =
       Coordinator({"generate", "-m", DemoModelPath(), "--raw", "--pp", "2", "-p", kPrompt, "-n", "24"});

@@ -22,11 +22,6 @@ using ::testing::HasSubstr;
 
 const Words kTiny = {"--load-format", "dummy", "--shape", "tiny", "--type", "q8_0"};
 
-Words With(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 // The lines of doctor that begin with this level.
 std::vector<std::string> LinesOf(const ProgramResult& result, const std::string& level) {
   std::vector<std::string> lines;
@@ -39,7 +34,7 @@ std::vector<std::string> LinesOf(const ProgramResult& result, const std::string&
 TEST(Probe, WritesAProfileThatThePlannerReads) {
   const TempDir directory;
   const std::string file = directory.File("profile.json");
-  const ProgramResult probe = Coordinator(With({"probe", "--pp", "2", "-t", "1", "-o", file}, kTiny));
+  const ProgramResult probe = Coordinator(Joined({"probe", "--pp", "2", "-t", "1", "-o", file}, kTiny));
   ASSERT_EQ(probe.exit_code, 0) << probe;
   EXPECT_THAT(probe.out, AllOf(HasSubstr("read GB/s"), HasSubstr("stage 0 on "), HasSubstr("decode")));
   const absl::StatusOr<HostProfile> profile = ReadHostProfile(file);
@@ -105,7 +100,7 @@ TEST(Probe, SaysBeforeItMeasuresWhatItCannotDo) {
 }
 
 TEST(Doctor, FindsThatAJobWouldRunHere) {
-  const ProgramResult doctor = Coordinator(With({"doctor", "--pp", "2"}, kTiny));
+  const ProgramResult doctor = Coordinator(Joined({"doctor", "--pp", "2"}, kTiny));
   EXPECT_EQ(doctor.exit_code, 0) << doctor;
   EXPECT_TRUE(LinesOf(doctor, "error").empty()) << doctor;
   EXPECT_THAT(doctor.out,
@@ -123,7 +118,7 @@ TEST(Doctor, PrintsItsFindingsAsJson) {
 
 // Exactly one error, with this exit code, whose line names the culprit.
 void ExpectOneError(const Words& arguments, int exit_code, const std::string& culprit) {
-  const ProgramResult doctor = Coordinator(With({"doctor"}, arguments));
+  const ProgramResult doctor = Coordinator(Joined({"doctor"}, arguments));
   EXPECT_EQ(doctor.exit_code, exit_code) << doctor;
   const std::vector<std::string> errors = LinesOf(doctor, "error");
   ASSERT_EQ(errors.size(), 1u) << doctor;

@@ -18,12 +18,6 @@ namespace {
 constexpr int kTokens = 48;
 constexpr int kBlock = 16;
 
-std::string Repeated(const std::string& word, int times) {
-  std::string text;
-  for (int i = 0; i < times; ++i) absl::StrAppend(&text, word, " ");
-  return text;
-}
-
 // Asked of an empty server, one after the other, without the cache.
 std::vector<RecordedAnswer> OneByOne(const Server& server, const std::vector<Question>& questions) {
   std::vector<RecordedAnswer> answers;

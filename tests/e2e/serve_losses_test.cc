@@ -35,12 +35,6 @@ Words SlowStages(const Words& more) {
   return words;
 }
 
-std::string Repeated(const std::string& word, int times) {
-  std::string text;
-  for (int i = 0; i < times; ++i) absl::StrAppend(&text, word, " ");
-  return text;
-}
-
 OrderedJson Health(const Server& server) {
   return OrderedJson::parse(server.Get("/health").body, nullptr, /*allow_exceptions=*/false);
 }
@@ -250,7 +244,7 @@ TEST_F(ServeLosses, WhileItRecoversClientsLeaveAndEndTheirRequestsAndNewOnesWait
   EXPECT_THAT(calm[kIsEnded].Sampled(), StartsWith(ended.Sampled()));
 }
 
-TEST(Serve, ToldToEndWhileItRecoversItAnswersWhatItTook) {
+TEST(RecoveringServer, ToldToEndWhileItRecoversItAnswersWhatItTook) {
   Server server(SlowStages({"--drain-timeout", "120s"}));
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   std::vector<Question> questions;
@@ -277,7 +271,7 @@ TEST(Serve, ToldToEndWhileItRecoversItAnswersWhatItTook) {
   EXPECT_EQ(result.exit_code, 0) << result;
 }
 
-TEST(Serve, WhenNoJobStaysUpEveryAnswerEndsWithThatAndSoDoesTheServer) {
+TEST(RecoveringServer, WhenNoJobStaysUpEveryAnswerEndsWithThatAndSoDoesTheServer) {
   Server server(SlowStages({"--relaunch-timeout", "0"}));
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   const std::vector<Question> questions = {AsStream(ChatQuestion("Go on.", 500, 1)), ChatQuestion("Go on.", 500, 2),

@@ -32,10 +32,10 @@ using ::testing::HasSubstr;
 
 constexpr char kCompletions[] = "/v1/completions";
 constexpr char kChat[] = "/v1/chat/completions";
-constexpr char kPrompt[] = "In the beginning";
+constexpr char kOpening[] = "In the beginning";
 
 OrderedJson Completion(int tokens, int seed, bool stream = false) {
-  return {{"prompt", absl::StrCat(kPrompt, " ", seed)},
+  return {{"prompt", absl::StrCat(kOpening, " ", seed)},
           {"max_tokens", tokens},
           {"temperature", 0.8},
           {"seed", seed},
@@ -63,7 +63,7 @@ TEST(Serve, AnswersAsGenerateDoesAndEndsInOrder) {
   streamed["stream"] = true;
   const ServedAnswer stream = server.Ask(kCompletions, streamed);
   EXPECT_TRUE(stream.done) << stream.error;
-  const ProgramResult generated = Coordinator(Generate({"--pp", "2", "-p", absl::StrCat(kPrompt, " 7"), "-n", "24",
+  const ProgramResult generated = Coordinator(Generate({"--pp", "2", "-p", absl::StrCat(kOpening, " 7"), "-n", "24",
                                                         "--temp", "0.8", "--seed", "7", "--output", "json"}));
   ASSERT_EQ(generated.exit_code, 0) << generated;
   const std::string expected = OrderedJson::parse(generated.out)["text"];

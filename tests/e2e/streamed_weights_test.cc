@@ -20,11 +20,6 @@ using ::testing::HasSubstr;
 
 const Words kStory = {"-p", "Once upon a time", "-n", "24", "--temp", "0"};
 
-Words With(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 bool MayHideDirectories() {
   const pid_t child = fork();
   if (child == 0) _exit(unshare(CLONE_NEWNS) == 0 ? 0 : 1);
@@ -53,11 +48,11 @@ TEST(StreamedWeights, StagesOnHostsWithoutTheModelGiveTheSameText) {
   const ProgramResult expected = Coordinator(Generate(kStory));
   ASSERT_EQ(expected.exit_code, 0) << expected;
   for (const char* stages : {"1", "3"}) {
-    const Words words = Generate(With(kStory, {"--pp", stages, "--stage-worker", stage}));
+    const Words words = Generate(Joined(kStory, {"--pp", stages, "--stage-worker", stage}));
     const ProgramResult file = Coordinator(words);
     EXPECT_NE(file.exit_code, 0) << file;
     EXPECT_THAT(file.err, HasSubstr("cannot open")) << "the model is hidden from the stages";
-    const ProgramResult stream = Coordinator(With(words, {"--weights", "stream"}));
+    const ProgramResult stream = Coordinator(Joined(words, {"--weights", "stream"}));
     EXPECT_EQ(stream.exit_code, 0) << stream;
     EXPECT_EQ(stream.out, expected.out);
   }
@@ -72,7 +67,7 @@ TEST(StreamedWeights, AStageKilledWhileItLoadsIsLaunchedAgainAndTheTextIsTheSame
                                                    " while-loading; fi\nexec ", StageWorkerProgram(), "\n"));
   const ProgramResult expected = Coordinator(Generate(kStory));
   const ProgramResult result = Coordinator(
-      Generate(With(kStory, {"--pp", "2", "--weights", "stream", "--weights-cache", cache, "--stage-worker", stage})));
+      Generate(Joined(kStory, {"--pp", "2", "--weights", "stream", "--weights-cache", cache, "--stage-worker", stage})));
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(result.out, expected.out);
   EXPECT_TRUE(std::filesystem::exists(once));

@@ -24,8 +24,6 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr char kPrompt[] = "In the beginning God created";
-
 class TraceTest : public ::testing::Test {
  protected:
   Words Traced(const Words& more) const {

@@ -18,8 +18,6 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-constexpr char kPrompt[] = "In the beginning God created";
-
 int Occurrences(const std::string& text, const std::string& part) {
   const std::vector<std::string> parts = absl::StrSplit(text, part);
   return static_cast<int>(parts.size()) - 1;

@@ -12,6 +12,19 @@ void Append(const Words& more, Words* words) { words->insert(words->end(), more.
 
 }  // namespace
 
+Words Joined(Words words, const Words& more) {
+  Append(more, &words);
+  return words;
+}
+
+std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipEmpty()); }
+
+std::string Repeated(const std::string& word, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) absl::StrAppend(&text, word, " ");
+  return text;
+}
+
 std::string CoordinatorProgram() { return COORDINATOR_PROGRAM; }
 std::string StageWorkerProgram() { return STAGE_WORKER_PROGRAM; }
 

@@ -17,8 +17,18 @@ namespace stagecoach::testing {
 using OrderedJson = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
+// What the demo model goes on from by heart: " the heaven and the earth.".
+inline constexpr char kPrompt[] = "In the beginning God created";
+
 std::string CoordinatorProgram();
 std::string StageWorkerProgram();
+
+// Both, one after the other.
+Words Joined(Words words, const Words& more);
+// Those that are not empty.
+std::vector<std::string> Lines(const std::string& text);
+// The word and a space, so many times.
+std::string Repeated(const std::string& word, int times);
 
 // Runs `coordinator <arguments>`.
 ProgramResult Coordinator(const Words& arguments, const std::string& input = "", double timeout_s = 90);
