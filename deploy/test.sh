@@ -36,12 +36,13 @@ test_everything() {
   part install
   install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}" "${client_packages[@]}"
   part "configure"
-  run cmake --preset fuzz
   # An eighth of g++'s time goes to finding memory that it could use again; here it may take a gigabyte before. clang has no such option.
-  export CXXFLAGS="${CXXFLAGS-} --param=ggc-min-heapsize=1000000"
+  local own_flags=${CXXFLAGS-}
+  export CXXFLAGS="$own_flags --param=ggc-min-heapsize=1000000"
   configure_release
   run cmake --preset asan
   run cmake --preset tsan
+  CXXFLAGS=$own_flags run cmake --preset fuzz
   part "build release"
   find_needs release build -LE 'campaign|sanitized'
   run cmake --build --preset release --target "${chosen_targets[@]}" benches
