@@ -28,9 +28,7 @@ ProgramResult Bench(const Words& more) {
 }
 
 Words OnDemo(const Words& more) {
-  Words words = {"-m", DemoModelPath()};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return Joined({"-m", DemoModelPath()}, more);
 }
 
 void ExpectRates(const OrderedJson& record) {

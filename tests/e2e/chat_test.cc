@@ -30,18 +30,14 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 Words ChatWords(const Words& more) {
-  Words words = {"chat", "-m", DemoModelPath(), "-t", "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return Joined({"chat", "-m", DemoModelPath(), "-t", "1"}, more);
 }
 
 ProgramResult Chat(const std::string& input, const Words& more = {"-q"}) { return Coordinator(ChatWords(more), input); }
 
 // So that an answer takes a second at least.
 Words Slow(const Words& more) {
-  Words words = {"--pp", "2", "--stage-delay-us", "20000"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return Joined({"--pp", "2", "--stage-delay-us", "20000"}, more);
 }
 
 // The tokens that the model is given of these messages, counted by another verb.

@@ -27,9 +27,7 @@ constexpr char kTwoHosts[] =
         "link": {"latency_us": 30, "bandwidth_gbit_s": 10}})";
 
 Words Plan(const Words& more, const std::string& shape = "qwen3-8b") {
-  Words words = {"plan", "--load-format", "dummy", "--shape", shape, "--type", "q8_0"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return Joined({"plan", "--load-format", "dummy", "--shape", shape, "--type", "q8_0"}, more);
 }
 
 void WriteFile(const std::string& path, const std::string& text) { std::ofstream(path) << text; }

@@ -30,9 +30,7 @@ constexpr int kStages = 2;
 const Words kSlowStages = {"--pp", "2", "--max-num-seqs", "32", "--stage-delay-us", "10000", "--prefill-chunk", "64"};
 
 Words SlowStages(const Words& more) {
-  Words words = kSlowStages;
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return Joined(kSlowStages, more);
 }
 
 OrderedJson Health(const Server& server) {

@@ -28,9 +28,7 @@ constexpr char kRacks[] =
         "uplinks": [{"name": "rack", "bandwidth_gbit_s": 10, "hosts": ["a"]}]})";
 
 Words Simulate(const Words& more) {
-  Words words = {"simulate", "--load-format", "dummy", "--shape", "qwen3-8b", "--type", "q8_0"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return Joined({"simulate", "--load-format", "dummy", "--shape", "qwen3-8b", "--type", "q8_0"}, more);
 }
 
 std::string WriteCluster(const TempDir& directory) {

@@ -22,10 +22,9 @@ namespace {
 using ::testing::HasSubstr;
 
 Words ProbedSweep(const std::string& directory, const Words& more = {}) {
-  Words words = {"sweep", "--load-format", "dummy",    "--shape", "tiny",     "--type", "q8_0", "-t", "1",
-                 "-o",    directory,       "--prompt", "16",      "--output", "8",      "-r",   "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return Joined({"sweep", "--load-format", "dummy", "--shape", "tiny", "--type", "q8_0", "-t", "1", "-o", directory, "--prompt", "16",
+                 "--output", "8", "-r", "1"},
+                more);
 }
 
 Words Sweep(const std::string& directory, const Words& more = {}) {
