@@ -27,7 +27,7 @@ folders=$(sed 's|/[^/]*$||' <<<"$changed" | sort -u)
 units=()
 while read -r unit; do
   sources=$unit
-  [[ $unit != */Unity/* ]] || sources=$(sed -nE 's/^#include "(.*)"$/\1/p' "$unit")
+  [[ $unit != */units/* ]] || sources=$(sed -nE 's/^#include "(.*)"$/\1/p' "$unit")
   sources=$(sed "s|^$PWD/||" <<<"$sources")
   if grep -qxF -f <(sed 's|/[^/]*$||' <<<"$sources") <<<"$folders" &&
     { grep -qxF -f <(echo "$sources") <<<"$changed" || grep -q '\.h$' <<<"$changed"; }; then

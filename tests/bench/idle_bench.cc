@@ -19,6 +19,7 @@
 
 #include "common/base/check.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
@@ -38,7 +39,7 @@ void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duratio
 class IdleJob {
  public:
   IdleJob(const std::string& model, int stages)
-      : front_(STAGECOACH_COORDINATOR,
+      : front_(testing::CoordinatorProgram(),
                {"batch", "-m", model, "--pp", std::to_string(stages), "-t", "1", "-i", "-", "-o", out_, "-q"}) {}
 
   // Seconds until the answer to a request for one token has been written; negative when none came. The text must be

@@ -14,6 +14,7 @@
 #include "common/transport/wait_ladder.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
@@ -52,7 +53,7 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
                                                                              .vocab = 4096,
                                                                              .context = 512,
                                                                              .type = TensorType::kF16});
-  Subprocess front(STAGECOACH_COORDINATOR, {"generate", "-m", model, "--pp", "2", "-p", "abcdef", "-n", "400",
+  Subprocess front(testing::CoordinatorProgram(), {"generate", "-m", model, "--pp", "2", "-p", "abcdef", "-n", "400",
                                             "--output", "json", "--ignore-eos", "--kv-cache-memory", "64M", "-t", "2"});
   std::vector<uint64_t> peak(2, 0);
   const std::vector<testing::ProcessInfo> stages = testing::AwaitDescendants(front.pid(), "stage_worker", 2, 30);
@@ -81,7 +82,7 @@ std::vector<std::vector<int>> CpusOfStages(const std::vector<std::string>& optio
   std::vector<std::string> arguments = {"generate", "-m",  testing::DemoModelPath(), "-p", "x", "-n", "2",
                                         "--output", "json"};
   arguments.insert(arguments.end(), options.begin(), options.end());
-  const ProgramResult result = testing::RunProgram(STAGECOACH_COORDINATOR, arguments);
+  const ProgramResult result = testing::RunProgram(testing::CoordinatorProgram(), arguments);
   EXPECT_EQ(result.exit_code, 0) << result;
   std::vector<std::vector<int>> cpus;
   if (result.exit_code != 0) return cpus;
@@ -127,7 +128,7 @@ TEST(Resources, AShortageOfMemoryOrThreadsIsOneFinalErrorThatSaysWhatToLower) {
   for (const Case& c : {Case{"2500000", "--max-num-batched-tokens", "65536", "lower --max-num-batched-tokens"},
                         Case{"4000000", "--threads", "1000", "lower --threads"}}) {
     const ProgramResult result = testing::RunProgram(
-        "sh", {"-c", "ulimit -v $0; exec \"$@\"", c.limit_kib, STAGECOACH_COORDINATOR, "generate", "-m",
+        "sh", {"-c", "ulimit -v $0; exec \"$@\"", c.limit_kib, testing::CoordinatorProgram(), "generate", "-m",
                testing::DemoModelPath(), "-p", "x", "-n", "4", "--micro-batches", "64", c.option, c.value});
     EXPECT_EQ(result.exit_code, 2) << result;
     EXPECT_NE(result.err.find(c.text), std::string::npos) << result;
@@ -139,7 +140,7 @@ class IdleJob : public ::testing::Test {
  protected:
   // A batch whose input pipe pauses: the job is up and has nothing to do.
   IdleJob()
-      : front_(STAGECOACH_COORDINATOR, {"batch", "-m", testing::DemoModelPath(), "--pp", "3", "-t", "1", "-i", "-",
+      : front_(testing::CoordinatorProgram(), {"batch", "-m", testing::DemoModelPath(), "--pp", "3", "-t", "1", "-i", "-",
                                         "-o", dir_.File("out.jsonl"), "-q"}) {}
 
   size_t Answers() const {

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
 
@@ -56,7 +57,7 @@ json Answers(const std::vector<std::string>& options, size_t sequences, int* pre
   for (size_t i = prompts.size() - sequences; i < prompts.size(); ++i)
     arguments.insert(arguments.end(), {"-p", prompts[i]});
   arguments.insert(arguments.end(), options.begin(), options.end());
-  const ProgramResult result = testing::RunProgram(STAGECOACH_COORDINATOR, arguments, "", 120);
+  const ProgramResult result = testing::RunProgram(testing::CoordinatorProgram(), arguments, "", 120);
   EXPECT_EQ(result.exit_code, 0) << result;
   const json parsed = json::parse(result.out, nullptr, false);
   if (parsed.is_discarded()) return json();
@@ -112,7 +113,7 @@ TEST(Overlap, ALongPromptHasTwoOfItsChunksInFlightAtOnceOverTwoStages) {
   for (int i = 0; i < 600; ++i) prompt += "the ";
   testing::WriteFileOrDie(dir.File("prompt.txt"), prompt);
   const ProgramResult result = testing::RunProgram(
-      STAGECOACH_COORDINATOR,
+      testing::CoordinatorProgram(),
       {"generate", "-m", testing::DemoModelPath(), "--raw", "-f", dir.File("prompt.txt"), "-n", "2", "--pp", "2", "-t",
        "1", "--prefill-chunk", "128", "--step-log", dir.File("steps.jsonl"), "-q"});
   ASSERT_EQ(result.exit_code, 0) << result;

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
@@ -55,7 +56,7 @@ class SupervisionTest : public ::testing::Test {
   }
   std::unique_ptr<Subprocess> Start(const std::vector<std::string>& more = {}) {
     auto front =
-        std::make_unique<Subprocess>(STAGECOACH_COORDINATOR, Arguments(more),
+        std::make_unique<Subprocess>(testing::CoordinatorProgram(), Arguments(more),
                                      std::vector<std::pair<std::string, std::string>>{{"TMPDIR", dir_.path()}});
     return front;
   }

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/paths.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -34,7 +35,7 @@ TEST(Crash, TheRequestThatCrashesAStageEachTimeGetsAnErrorAndTheOthersTheirAnswe
   WriteFileOrDie(in, Lines());
   ASSERT_EQ(Coordinator(Batch(in, whole, {"--pp", "2"})).exit_code, 0);
   const ProgramResult result =
-      Coordinator(Batch(in, out, {"--pp", "2", "--stage-worker", CRASHING_STAGE}), /*input=*/"", /*timeout_s=*/300);
+      Coordinator(Batch(in, out, {"--pp", "2", "--stage-worker", BuildPath("tests/e2e/crashing_stage")}), /*input=*/"", /*timeout_s=*/300);
   EXPECT_EQ(result.exit_code, 0) << result;
   std::map<std::string, OrderedJson> expected = ReadBatchOutput(whole), lines = ReadBatchOutput(out);
   ASSERT_EQ(lines.size(), static_cast<size_t>(kLines)) << result;

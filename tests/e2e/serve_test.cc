@@ -23,6 +23,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/support/server.h"
 #include "tests/testing/comes_true.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 
 namespace stagecoach::testing {
@@ -284,7 +285,7 @@ TEST(ScriptedServer, GivesExactTextsAndFailures) {
   const std::string script = directory.File("script.json");
   WriteFileOrDie(script, R"({"answers":[{"when":"weather","text":"It rains."},{"when":"slow","text":"At last.",)"
                          R"("first_ms":100,"each_ms":10}]})");
-  Server server(SCRIPTED_SERVER, {DemoModelPath(), script});
+  Server server(BuildPath("tests/e2e/scripted_server"), {DemoModelPath(), script});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   const auto ask = [&](const char* what) {
     return server.Ask(kChat, {{"messages", {{{"role", "user"}, {"content", what}}}}, {"stream", true}});
@@ -312,7 +313,7 @@ TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) 
   constexpr int kPlaces = 520;
   const std::string script = directory.File("script.json");
   WriteFileOrDie(script, R"({"max_num_queued_reqs":520,"answers":[{"text":"Late.","first_ms":3600000}]})");
-  Server server(SCRIPTED_SERVER, {DemoModelPath(), script});
+  Server server(BuildPath("tests/e2e/scripted_server"), {DemoModelPath(), script});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   close(OpenStream(server.port()));
   ASSERT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == 0; }));

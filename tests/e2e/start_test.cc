@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/paths.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -27,7 +28,7 @@ Questions Trapped(const std::string& program, const Words& arguments) {
   const std::string file = directory.File("questions.txt");
   WriteFileOrDie(file, "");
   std::vector<std::pair<std::string, std::string>> environment = AllowRoot();
-  environment.emplace_back("LD_PRELOAD", RESOLVER_TRAP);
+  environment.emplace_back("LD_PRELOAD", BuildPath("tests/e2e/libresolver_trap.so"));
   environment.emplace_back("RESOLVER_TRAP", file);
   Questions questions;
   questions.result = RunProgram(program, arguments, "", 90, environment);

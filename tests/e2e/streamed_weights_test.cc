@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/paths.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -63,7 +64,7 @@ TEST(StreamedWeights, AStageKilledWhileItLoadsIsLaunchedAgainAndTheTextIsTheSame
   const std::string once = directory.File("once"), cache = directory.File("cache");
   // Of all stages that are ever started, the first is killed while it loads.
   const std::string stage =
-      Script(directory.File("stage"), absl::StrCat("if mkdir ", once, " 2>/dev/null; then exec ", CRASHING_STAGE,
+      Script(directory.File("stage"), absl::StrCat("if mkdir ", once, " 2>/dev/null; then exec ", BuildPath("tests/e2e/crashing_stage"),
                                                    " while-loading; fi\nexec ", StageWorkerProgram(), "\n"));
   const ProgramResult expected = Coordinator(Generate(kStory));
   const ProgramResult result = Coordinator(

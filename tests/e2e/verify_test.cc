@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 #include "tests/testing/damaged_copy.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/tiny_architectures.h"
 
 namespace stagecoach::testing {
@@ -107,7 +108,7 @@ TEST(Verify, ALongPromptGoesBeyondTheWindowWhereContextAndPoolHoldIt) {
 std::string WriteDamagedStage(const std::string& directory, const std::string& model, const std::string& tensor) {
   const std::string stage = directory + "/stage";
   const std::string damaged = WriteDamagedCopy(model, tensor, directory + "/damaged.gguf");
-  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\nexec ", DAMAGED_STAGE, " 2 ", damaged, "\n"));
+  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\nexec ", BuildPath("tests/e2e/damaged_stage"), " 2 ", damaged, "\n"));
   EXPECT_EQ(chmod(stage.c_str(), 0755), 0);
   return stage;
 }

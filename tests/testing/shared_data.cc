@@ -6,15 +6,16 @@
 #include <iterator>
 
 #include "common/base/check.h"
+#include "tests/testing/paths.h"
 
 namespace stagecoach::testing {
 
 std::string SharedPath(const std::string& relative) {
-  const std::string path = std::string(STAGECOACH_SHARED_DIR) + "/" + relative;
+  const std::string path = PathOfShared(relative);
   return std::filesystem::exists(path) ? path : "";
 }
 
-std::string DemoModelPath() { return std::string(STAGECOACH_SOURCE_DIR) + "/deploy/models/demo-q8_0.gguf"; }
+std::string DemoModelPath() { return SourcePath("deploy/models/demo-q8_0.gguf"); }
 
 TempDir::TempDir() {
   std::string pattern = (std::filesystem::temp_directory_path() / "stagecoach-test-XXXXXX").string();

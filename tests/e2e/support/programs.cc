@@ -25,9 +25,6 @@ std::string Repeated(const std::string& word, int times) {
   return text;
 }
 
-std::string CoordinatorProgram() { return COORDINATOR_PROGRAM; }
-std::string StageWorkerProgram() { return STAGE_WORKER_PROGRAM; }
-
 ProgramResult Coordinator(const Words& arguments, const std::string& input, double timeout_s) {
   return RunProgram(CoordinatorProgram(), arguments, input, timeout_s);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
 
@@ -19,9 +20,6 @@ using Words = std::vector<std::string>;
 
 // What the demo model goes on from by heart: " the heaven and the earth.".
 inline constexpr char kPrompt[] = "In the beginning God created";
-
-std::string CoordinatorProgram();
-std::string StageWorkerProgram();
 
 // Both, one after the other.
 Words Joined(Words words, const Words& more);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach::testing {
@@ -85,7 +86,7 @@ std::unique_ptr<Subprocess> HostsTest::Start(const std::string& hostfile, const 
 std::unique_ptr<Subprocess> HostsTest::StartVerb(const Words& arguments,
                                                  std::vector<std::pair<std::string, std::string>> environment) {
   environment.insert(environment.begin(), {"OMPI_MCA_plm_rsh_agent", hosts_->agent()});
-  return hosts_->Start(1, STAGECOACH_COORDINATOR, arguments, environment);
+  return hosts_->Start(1, CoordinatorProgram(), arguments, environment);
 }
 
 void HostsTest::AwaitSteps(Subprocess* front, int steps) {
@@ -117,7 +118,7 @@ pid_t HostsTest::AwaitStage(int host) {
 
 const json& HostsTest::Undisturbed() {
   static const json* answer = [] {
-    const ProgramResult result = RunProgram(STAGECOACH_COORDINATOR, Generate(kTokens));
+    const ProgramResult result = RunProgram(CoordinatorProgram(), Generate(kTokens));
     EXPECT_EQ(result.exit_code, 0) << result;
     return new json(json::parse(result.out, nullptr, false));
   }();

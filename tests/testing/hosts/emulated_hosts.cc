@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach::testing {
@@ -24,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+
+std::string TestHost() { return BuildPath("tests/hosts/test_host"); }
 
 constexpr double kSetUpTimeoutS = 30;
 constexpr char kNetwork[] = "10.77.0.";
@@ -97,7 +100,7 @@ std::string PidNamespace(const std::string& pid) {
 std::string EmulatedHosts::WhyNot() {
   if (geteuid() != 0) return "it takes root";
   for (const char* directory : {"/dev/shm", "/mnt"}) {
-    if (IsBelow(STAGECOACH_TEST_HOST, directory) || IsBelow(DemoModelPath(), directory))
+    if (IsBelow(TestHost(), directory) || IsBelow(DemoModelPath(), directory))
       return absl::StrCat("this tree lies in ", directory, ", which emulated hosts have for themselves");
   }
   for (const char* tool : {"ip", "bridge", "nsenter", "unshare", "setpriv"}) {
@@ -116,7 +119,7 @@ bool EmulatedHosts::HaveClocks() {
 
 std::vector<std::string> EmulatedHosts::TreeBelowTmp() {
   std::vector<std::string> kept;
-  for (const char* directory : {STAGECOACH_SOURCE_DIR, STAGECOACH_BUILD_DIR}) {
+  for (const std::string& directory : {SourcePath(), BuildPath()}) {
     if (IsBelow(directory, "/tmp")) kept.emplace_back(directory);
   }
   return kept;
@@ -124,13 +127,13 @@ std::vector<std::string> EmulatedHosts::TreeBelowTmp() {
 
 EmulatedHosts::EmulatedHosts(int count, std::vector<std::string> kept)
     : kept_(std::move(kept)), hosts_(static_cast<size_t>(count)) {
-  holder_ = StartWords(Joined(kUnshare, {STAGECOACH_TEST_HOST, "lab"}));
+  holder_ = StartWords(Joined(kUnshare, {TestHost(), "lab"}));
   init_ = AwaitReady(holder_.get());
   std::string addresses = "127.0.0.1 localhost\n";
   for (int host = 1; host <= count; ++host) absl::StrAppend(&addresses, Address(host), " ", Name(host), "\n");
   WriteFileOrDie(Outside("/mnt/hosts"), addresses);
   fs::create_directory(Outside("/mnt/hang"));
-  WriteFileOrDie(Outside(agent()), absl::StrCat("#!/bin/sh\nexec ", STAGECOACH_TEST_HOST, " shell \"$@\"\n"));
+  WriteFileOrDie(Outside(agent()), absl::StrCat("#!/bin/sh\nexec ", TestHost(), " shell \"$@\"\n"));
   fs::permissions(Outside(agent()), fs::perms::owner_all);
   Ip(init_, "ip link add name lab type bridge; ip link set lab up");
   for (int host = 1; host <= count; ++host) Revive(host);
@@ -146,7 +149,7 @@ void EmulatedHosts::Revive(int host) {
   Host& h = hosts_[static_cast<size_t>(host - 1)];
   CHECK_EQ(h.init, 0);
   const Words namespaces = HaveClocks() ? Joined(kUnshare, OwnClock(host)) : kUnshare;
-  h.holder = StartWords(Inside(init_, Joined(Joined(namespaces, {STAGECOACH_TEST_HOST, "host", Name(host)}), kept_)));
+  h.holder = StartWords(Inside(init_, Joined(Joined(namespaces, {TestHost(), "host", Name(host)}), kept_)));
   h.init = AwaitReady(h.holder.get());
   // The last one's link goes only some time after its host.
   Ip(init_,

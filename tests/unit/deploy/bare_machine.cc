@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/testing/paths.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -26,7 +27,7 @@ BareMachine::BareMachine(User user) {
         fs::exists(fs::path("/usr/bin") / tool) ? fs::path("/usr/bin") / tool : fs::path("/bin") / tool;
     fs::create_symlink(path, Tool(tool));
   }
-  fs::copy(STAGECOACH_SOURCE_DIR "/deploy", directory_.File("deploy"));  // its files; not its folders
+  fs::copy(SourcePath("deploy"), directory_.File("deploy"));  // its files; not its folders
   WriteFileOrDie(directory_.File("asked"), "");
   WriteFileOrDie(directory_.File("installed"), "bash\n");
 

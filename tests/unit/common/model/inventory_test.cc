@@ -10,6 +10,7 @@
 #include "common/model/architectures.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -17,7 +18,7 @@ namespace {
 
 // The names in the first column of the table with that heading.
 std::vector<std::string> FirstColumn(const std::string& heading) {
-  std::ifstream file(STAGECOACH_SOURCE_DIR "/README.md");
+  std::ifstream file(testing::SourcePath("README.md"));
   std::vector<std::string> names;
   bool inside = false;
   for (std::string line; std::getline(file, line);) {

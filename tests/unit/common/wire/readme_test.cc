@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/wire/frame.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/unit/common/wire/frame_samples.h"
 
 namespace stagecoach {
@@ -45,7 +46,7 @@ std::string DrawnFrame() {
 // The bytes of the lines "<offset, 4 hex digits>  <hex bytes>  | <meaning>" of the README, each of which must start
 // where the last ended.
 std::string BytesOfReadme() {
-  std::ifstream file(std::string(STAGECOACH_SOURCE_DIR) + "/proto/README.md");
+  std::ifstream file(testing::SourcePath("proto/README.md"));
   EXPECT_TRUE(file.good());
   std::string bytes;
   for (std::string line; std::getline(file, line);) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 
 namespace stagecoach {
 namespace {
@@ -138,7 +139,7 @@ TEST(SweepPoint, RefusesMoreStagesThanAJobCanHave) {
 }
 
 TEST(SweepPoint, ReadsTheSampleFile) {
-  std::ifstream file(STAGECOACH_SOURCE_DIR "/tests/unit/coordinator/bench/sweep_sample.jsonl");
+  std::ifstream file(testing::SourcePath("tests/unit/coordinator/bench/sweep_sample.jsonl"));
   int lines = 0, failed = 0;
   for (std::string line; std::getline(file, line); ++lines) {
     const absl::StatusOr<SweepPoint> read = ParseSweepPoint(line);

@@ -2,13 +2,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
 TEST(HostFile, TheExamplesOfDeployAreRead) {
-  const std::string directory = absl::StrCat(STAGECOACH_SOURCE_DIR, "/deploy/hostfiles/");
+  const std::string directory = testing::SourcePath("deploy/hostfiles/");
   const absl::StatusOr<std::vector<HostSlots>> local = ReadHostFile(directory + "local");
   ASSERT_TRUE(local.ok()) << local.status();
   EXPECT_EQ(*local, std::vector<HostSlots>({{"localhost", 2}}));

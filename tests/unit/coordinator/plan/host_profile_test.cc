@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 
 namespace stagecoach {
 namespace {
@@ -91,7 +92,7 @@ TEST(HostProfile, TheExampleOfTheHelpIsOne) {
 }
 
 TEST(HostProfile, TheExampleOfDeployIsRead) {
-  const auto profile = ReadHostProfile(absl::StrCat(STAGECOACH_SOURCE_DIR, "/deploy/hostfiles/cluster.json"));
+  const auto profile = ReadHostProfile(testing::SourcePath("deploy/hostfiles/cluster.json"));
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_EQ(profile->hosts.size(), 3u);
   EXPECT_EQ(LinkBetween(*profile, 1, 0)->bandwidth_gbit_s, 25);

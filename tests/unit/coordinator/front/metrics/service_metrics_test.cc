@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
 #include "tests/unit/coordinator/front/metrics/metrics_samples.h"
@@ -85,7 +86,7 @@ void LiveThrough(ServiceMetrics* metrics) {
 }
 
 std::string Golden() {
-  std::ifstream file(std::string(STAGECOACH_SOURCE_DIR) + "/tests/unit/coordinator/front/metrics/metrics.txt");
+  std::ifstream file(testing::SourcePath("tests/unit/coordinator/front/metrics/metrics.txt"));
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
