@@ -27,5 +27,6 @@ endif()
 set_target_properties(coordinator stage_worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS coordinator stage_worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES README.md LICENSE TYPE DOC)
-install(DIRECTORY deploy/hostfiles deploy/slurm deploy/k8s deploy/containers deploy/systemd deploy/nginx deploy/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(FILES LICENSE TYPE DOC RENAME copyright) # where a Debian looks for it
+install(DIRECTORY deploy/hostfiles deploy/slurm deploy/modules deploy/spack deploy/k8s deploy/containers deploy/systemd deploy/nginx deploy/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES deploy/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

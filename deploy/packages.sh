@@ -15,9 +15,11 @@ fuzz_packages=(clang libclang-rt-14-dev)                           # libFuzzer a
 hosts_packages=(iproute2)                                          # several hosts on this machine, in network namespaces
 install_packages=(groff-base)                                      # manual pages, looked at
 campaign_packages=(python3 mmdebstrap)                             # long measurements
-fresh_packages=(mmdebstrap)                                        # a minimal Debian to try the two commands in
-client_packages=()                                                 # clients from npm; Node.js from elsewhere often has an npm,
-command -v npm >/dev/null || client_packages=(npm)                 # beside which Debian's cannot be installed
+fresh_packages=(mmdebstrap dpkg-dev file)                          # a minimal Debian to try the two commands in, and the package
+client_packages=(python3)                                          # asks what lm-evaluation-harness asks; clients from npm,
+command -v npm >/dev/null || client_packages+=(npm)                # where it lacks: Debian's cannot be installed beside another
+
+cache_packages=(ccache)                                            # the whole suite compiles much in three trees and every clone
 
 # install_missing_packages <package>...: as root or with sudo; otherwise the one line that is to be run first, and exit code 1.
 install_missing_packages() {

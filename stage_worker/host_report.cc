@@ -16,8 +16,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/host_limits.h"
 #include "common/base/private_dir.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
@@ -29,6 +31,7 @@ namespace {
 // Those that a front that gives up the host would wait for at most.
 constexpr absl::Duration kProcessesEnd = absl::Seconds(20);
 constexpr size_t kMostLeft = 16;  // that are named
+constexpr int kMostNetworkS = 3600;
 
 std::string ReadProcFile(pid_t pid, const char* name) {
   std::ifstream in(absl::StrCat("/proc/", pid, "/", name));
@@ -96,6 +99,29 @@ std::vector<Process> Find(const std::vector<std::string>& names, const std::set<
   return found;
 }
 
+int RankOf(pid_t pid) {
+  for (const absl::string_view variable : absl::StrSplit(ReadProcFile(pid, "environ"), '\0')) {
+    int rank = -1;
+    if (absl::StartsWith(variable, "OMPI_COMM_WORLD_RANK=") &&
+        absl::SimpleAtoi(variable.substr(variable.find('=') + 1), &rank)) {
+      return rank;
+    }
+  }
+  return -1;
+}
+
+std::vector<pb::StoppedProcess> StoppedProcesses(const std::string& name) {
+  std::vector<pb::StoppedProcess> stopped;
+  for (const Process& process : Find({name}, Ancestors())) {
+    if (process.state != "T" || stopped.size() == kMostLeft) continue;
+    stopped.emplace_back();
+    stopped.back().set_pid(process.pid);
+    stopped.back().set_name(process.name);
+    stopped.back().set_rank(RankOf(process.pid));
+  }
+  return stopped;
+}
+
 bool CanRead(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), R_OK) == 0;
@@ -123,34 +149,46 @@ std::vector<pb::LeftProcess> ClearHost(const std::vector<std::string>& names, ab
   if (!out.empty()) return out;
   std::vector<std::string> directories;
   for (const std::string& name : names) {
-    for (const char* parent : {"/tmp/", "/dev/shm/"}) directories.push_back(parent + name);
+    for (const char* parent : {kLaunchDirectoryOfAllHosts, "/dev/shm"}) {
+      directories.push_back(absl::StrCat(parent, "/", name));
+    }
   }
   RemovePrivateDirectories(directories);
   return out;
 }
 
-absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments) {
+absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments,
+                                       std::optional<NetworkAgent>* network) {
+  pb::HostReport report;
   std::vector<std::string> names;
   std::string model;
   for (size_t i = 0; i < arguments.size(); i += 2) {
     const std::string value = i + 1 < arguments.size() ? arguments[i + 1] : "";
     if (arguments[i] == kClearFlag && IsPrivateName(value)) {
       names.push_back(value);
+    } else if (arguments[i] == kLookFlag && IsPrivateName(value)) {
+      const std::vector<pb::StoppedProcess> stopped = StoppedProcesses(value);
+      report.mutable_stopped()->Add(stopped.begin(), stopped.end());
     } else if (arguments[i] == kModelToReadFlag && absl::StartsWith(value, "/")) {
       model = value;
+    } else if (int seconds = 0; network != nullptr && arguments[i] == kNetworkFlag &&
+                                absl::SimpleAtoi(value, &seconds) && seconds > 0 && seconds <= kMostNetworkS) {
+      network->emplace(absl::Seconds(seconds));
     } else {
       return absl::InvalidArgumentError(absl::StrCat("after ", kHostReportFlag, ": '", arguments[i], "', expected ",
-                                                     kClearFlag, " stagecoach.AbC123 or ", kModelToReadFlag,
-                                                     " with an absolute path"));
+                                                     kClearFlag, " or ", kLookFlag, " stagecoach.AbC123, ",
+                                                     kModelToReadFlag, " with an absolute path or ", kNetworkFlag,
+                                                     " with a number of seconds"));
     }
   }
-  pb::HostReport report;
   if (!names.empty()) {
     const std::vector<pb::LeftProcess> left = ClearHost(names, kProcessesEnd);
     report.mutable_left()->Assign(left.begin(), left.end());
   }
   *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets());
+  *report.mutable_limits() = ToProto(ReadHostLimits(kLaunchDirectoryOfAllHosts));
   if (CanRead(model)) report.mutable_hello()->set_model_path(model);
+  if (network != nullptr && network->has_value()) (*network)->Announce(&report);
   return EncodeHostReport(report);
 }
 

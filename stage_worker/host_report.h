@@ -1,22 +1,27 @@
 #ifndef STAGECOACH_STAGE_WORKER_HOST_REPORT_H_
 #define STAGECOACH_STAGE_WORKER_HOST_REPORT_H_
 
-// `stage_worker --host-report [--clear NAME]... [--model FILE]`: what a front asks of another host before it starts
-// ranks there (coordinator/launch/host_survey.h).
+// `stage_worker --host-report [--clear NAME]... [--model FILE] [--network SECONDS]`: what a front asks of another host
+// before it starts ranks there (coordinator/launch/host_survey.h).
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/control.pb.h"
+#include "stage_worker/network_agent.h"
 
 namespace stagecoach {
 
 // Clears this host of the launches of these names (stagecoach.AbC123), then says what it is and has, as one line of
-// text; and whether it can read the model. `arguments`: those after --host-report. kInvalidArgument for anything else
-// than --clear NAME and --model with an absolute path.
-absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments);
+// text; and whether it can read the model. With --network `network` listens, and is to serve when the line is printed;
+// nullptr refuses that.
+// `arguments`: those after --host-report. kInvalidArgument for anything else than --clear NAME, --model with an
+// absolute path and --network SECONDS.
+absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments,
+                                       std::optional<NetworkAgent>* network = nullptr);
 
 // Ends (SIGKILL) every process of this user that has one of the names on its command line or in its environment: ranks
 // of lost jobs, which hold memory, and what had started them; but not the caller's own ancestors, nor who asks for it

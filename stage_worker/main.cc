@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,12 +61,14 @@ int CheckAlone(const std::vector<std::string>& arguments) {
 }
 
 int ReportAlone(const std::vector<std::string>& arguments) {
-  const absl::StatusOr<std::string> report = ReportHost(arguments);
+  std::optional<NetworkAgent> network;
+  const absl::StatusOr<std::string> report = ReportHost(arguments, &network);
   if (!report.ok()) {
     LogError(report.status().message());
     return kExitUsage;
   }
   std::cout << *report << std::endl;
+  if (network.has_value() && std::cout.good()) network->Serve();
   return std::cout.good() ? 0 : kExitFailed;
 }
 

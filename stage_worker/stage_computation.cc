@@ -12,6 +12,7 @@
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
+#include "common/step/sampling_limits.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "stage_worker/stream/streamed_model.h"
@@ -64,6 +65,7 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
   RETURN_IF_ERROR(CheckPlace(a, rank, ranks));
   // Rows, slices, threads and context are the model's to check.
   RETURN_IF_ERROR(CheckJobField({"in_flight", JobLimits::kMicroBatches.range}, a.in_flight()));
+  RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, a.max_prompt_logprobs()));
   RETURN_IF_ERROR(CheckBlockTokens(a.block_tokens()));
   for (const int32_t blocks : a.group_blocks()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
   for (const int64_t window : a.group_windows()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupWindows, window));
@@ -102,6 +104,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.max_slices = assignment.max_slices();
   ASSIGN_OR_RETURN(config.isa, FromProto(assignment.isa()));
   config.layer_checksums = assignment.checksum_layers() > 0;
+  config.allow_damaged = assignment.allow_damaged();
   return config;
 }
 

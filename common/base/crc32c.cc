@@ -31,10 +31,12 @@ constexpr Tables kTables = MakeTables();
 
 }  // namespace
 
-uint32_t Crc32c(absl::Span<const uint8_t> bytes) {
+uint32_t Crc32c(absl::Span<const uint8_t> bytes) { return ExtendCrc32c(0, bytes); }
+
+uint32_t ExtendCrc32c(uint32_t crc, absl::Span<const uint8_t> bytes) {
   const uint8_t* p = bytes.data();
   size_t left = bytes.size();
-  uint32_t crc = 0xffffffff;
+  crc ^= 0xffffffff;
   for (; left >= 8; left -= 8, p += 8) {
     uint32_t low;
     std::memcpy(&low, p, sizeof low);

@@ -1,6 +1,9 @@
 #include "common/base/host_info.h"
 
+#include <dirent.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -17,6 +20,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -132,6 +136,48 @@ uint64_t MemoryLeft(const std::string& directory, const char* limit_file, const 
   return limit - std::min(limit, held);
 }
 
+// `used`: kNoLimit where it cannot be read.
+uint64_t LimitLeft(uint64_t limit, uint64_t used) {
+  return limit == kNoLimit || used == kNoLimit ? limit : limit - std::min(limit, used);
+}
+
+uint64_t OwnLimit(decltype(RLIMIT_AS) resource) {
+  rlimit limit;
+  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : kNoLimit;
+}
+
+// What this process has mapped.
+uint64_t MappedBytes() {
+  uint64_t pages = 0;
+  const std::vector<std::string> words = absl::StrSplit(FirstLine("/proc/self/statm"), ' ');
+  return absl::SimpleAtoi(words[0], &pages) ? pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+// Processes and threads of the whole host: "... 2/345 ..." in loadavg.
+uint64_t TasksOfHost() {
+  uint64_t tasks = 0;
+  const std::vector<std::string> words = absl::StrSplit(FirstLine("/proc/loadavg"), ' ');
+  if (words.size() < 4) return kNoLimit;
+  return absl::SimpleAtoi(words[3].substr(words[3].find('/') + 1), &tasks) ? tasks : kNoLimit;
+}
+
+// Of this user. The links of a process's directory of threads are two more than there are.
+uint64_t TasksOfUser() {
+  uint64_t tasks = 0;
+  DIR* directory = opendir("/proc");
+  if (directory == nullptr) return 0;
+  while (const dirent* entry = readdir(directory)) {
+    int pid = 0;
+    struct stat info;
+    if (!absl::SimpleAtoi(entry->d_name, &pid) || stat(absl::StrCat("/proc/", pid, "/task").c_str(), &info) != 0) {
+      continue;
+    }
+    if (info.st_uid == getuid() && info.st_nlink > 2) tasks += info.st_nlink - 2;
+  }
+  closedir(directory);
+  return tasks;
+}
+
 }  // namespace
 
 std::vector<int> AllowedCpus() {
@@ -160,7 +206,7 @@ int AllowedCores() {
 uint64_t AvailableMemoryBytes() {
   uint64_t available = ReadKeyed("/proc/meminfo", "MemAvailable:") * 1024;
   if (available == 0) available = ReadKeyed("/proc/meminfo", "MemFree:") * 1024;  // kernels before 3.14
-  return std::min(available, CgroupAvailableMemoryBytes(""));
+  return std::min({available, CgroupAvailableMemoryBytes(""), LimitLeft(OwnLimit(RLIMIT_AS), MappedBytes())});
 }
 
 uint64_t TotalMemoryBytes() { return ReadKeyed("/proc/meminfo", "MemTotal:") * 1024; }
@@ -170,6 +216,14 @@ std::string HugePageSetting() { return BracketedChoice(FirstLine("/sys/kernel/mm
 uint64_t FreeSharedMemoryBytes() {
   struct statvfs info;
   return statvfs("/dev/shm", &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
+}
+
+uint64_t TasksLeft() {
+  constexpr uint64_t kPlenty = 4096;  // beyond it nobody asks, and nobody's processes have to be counted
+  const uint64_t limit = geteuid() == 0 ? kNoLimit : OwnLimit(RLIMIT_NPROC);
+  uint64_t left = LimitLeft(limit, TasksOfHost());
+  if (left < kPlenty) left = LimitLeft(limit, TasksOfUser());
+  return std::min(left, CgroupTasksLeft(""));
 }
 
 bool CanBindThreads() {
@@ -241,6 +295,16 @@ uint64_t CgroupAvailableMemoryBytes(const std::string& root) {
   }
   for (const std::string& directory : GroupDirectories(root, "memory")) {
     left = std::min(left, MemoryLeft(directory, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_"));
+  }
+  return left;
+}
+
+uint64_t CgroupTasksLeft(const std::string& root) {
+  uint64_t left = kNoLimit;
+  for (const absl::string_view controller : {"", "pids"}) {
+    for (const std::string& directory : GroupDirectories(root, controller)) {
+      left = std::min(left, LimitLeft(ReadNumber(directory + "/pids.max"), ReadNumber(directory + "/pids.current")));
+    }
   }
   return left;
 }

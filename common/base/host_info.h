@@ -17,8 +17,9 @@ std::vector<int> AllowedCpus();
 // smaller (rounded down, at least 1).
 int AllowedCores();
 
-// Memory that can be taken without swapping: the kernel's MemAvailable, or less where a control group's limit leaves
-// less. File pages of the group count as available, for the kernel gives them back under pressure.
+// Memory that can be taken without swapping: the kernel's MemAvailable, or less where a control group's limit, or this
+// process's own limit of address space, leaves less. File pages of the group count as available, for the kernel gives
+// them back under pressure.
 uint64_t AvailableMemoryBytes();
 
 // Memory of the host, whatever limits there are.
@@ -30,6 +31,10 @@ std::string HugePageSetting();
 
 // Free space in /dev/shm; 0 where there is none.
 uint64_t FreeSharedMemoryBytes();
+
+// How many processes and threads this user may still start here, by its own limit (which counts all that it runs, and
+// does not bind root) and by those of the control groups; UINT64_MAX without a limit.
+uint64_t TasksLeft();
 
 // Whether a thread of this process may be bound to one of its CPUs: tries it, with a thread made for that.
 bool CanBindThreads();
@@ -45,10 +50,11 @@ std::string HostName();
 // What the kernel calls the processors; "unknown" where it does not say.
 std::string ProcessorName();
 
-// The same two limits read below another root directory (which holds proc/ and the mounted control groups); for tests.
-// The quota is in cores, infinity when there is none; the memory UINT64_MAX.
+// The same limits read below another root directory (which holds proc/ and the mounted control groups); for tests.
+// The quota is in cores, infinity when there is none; the others UINT64_MAX.
 double CgroupCpuQuota(const std::string& root);
 uint64_t CgroupAvailableMemoryBytes(const std::string& root);
+uint64_t CgroupTasksLeft(const std::string& root);
 
 // The choice in brackets of a kernel setting such as "always [madvise] never"; empty where none is. For tests.
 std::string BracketedChoice(const std::string& line);

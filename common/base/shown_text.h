@@ -1,14 +1,24 @@
 #ifndef STAGECOACH_COMMON_BASE_SHOWN_TEXT_H_
 #define STAGECOACH_COMMON_BASE_SHOWN_TEXT_H_
 
+// How much of a stranger's text a message shows, and how. Whatever echoes what a client, a file or a user wrote goes
+// through one of these.
+
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace stagecoach {
 
-// A stranger's text as a message can show it: in single quotes, its beginning alone where it is long, and what a
-// terminal would take for an order, or a reader for another line, escaped.
+inline constexpr size_t kMostShownCharacters = 200;
+
+// The beginning of a text: at most so many characters, cut between two of them, with "..." behind it where it was cut.
+// Bytes that are no UTF-8 pass through.
+std::string CutText(absl::string_view text, size_t most_characters = kMostShownCharacters);
+
+// The same for a name or a word: in single quotes, its beginning alone where it is long, and what a terminal would take
+// for an order, or a reader for another line, escaped.
 std::string ShownText(absl::string_view text);
 
 }  // namespace stagecoach

@@ -17,6 +17,9 @@ class ByteSource {
   // Fills `out` with the bytes from `offset` on, which the reader has checked against the file's size. kDataLoss when
   // they are not to be had any more.
   virtual absl::Status Read(uint64_t offset, absl::Span<uint8_t> out) const = 0;
+
+  // What was read here is damaged: a source that keeps copies of whole tensors does not use this one again.
+  virtual void Discard(uint64_t /*offset*/, uint64_t /*bytes*/) const {}
 };
 
 }  // namespace stagecoach

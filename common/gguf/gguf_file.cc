@@ -122,6 +122,10 @@ absl::Status GgufFile::Read(const GgufTensor& tensor, uint64_t offset, absl::Spa
   return absl::OkStatus();
 }
 
+void GgufFile::Discard(const GgufTensor& tensor) const {
+  if (has_files()) shard_bytes_[tensor.shard]->Discard(tensor.file_offset, tensor.bytes);
+}
+
 absl::Status GgufFile::ReadShard(int shard, uint64_t offset, absl::Span<uint8_t> out) const {
   CHECK(has_files() && shard >= 0 && static_cast<size_t>(shard) < shard_bytes_.size());
   CHECK(offset <= fingerprints_[shard].size_bytes && out.size() <= fingerprints_[shard].size_bytes - offset);

@@ -126,6 +126,7 @@ class GgufFile {
   // become shorter. Thread-safe. Every byte read is counted in bytes_read().
   absl::Status Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
   uint64_t bytes_read() const;  // tensor data bytes read through Read so far
+  void Discard(const GgufTensor& tensor) const;  // as ByteSource::Discard
 
   // For who serves this model to others. A model without files has no bytes to serve.
   bool has_files() const { return dummy_ == nullptr; }

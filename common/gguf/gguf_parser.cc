@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/foreign_file.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/gguf/utf8_name.h"
 
@@ -64,16 +66,23 @@ absl::Status GgufParser::Run() {
   return absl::OkStatus();
 }
 
+absl::Status GgufParser::ParseMagic() {
+  constexpr absl::string_view kMagic = "GGUF";
+  std::string begin(std::min<uint64_t>(reader_.file_bytes(), kMagic.size()), '\0');
+  RETURN_IF_ERROR(reader_.ReadBytes("magic", begin.data(), begin.size()));
+  if (begin.empty() || !absl::StartsWith(kMagic, begin)) {
+    const size_t read = begin.size();
+    begin.resize(std::min(reader_.file_bytes(), kForeignBytes));
+    RETURN_IF_ERROR(reader_.ReadBytes("magic", begin.data() + read, begin.size() - read));
+    return reader_.Malformed(DescribeForeignFile(reader_.path(), begin, reader_.file_bytes()));
+  }
+  if (reader_.file_bytes() >= kGgufHeaderBytes) return absl::OkStatus();
+  return reader_.Malformed("the file has ", reader_.file_bytes(), " bytes, a GGUF header alone has ", kGgufHeaderBytes,
+                           "; the file was cut short, copy it again");
+}
+
 absl::Status GgufParser::ParseCounts() {
-  if (reader_.file_bytes() < kGgufHeaderBytes) {
-    return reader_.Malformed("the file has ", reader_.file_bytes(), " bytes, a GGUF header alone has ",
-                             kGgufHeaderBytes);
-  }
-  ASSIGN_OR_RETURN(const uint32_t magic, reader_.Read<uint32_t>("magic"));
-  if (magic != kGgufMagic) {
-    return reader_.Malformed("magic is 0x", absl::Hex(magic, absl::kZeroPad8), ", expected 0x",
-                             absl::Hex(kGgufMagic, absl::kZeroPad8), " (\"GGUF\"); this is not a GGUF file");
-  }
+  RETURN_IF_ERROR(ParseMagic());
   ASSIGN_OR_RETURN(const uint32_t version, reader_.Read<uint32_t>("version"));
   if (version != 2 && version != 3) {
     const bool swapped = version != 0 && (version & 0xffff) == 0;

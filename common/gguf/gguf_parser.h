@@ -38,6 +38,7 @@ class GgufParser {
 
   absl::Status Run();
   absl::Status ParseCounts();
+  absl::Status ParseMagic();  // says what the file is, where it is none of GGUF
 
   absl::Status ParseMetadata();
   absl::Status ParseEntry(uint64_t index);

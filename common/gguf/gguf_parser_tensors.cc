@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/foreign_file.h"
 #include "common/gguf/gguf_parser.h"
 #include "common/gguf/q2_layout.h"
 #include "common/gguf/utf8_name.h"
@@ -109,7 +110,7 @@ absl::Status GgufParser::PlaceTensors() {
     if (tensor.file_offset > data_bytes || tensor.bytes > data_bytes - tensor.file_offset) {
       return reader_.Malformed("tensor '", tensor.name, "' needs ", tensor.bytes, " bytes at offset ",
                                tensor.file_offset, " of the tensor data, but the file has only ", data_bytes,
-                               " bytes of it; the file was cut short, copy it again");
+                               " bytes of it; the file was cut short, copy it again", PartOfACutFile(reader_.path()));
     }
     tensor.file_offset += data_start;
   }

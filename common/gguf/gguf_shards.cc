@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/file_io.h"
+#include "common/gguf/foreign_file.h"
 #include "common/gguf/header_reader.h"
 
 namespace stagecoach {
@@ -93,7 +94,7 @@ absl::StatusOr<GgufShard> OpenGgufShard(const std::string& path) {
     return absl::UnavailableError(absl::StrCat("cannot examine '", path, "': ", std::strerror(errno)));
   }
   if (!S_ISREG(info.st_mode)) {
-    return Wrong(shard, S_ISDIR(info.st_mode) ? "is a directory, expected a GGUF file" : "is not a regular file");
+    return Wrong(shard, S_ISDIR(info.st_mode) ? DescribeDirectory(path) : "is not a regular file");
   }
   shard.fingerprint.size_bytes = static_cast<uint64_t>(info.st_size);
   shard.fingerprint.modified_ns = int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
@@ -135,7 +136,11 @@ absl::StatusOr<std::vector<GgufShard>> OpenGgufShards(const std::string& path) {
       absl::StatusOr<GgufShard> sibling = OpenGgufShard(GgufShardPath(std::string(prefix), i, static_cast<int>(count)));
       if (!sibling.ok()) {
         return absl::Status(sibling.status().code(),
-                            absl::StrCat("shard ", i + 1, " of ", count, ": ", sibling.status().message()));
+                            absl::StrCat("shard ", i + 1, " of ", count, ": ", sibling.status().message(),
+                                         absl::IsNotFound(sibling.status())
+                                             ? absl::StrCat("; '", path, "' is part ", number + 1, " of a model in ",
+                                                            count, " files, put all of them into its directory")
+                                             : ""));
       }
       shards.push_back(*std::move(sibling));
     }

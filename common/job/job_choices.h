@@ -45,8 +45,7 @@ inline constexpr NamedValue<Policy> kPolicies[] = {{Policy::kPrefillFirst, "pref
 constexpr const char* PolicyName(Policy policy) { return NameOf(kPolicies, policy); }
 inline absl::StatusOr<Policy> ParsePolicy(absl::string_view name) { return ParseName(kPolicies, "policy", name); }
 inline constexpr int32_t kPrefillQuantum = 32;
-// kThrottled: the rows that prompts get at least; with a wanted gap between tokens, and without.
-inline constexpr int32_t kThrottledLeastRowsForGap = 16, kThrottledLeastRows = 32;
+inline constexpr int32_t kThrottledLeastRows = 16;  // that prompts get under kThrottled, whatever they cost
 
 // How large the chunks of a prompt are.
 enum class Chunking {

@@ -32,7 +32,7 @@ struct JobLimits {
   // Prompt and output tokens that one micro-batch opens: at least the context, so that any sequence can be opened.
   static constexpr JobField kMaxOpenTokens = {"max_open_tokens", {1, INT32_MAX}};
   static constexpr NumberRange kStageTimeoutS = {0.1, 86400};
-  static constexpr NumberRange kSloItlS = {0.0001, 3600};  // gap between two tokens of a sequence; 0: none is wanted
+  static constexpr NumberRange kSloItlS = {0.0001, 3600};  // gap between two tokens of a sequence; 0: derived
 };
 static_assert(JobLimits::kMicroBatches.range.max >= JobLimits::kStages.range.max, "a micro-batch for every stage");
 

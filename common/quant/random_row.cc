@@ -5,43 +5,33 @@
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "common/quant/block_codes.h"
+#include "common/quant/block_scales.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 namespace {
 
-// How random bytes become a valid block of a type: where its scale lies, and how large its values are for a scale of 1
-// when every other bit is random.
+// How random bytes become a valid block of a type: how large its values are for a scale of 1 when every other bit is
+// random.
 struct RandomBlock {
   TensorType type;
-  float rms;        // of the values of a block of scale 1, with the minimum below
-  bool any_sign;    // the quantisers people use write negative scales too
-  int scale_at;     // offset of the fp16 scale
-  int min_at = -1;  // offset of the fp16 minimum; -1: none
-  float min = 0;    // the minimum that centres the values of a block of scale 1
+  float rms;      // of the values of a block of scale 1, with the minimum below
+  bool any_sign;  // the quantisers people use write negative scales too
+  float min = 0;  // the minimum that centres the values of a block of scale 1
 };
 
 // Root mean squares follow from uniform codes: a code of b bits, q in [0, n), has mean (n-1)/2 and mean square
 // (n-1)(2n-1)/6.
 constexpr RandomBlock kRandomBlocks[] = {
-    {TensorType::kQ8_0, 73.9f, false, 0},
-    {TensorType::kQ4_0, 4.64f, true, 0},
-    {TensorType::kQ4_1, 4.61f, false, 0, 2, -7.5f},
-    {TensorType::kQ5_0, 9.25f, true, 0},
-    {TensorType::kQ5_1, 9.23f, false, 0, 2, -15.5f},
-    {TensorType::kIQ4_NL, 67.4f, true, 0},
-    {TensorType::kQ2_K, 13.9f, false, 80, 82, 1.5f},
-    {TensorType::kQ3_K, 43.3f, true, 108},
-    {TensorType::kQ4_K, 258.3f, false, 0, 2, 7.5f},
-    {TensorType::kQ5_K, 526.9f, false, 0, 2, 15.5f},
-    {TensorType::kQ6_K, 1365.0f, true, 208},
-    {TensorType::kIQ4_XS, 1246.0f, true, 0},
-    {TensorType::kTQ1_0, 0.816f, false, 52},
-    {TensorType::kTQ2_0, 1.225f, false, 64},
-    {TensorType::kQ1_0, 1.0f, false, 0},
-    {TensorType::kQ2_0, 1.225f, false, 0},
-    {TensorType::kPQ2_0, 1.225f, false, 0},
-    {TensorType::kQ2_0_Oxi, 0.707f, false, 32},
+    {TensorType::kQ8_0, 73.9f, false},         {TensorType::kQ4_0, 4.64f, true},
+    {TensorType::kQ4_1, 4.61f, false, -7.5f},  {TensorType::kQ5_0, 9.25f, true},
+    {TensorType::kQ5_1, 9.23f, false, -15.5f}, {TensorType::kIQ4_NL, 67.4f, true},
+    {TensorType::kQ2_K, 13.9f, false, 1.5f},   {TensorType::kQ3_K, 43.3f, true},
+    {TensorType::kQ4_K, 258.3f, false, 7.5f},  {TensorType::kQ5_K, 526.9f, false, 15.5f},
+    {TensorType::kQ6_K, 1365.0f, true},        {TensorType::kIQ4_XS, 1246.0f, true},
+    {TensorType::kTQ1_0, 0.816f, false},       {TensorType::kTQ2_0, 1.225f, false},
+    {TensorType::kQ1_0, 1.0f, false},          {TensorType::kQ2_0, 1.225f, false},
+    {TensorType::kPQ2_0, 1.225f, false},       {TensorType::kQ2_0_Oxi, 0.707f, false},
 };
 
 const RandomBlock& RandomBlockOf(TensorType type) {
@@ -73,6 +63,7 @@ uint8_t Mxfp4Exponent(float magnitude, double uniform) {
 
 void FillRandomBlocks(TensorType type, uint64_t blocks, uint64_t seed, float magnitude, uint8_t* row) {
   const size_t bytes = GetTensorType(type).block_bytes;
+  const BlockScales* const scales = FindBlockScales(type);
   for (uint64_t b = 0; b < blocks; ++b, row += bytes) {
     const uint64_t at = b * kDrawsPerBlock;
     FillRandomBytes(seed, at, bytes, row);
@@ -84,10 +75,11 @@ void FillRandomBlocks(TensorType type, uint64_t blocks, uint64_t seed, float mag
     const auto factor = static_cast<float>(0.5 + UniformAt(seed, at + kScaleDraw));
     const float sign = block.any_sign && UniformAt(seed, at + kSignDraw) < 0.5 ? -1.0f : 1.0f;
     const float scale = magnitude / block.rms * factor;
-    StoreHalf(sign * scale, row + block.scale_at);
-    if (block.min_at < 0) continue;
+    uint8_t* const at_scale = row + scales->scale_at;
+    StoreHalf(sign * scale, at_scale);
+    if (!scales->has_min) continue;
     const auto min_factor = static_cast<float>(0.75 + 0.5 * UniformAt(seed, at + kMinDraw));
-    StoreHalf(scale * block.min * min_factor, row + block.min_at);
+    StoreHalf(scale * block.min * min_factor, at_scale + sizeof(uint16_t));
   }
 }
 

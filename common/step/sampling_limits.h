@@ -19,6 +19,7 @@ inline constexpr NumberRange kPenaltyRange = {-100, 100};    // presence and fre
 inline constexpr NumberRange kLogitBiasRange = {-1e6, 1e6};  // or -inf within the program: never this token
 inline constexpr int kMaxLogitBias = 1024;                   // entries of one sequence
 inline constexpr IntegerRange kLogprobsRange = {0, kMaxLogprobs};
+inline constexpr IntegerRange kPromptLogprobsRange = {0, kMaxPromptLogprobs};
 inline constexpr IntegerRange kMaxNewTokensRange = {1, 2147483647};
 inline constexpr IntegerRange kMinNewTokensRange = {0, 2147483647};
 inline constexpr int kMaxEndTokens = 256;  // that a sequence may hold back

@@ -27,13 +27,16 @@ struct SamplingParams {
   float frequency_penalty = 0;  // over the output only
   int32_t repeat_last_n = 64;   // -1: all
   uint64_t seed = 0;
-  int32_t logprobs = -1;  // -1: none wanted; K >= 0: the chosen token's and the K most probable
+  int32_t logprobs = -1;        // -1: none wanted; K >= 0: the chosen token's and the K most probable
+  int32_t prompt_logprobs = 0;  // K >= 0: beside the log-probability of each target the K most probable tokens
   std::vector<std::pair<TokenId, float>> logit_bias;
   int32_t min_new_tokens = 0;       // >= 0: before the output has as many tokens,
   std::vector<TokenId> end_tokens;  // each of these is impossible; after the penalties
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 inline constexpr int kMaxLogprobs = 128;
+// Every row of a prompt can have them, so this bounds the size of a result; a job without has no room for them.
+inline constexpr int kMaxPromptLogprobs = 20;
 
 // Lists of KV blocks, one a block group. Layers whose keys and values live alike share a group; the model says which
 // groups there are. Each has a pool of its own, with the same number of blocks on every stage, so an id means something
@@ -115,6 +118,19 @@ struct TargetLogprobs {
   int32_t start = 0;  // position of the slice's first row
   std::vector<float> logprobs;
   bool invalid_logits = false;  // of a row with a target: as of SampledToken
+  // [logprobs.size()][SamplingParams::prompt_logprobs], of each row with a target the most probable tokens, most
+  // probable first. Places that have none hold kNoToken: rows without a target, and what the vocabulary lacks.
+  std::vector<TokenLogprob> top;
+
+  // A part of them: the rows at positions [begin, end), which it has.
+  TargetLogprobs Rows(int64_t begin, int64_t end) const {
+    TargetLogprobs part = {
+        .sequence = sequence, .start = static_cast<int32_t>(begin), .invalid_logits = invalid_logits};
+    part.logprobs.assign(logprobs.begin() + (begin - start), logprobs.begin() + (end - start));
+    const int64_t tops = logprobs.empty() ? 0 : static_cast<int64_t>(top.size() / logprobs.size());
+    part.top.assign(top.begin() + (begin - start) * tops, top.begin() + (end - start) * tops);
+    return part;
+  }
   friend bool operator==(const TargetLogprobs&, const TargetLogprobs&) = default;
 };
 

@@ -50,6 +50,7 @@ absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab) 
   RETURN_IF_ERROR(CheckField("sampling.frequency_penalty", sampling.frequency_penalty, kPenaltyRange));
   RETURN_IF_ERROR(CheckField("sampling.repeat_last_n", sampling.repeat_last_n, kRepeatLastNRange));
   RETURN_IF_ERROR(CheckField("sampling.logprobs", sampling.logprobs, IntegerRange{-1, kLogprobsRange.max}));
+  RETURN_IF_ERROR(CheckField("sampling.prompt_logprobs", sampling.prompt_logprobs, kPromptLogprobsRange));
   RETURN_IF_ERROR(
       CheckField("sampling.logit_bias entries", sampling.logit_bias.size(), IntegerRange{0, kMaxLogitBias}));
   for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {

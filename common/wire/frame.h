@@ -25,7 +25,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 
 // Which job a frame is of, and which arrangement of its stages; its assignment says so. Zeros before there is one.
 struct JobEpoch {
@@ -45,6 +45,7 @@ struct FrameLimits {
   int32_t block_tokens = 0;
   int32_t max_rows = 0;  // of a micro-batch
   int32_t max_slices = 0;
+  int32_t max_prompt_logprobs = 0;  // most that a sequence asks for beside each of its targets
   int64_t max_open_tokens = 0;  // prompt and output tokens opened by one micro-batch
   WireType wire_type = WireType::kF32;
   int32_t checksum_layers = 0;  // of the model, where checksums of the layers travel with the frames; otherwise 0

@@ -88,6 +88,8 @@ absl::Status CheckOpens(const FrameLimits& limits, const std::vector<OpenSequenc
     if (absl::Status status = CheckOpenSequence(open, limits.vocab); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("frame field '", at, "': ", status.message()));
     }
+    RETURN_IF_ERROR(
+        CheckRange(at, ".sampling.prompt_logprobs", open.sampling.prompt_logprobs, 0, limits.max_prompt_logprobs));
     RETURN_IF_ERROR(CheckRange(at, " prompt and output tokens", sequence_tokens, 1, limits.context));
     RETURN_IF_ERROR(CheckShared(limits, at, open, sequence_tokens));
     tokens += sequence_tokens;
@@ -167,6 +169,20 @@ absl::Status CheckSampled(const FrameLimits& limits, const std::vector<SampledTo
   return absl::OkStatus();
 }
 
+// How many of a row were asked for, who asked knows.
+absl::Status CheckTops(const FrameLimits& limits, const std::string& at, const TargetLogprobs& targets) {
+  const auto rows = static_cast<int64_t>(targets.logprobs.size());
+  RETURN_IF_ERROR(CheckAtMost(at, ".top", targets.top.size(), rows * limits.max_prompt_logprobs));
+  if (static_cast<int64_t>(targets.top.size()) % rows != 0) {
+    return FieldError(absl::StrCat(at, ".top"), absl::StrCat(targets.top.size(), " entries long"),
+                      absl::StrCat("a multiple of ", rows, ", the rows"));
+  }
+  for (const TokenLogprob& top : targets.top) {
+    RETURN_IF_ERROR(CheckRange(at, ".top token", top.token, kNoToken, limits.vocab - 1));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckMicroBatch(const FrameLimits& limits, const MicroBatch& batch, bool has_hidden) {
@@ -194,6 +210,7 @@ absl::Status CheckResult(const FrameLimits& limits, const StepResult& result) {
     if (targets.logprobs.empty()) return FieldError(absl::StrCat(at, ".logprobs"), "empty", "at least one");
     RETURN_IF_ERROR(CheckRange(at, " end (start + logprobs)",
                                targets.start + static_cast<int64_t>(targets.logprobs.size()), 1, limits.context));
+    RETURN_IF_ERROR(CheckTops(limits, at, targets));
     rows += static_cast<int64_t>(targets.logprobs.size());
     RETURN_IF_ERROR(CheckRange("", "result.targets rows in all", rows, 0, limits.max_rows));
   }

@@ -28,7 +28,7 @@ constexpr size_t kLogitBiasBytes = kSmallMessage + (kTag + kId) + (kTag + 4);
 // Of lists that few sequences have.
 constexpr size_t kRareBytes = kMaxLogitBias * kLogitBiasBytes + kMaxEndTokens * kId;
 constexpr size_t kSamplingBytes =
-    kMessage + 6 * (kTag + 4) + 2 * (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMessage + kRareBytes;
+    kMessage + 6 * (kTag + 4) + 3 * (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMessage + kRareBytes;
 // Without the token ids, and without its shared blocks.
 constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes + (kTwoByteTag + kId);
 // Without the entries of its lists, and without its blocks.
@@ -36,7 +36,9 @@ constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 
 constexpr size_t kBlockListBytes = kTwoByteTag + kId + kMessage;  // of one group, without the ids
 constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) + (kTag + 1) +
                                  kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
-constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + kMessage + (kTag + 1);
+// Without the entries of its lists.
+constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + 3 * kMessage + (kTag + 1);
+constexpr size_t kTargetTopBytes = sizeof(int32_t) + sizeof(float);
 
 size_t Count(int64_t value) {
   CHECK_GE(value, 0);
@@ -75,7 +77,8 @@ size_t FrameLimits::MaxStepPayloadBytes() const { return Count(max_rows) * Count
 size_t FrameLimits::MaxStepFrameBytes() const { return MaxStepHeaderBytes() + MaxStepPayloadBytes(); }
 
 size_t FrameLimits::MaxResultFrameBytes() const {
-  const size_t result = Count(max_slices) * (kSampledBytes + kTargetsBytes) + Count(max_rows) * sizeof(float);
+  const size_t row = sizeof(float) + Count(max_prompt_logprobs) * kTargetTopBytes;
+  const size_t result = Count(max_slices) * (kSampledBytes + kTargetsBytes) + Count(max_rows) * row;
   return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + ChecksumBytes(*this) + result);
 }
 

@@ -115,6 +115,7 @@ FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int6
   limits.block_tokens = assignment.block_tokens();
   limits.max_rows = assignment.max_rows();
   limits.max_slices = assignment.max_slices();
+  limits.max_prompt_logprobs = assignment.max_prompt_logprobs();
   limits.max_open_tokens = assignment.max_open_tokens();
   limits.wire_type = *FromProto(assignment.wire_type());
   limits.checksum_layers = assignment.checksum_layers();

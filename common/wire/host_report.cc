@@ -25,6 +25,18 @@ size_t CountDigits(absl::string_view text) {
   return static_cast<size_t>(end - text.begin());
 }
 
+pb::FileSystemRoom ToProto(const FileSystemRoom& room) {
+  pb::FileSystemRoom out;
+  out.set_free_bytes(room.free_bytes);
+  out.set_total_bytes(room.total_bytes);
+  out.set_takes_files(room.takes_files);
+  return out;
+}
+
+FileSystemRoom FromProto(const pb::FileSystemRoom& room) {
+  return {room.free_bytes(), room.total_bytes(), room.takes_files()};
+}
+
 }  // namespace
 
 std::string EncodeHostReport(const pb::HostReport& report) {
@@ -46,6 +58,31 @@ absl::StatusOr<pb::HostReport> FindHostReport(absl::string_view text) {
 bool HoldsHostReport(absl::string_view text) {
   const std::optional<absl::string_view> printed = AfterMarker(text);
   return printed.has_value() && CountDigits(*printed) < printed->size();
+}
+
+pb::HostLimits ToProto(const HostLimits& limits) {
+  pb::HostLimits out;
+  out.set_temporary_directory(limits.temporary_directory);
+  *out.mutable_temporary() = ToProto(limits.temporary);
+  if (limits.has_shared_memory) *out.mutable_shared_memory() = ToProto(limits.shared_memory);
+  out.set_open_files(limits.open_files);
+  out.set_file_bytes(limits.file_bytes);
+  out.set_address_bytes(limits.address_bytes);
+  out.set_tasks_left(limits.tasks_left);
+  return out;
+}
+
+HostLimits FromProto(const pb::HostLimits& limits) {
+  HostLimits out;
+  out.temporary_directory = limits.temporary_directory();
+  out.temporary = FromProto(limits.temporary());
+  out.has_shared_memory = limits.has_shared_memory();
+  if (out.has_shared_memory) out.shared_memory = FromProto(limits.shared_memory());
+  out.open_files = limits.open_files();
+  out.file_bytes = limits.file_bytes();
+  out.address_bytes = limits.address_bytes();
+  out.tasks_left = limits.tasks_left();
+  return out;
 }
 
 }  // namespace stagecoach

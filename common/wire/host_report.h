@@ -8,15 +8,22 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/host_limits.h"
 #include "proto/control.pb.h"
 
 namespace stagecoach {
 
 inline constexpr char kHostReportFlag[] = "--host-report";
 inline constexpr char kClearFlag[] = "--clear";
+inline constexpr char kLookFlag[] = "--look";  // at the processes of the launch of this name: HostReport.stopped
 inline constexpr char kModelToReadFlag[] = "--model";  // Hello.model_path is this one when the file can be read there
+// With so many seconds: after its report the host stays to be tried by TCP, and waits so long for the front to begin.
+inline constexpr char kNetworkFlag[] = "--network";
 // stage_worker --host-guard NAME COMMAND...: see stage_worker/host_guard.h.
 inline constexpr char kHostGuardFlag[] = "--host-guard";
+
+// Where a launch over several hosts has its private directory on each (common/base/private_dir.h).
+inline constexpr char kLaunchDirectoryOfAllHosts[] = "/tmp";
 
 // "stagecoach-host-report:" and the message in hexadecimal digits; without a newline.
 std::string EncodeHostReport(const pb::HostReport& report);
@@ -26,6 +33,9 @@ absl::StatusOr<pb::HostReport> FindHostReport(absl::string_view text);
 
 // Whether a whole line of one has been printed: nothing that is printed later changes what is found.
 bool HoldsHostReport(absl::string_view text);
+
+pb::HostLimits ToProto(const HostLimits& limits);
+HostLimits FromProto(const pb::HostLimits& limits);
 
 }  // namespace stagecoach
 

@@ -1,5 +1,7 @@
 #include "common/wire/step_messages.h"
 
+#include <algorithm>
+
 namespace stagecoach {
 
 pb::SamplingParams ToProto(const SamplingParams& params) {
@@ -21,6 +23,7 @@ pb::SamplingParams ToProto(const SamplingParams& params) {
   }
   out.set_min_new_tokens(params.min_new_tokens);
   out.mutable_end_tokens()->Add(params.end_tokens.begin(), params.end_tokens.end());
+  out.set_prompt_logprobs(params.prompt_logprobs);
   return out;
 }
 
@@ -39,6 +42,7 @@ SamplingParams FromProto(const pb::SamplingParams& params) {
   for (const pb::LogitBias& entry : params.logit_bias()) out.logit_bias.emplace_back(entry.token(), entry.bias());
   out.min_new_tokens = params.min_new_tokens();
   out.end_tokens.assign(params.end_tokens().begin(), params.end_tokens().end());
+  out.prompt_logprobs = params.prompt_logprobs();
   return out;
 }
 
@@ -74,6 +78,10 @@ pb::TargetLogprobs ToProto(const TargetLogprobs& scores) {
   out.set_start(scores.start);
   out.mutable_logprobs()->Add(scores.logprobs.begin(), scores.logprobs.end());
   out.set_invalid_logits(scores.invalid_logits);
+  for (const TokenLogprob& top : scores.top) {
+    out.add_top_tokens(top.token);
+    out.add_top_logprobs(top.logprob);
+  }
   return out;
 }
 
@@ -97,6 +105,10 @@ TargetLogprobs FromProto(const pb::TargetLogprobs& scores) {
   out.start = scores.start();
   out.logprobs.assign(scores.logprobs().begin(), scores.logprobs().end());
   out.invalid_logits = scores.invalid_logits();
+  // As long as the longer list: where one lacks entries, the length is no longer that of the rows.
+  out.top.resize(static_cast<size_t>(std::max(scores.top_tokens_size(), scores.top_logprobs_size())));
+  for (int i = 0; i < scores.top_tokens_size(); ++i) out.top[static_cast<size_t>(i)].token = scores.top_tokens(i);
+  for (int i = 0; i < scores.top_logprobs_size(); ++i) out.top[static_cast<size_t>(i)].logprob = scores.top_logprobs(i);
   return out;
 }
 

@@ -51,7 +51,7 @@ int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling) {
   int64_t rows = std::min(scheduling.prefill_chunk, scheduling.max_num_batched_tokens);
   if (scheduling.chunking == Chunking::kEqualTime) rows = std::min<int64_t>(rows, kEqualTimeLeastRows);
   if (scheduling.policy == Policy::kDecodePriority) rows = std::min<int64_t>(rows, kPrefillQuantum);
-  if (scheduling.policy == Policy::kThrottled) rows = std::min<int64_t>(rows, kThrottledLeastRowsForGap);
+  if (scheduling.policy == Policy::kThrottled) rows = std::min<int64_t>(rows, kThrottledLeastRows);
   rows = std::max<int64_t>(1, std::min(rows, scheduling.max_num_batched_tokens - test.sequences));
   const bool prompts_alone = scheduling.policy == Policy::kPrefillFirst || scheduling.policy == Policy::kPhases;
   const int64_t beside = prompts_alone ? 0 : test.sequences * CeilDiv(test.prompt_tokens(), rows);

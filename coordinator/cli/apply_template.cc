@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
@@ -43,7 +44,7 @@ absl::StatusOr<Json> ReadJsonInput(const std::string& path, absl::Status (*check
 absl::Status AddVariable(const std::string& definition, Json* variables) {
   const size_t equals = definition.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return UsageError(absl::StrCat("--define: expected NAME=VALUE, found '", definition, "'"));
+    return UsageError(absl::StrCat("--define: expected NAME=VALUE, found '", CutText(definition), "'"));
   }
   const std::string name = definition.substr(0, equals), value = definition.substr(equals + 1);
   const absl::StatusOr<Json> json = ParseJson(value);

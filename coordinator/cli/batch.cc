@@ -87,7 +87,7 @@ class BatchVerb : public Verb {
   std::string input_path_;
   std::string output_path_;
   int64_t max_new_tokens_ = 256;
-  bool parse_special_ = false;
+  bool no_special_ = false;
 
   // While running.
   FrontModel model_;
@@ -103,17 +103,20 @@ class BatchVerb : public Verb {
   absl::flat_hash_map<RequestId, BatchLine> running_;
   int64_t synced_us_ = 0;  // when the output was last synced
   std::string run_id_;
-  int64_t ids_ = 0, answered_ = 0, failed_ = 0, skipped_ = 0;
+  BatchTally tally_;  // of this run
+  int64_t ids_ = 0, skipped_ = 0;
 };
 
 void BatchVerb::AddOptions(CLI::App* app) {
   AddRequiredText(app, "-i,--input", &input_path_, "FILE",
                   "OpenAI batch lines for /v1/completions and /v1/chat/completions; - is standard input");
-  AddRequiredText(app, "-o,--output", &output_path_, "FILE",
-                  "the answers, a line each; lines that an earlier run left there are not answered again");
+  AddRequiredText(
+      app, "-o,--output", &output_path_, "FILE",
+      "the answers, a line each; lines that an earlier run left there are not answered again, and one that fails "
+      "has its error there");
   AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange,
              "most tokens of an answer, for lines without max_tokens", absl::StrCat(max_new_tokens_));
-  AddFlag(app, "--special", &parse_special_, "control tokens written in prompts become tokens");
+  AddFlag(app, "--no-special", &no_special_, "control tokens written in the prompts of /v1/completions stay text");
   AddChatTemplateOptions(app, &chat_template_options_);
   AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   AddSamplingOptions(app, &sampling_options_);
@@ -157,7 +160,7 @@ absl::Status BatchVerb::DescribeServed() {
   served_.names = {model_.DisplayName()};
   served_.sampling = ResolveSampling(sampling_options_, model_.metadata());
   served_.ignore_eos = sampling_options_.ignore_eos;
-  served_.parse_special = parse_special_;
+  served_.parse_special = !no_special_;
   served_.completion_tokens = max_new_tokens_;
   served_.chat_tokens = max_new_tokens_;
   served_.output_format = FindOutputFormat(chat_->source(/*with_tools=*/false));
@@ -267,14 +270,14 @@ absl::Status BatchVerb::Take(const SessionEvent& event) {
     return WriteError(done);
   }
   RETURN_IF_ERROR(output_->Append(BatchAnswerJson(NextId(), done, output.bytes)));
-  ++answered_;
+  ++tally_.answers;
   return absl::OkStatus();
 }
 
 absl::Status BatchVerb::WriteError(const BatchLine& line) {
   LogVerbose(absl::StrCat("line ", line.number, ": ", line.error->message));
   RETURN_IF_ERROR(output_->Append(BatchErrorJson(NextId(), line)));
-  ++failed_;
+  tally_.AddError(line.error->code);
   return absl::OkStatus();
 }
 
@@ -288,10 +291,10 @@ void BatchVerb::DrawProgress() {
   if (!progress.shown() || cluster_->SecondsSinceReady() <= 0) return;
   const RunTotals& totals = cluster_->totals();
   const std::string detail =
-      absl::StrFormat("%d answered, %d failed, %d running, %.1f tokens/s", answered_, failed_, running_.size(),
-                      static_cast<double>(totals.decode_tokens) / cluster_->SecondsSinceReady());
+      absl::StrFormat("%d answered, %d failed, %d running, %.1f tokens/s", tally_.answers, tally_.failed(),
+                      running_.size(), static_cast<double>(totals.decode_tokens) / cluster_->SecondsSinceReady());
   // What was taken but still runs counts as not done: its share of the lines so far.
-  const double done = static_cast<double>(answered_ + failed_ + skipped_);
+  const double done = static_cast<double>(tally_.answers + tally_.failed() + skipped_);
   const double taken = done + static_cast<double>(running_.size());
   const double bytes = taken > 0 ? static_cast<double>(taken_bytes_) * done / taken : 0;
   progress.Draw(input_bytes_ > 0 ? ProgressText("batch", bytes / static_cast<double>(input_bytes_), detail)
@@ -302,9 +305,14 @@ absl::Status BatchVerb::Report(absl::Status status) {
   reader_.reset();
   if (absl::Status synced = Sync(); status.ok()) status = synced;
   const RunSummary summary = cluster_->Finish();
-  LogInfo(absl::StrCat(answered_, " answered, ", failed_, " failed, ", skipped_, " were answered before"));
+  LogInfo(absl::StrCat(tally_.answers, " answered, ", tally_.failed(), " failed, ", skipped_, " were answered before"));
   PrintStatistics(summary);
-  return status;
+  RETURN_IF_ERROR(status);
+  BatchTally all = answered_lines_.tally();
+  all.answers += tally_.answers;
+  all.wrong += tally_.wrong;
+  all.uncomputed += tally_.uncomputed;
+  return BatchEnding(all, output_path_);
 }
 
 }  // namespace

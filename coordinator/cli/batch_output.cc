@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/api/batch_line.h"
 #include "coordinator/front/exit_codes.h"
@@ -49,6 +50,18 @@ absl::Status WriteFully(int descriptor, const std::string& path, absl::string_vi
 
 }  // namespace
 
+void BatchTally::AddError(absl::string_view code) { ++(code == kBatchFailed ? uncomputed : wrong); }
+
+absl::Status BatchEnding(const BatchTally& tally, absl::string_view output_path) {
+  const int64_t failed = tally.failed();
+  if (tally.answers > 0 || failed == 0) return absl::OkStatus();
+  const std::string what =
+      absl::StrCat("no line has an answer: ", failed, failed == 1 ? " has its error" : " have their errors", " in '",
+                   output_path, "'");
+  return tally.uncomputed > 0 ? WithExitCode(absl::UnavailableError(what), ExitCode::kLostStages)
+                              : WithExitCode(absl::InvalidArgumentError(what), ExitCode::kInputFile);
+}
+
 // Two words, each a chain of bijections of 64 bits over the bytes from another start.
 AnsweredLines::Fingerprint AnsweredLines::FingerprintOf(absl::string_view id) {
   Fingerprint print = {id.size(), ~id.size()};
@@ -68,15 +81,21 @@ absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
     return bad;
   const Json& id = json["custom_id"];
   const Json& error = json["error"];
-  const bool by_number =
-      id.is_null() || (error.is_object() && error.contains("code") && error["code"] == kDuplicateCustomId);
-  if (!by_number) {
-    if (!id.is_string()) return bad;
+  const bool has_code = error.is_object() && error.contains("code") && error["code"].is_string();
+  const std::string code = has_code ? error["code"].get<std::string>() : "";
+  if (id.is_null() || code == kDuplicateCustomId) {
+    if (!error.is_object() || !error.contains("line") || !error["line"].is_number_integer()) return bad;
+    answered_numbers_.insert(error["line"].get<int64_t>());
+  } else if (id.is_string()) {
     answered_ids_.insert(FingerprintOf(id.get<std::string>()));
-    return absl::OkStatus();
+  } else {
+    return bad;
   }
-  if (!error.is_object() || !error.contains("line") || !error["line"].is_number_integer()) return bad;
-  answered_numbers_.insert(error["line"].get<int64_t>());
+  if (error.is_null()) {
+    ++tally_.answers;
+  } else {
+    tally_.AddError(code);
+  }
   return absl::OkStatus();
 }
 
@@ -84,8 +103,8 @@ bool AnsweredLines::CheckInputLine(BatchLine* line) {
   if (line->custom_id.empty()) return answered_numbers_.contains(line->number);
   const Fingerprint print = FingerprintOf(line->custom_id);
   if (taken_ids_.insert(print).second) return answered_ids_.contains(print);
-  line->error =
-      BatchError{kDuplicateCustomId, absl::StrCat("the custom_id '", line->custom_id, "' was used by an earlier line")};
+  line->error = BatchError{kDuplicateCustomId,
+                           absl::StrCat("the custom_id '", CutText(line->custom_id), "' was used by an earlier line")};
   return answered_numbers_.contains(line->number);
 }
 

@@ -17,6 +17,21 @@
 
 namespace stagecoach {
 
+// What became of lines.
+struct BatchTally {
+  int64_t answers = 0;
+  int64_t wrong = 0;       // cannot be answered
+  int64_t uncomputed = 0;  // the job could not compute them to their end
+
+  void AddError(absl::string_view code);  // BatchError::code
+  int64_t failed() const { return wrong + uncomputed; }
+};
+
+// How a batch ends that has dealt with all its lines: OK where one of them has its answer, or there are none. Each of
+// the others has its error in the output, and would have it again. With errors alone, kLostStages where the job could
+// not compute a line, else kInputFile.
+absl::Status BatchEnding(const BatchTally& tally, absl::string_view output_path);
+
 // Which lines of the input have their answer. A line is known by its custom_id; one without, or one that repeats an
 // earlier one's, by its number. Of a custom_id 16 bytes are kept, however long it is, for each line of the input and of
 // the output: about 40 bytes of memory a line.
@@ -29,10 +44,13 @@ class AnsweredLines {
   // custom_id as taken, and a line that repeats one is turned to a duplicate_custom_id error.
   bool CheckInputLine(BatchLine* line);
 
+  const BatchTally& tally() const { return tally_; }  // of the output's lines
+
  private:
   using Fingerprint = std::pair<uint64_t, uint64_t>;
   static Fingerprint FingerprintOf(absl::string_view id);
 
+  BatchTally tally_;
   absl::flat_hash_set<Fingerprint> answered_ids_;
   absl::flat_hash_set<int64_t> answered_numbers_;
   absl::flat_hash_set<Fingerprint> taken_ids_;

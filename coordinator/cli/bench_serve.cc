@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "coordinator/bench/arrivals.h"
@@ -101,7 +102,7 @@ absl::StatusOr<ServeLoad> BenchServe::Load() const {
     double rate = 0;
     if (!absl::SimpleAtod(request_rate_, &rate) || !(rate > 0) || rate > kMostArrivalRate) {
       return UsageError(absl::StrCat("--request-rate: expected inf or a number above 0, at most ", kMostArrivalRate,
-                                     ", found '", request_rate_, "'"));
+                                     ", found '", CutText(request_rate_), "'"));
     }
     load.rate_per_s = rate;
   }

@@ -181,7 +181,7 @@ absl::Status ChatVerb::TalkTo(ChatBackend* backend) {
     if (!no_history_) {
       if (const absl::Status opened = history.Open(LineHistoryPath()); !opened.ok()) LogError(opened.message());
     }
-    lines = std::make_unique<LineEditor>(&history);
+    ASSIGN_OR_RETURN(lines, LineEditor::Open(&history));
   } else {
     lines = std::make_unique<PipedLines>(STDIN_FILENO);
   }

@@ -217,8 +217,11 @@ std::string ChatServer::Body(const ChatTurn& turn) const {
 
 absl::StatusOr<ChatAnswer> ChatServer::Answer(const ChatTurn& turn, const TakeText& take) {
   ForgetOldWakeUps();
-  if (SignalWatch::Get().stops() > 0) return absl::CancelledError("interrupted");
   ChatAnswer answer;
+  if (SignalWatch::Get().stops() > 0) {  // as one that came a moment later
+    answer.finish_reason = "cancelled";
+    return answer;
+  }
   AnswerEvents events(take, &answer);
   SseReader reader;
   absl::Status status;

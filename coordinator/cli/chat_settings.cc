@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/step/sampling_limits.h"
@@ -57,7 +58,7 @@ absl::Status UnknownSetting(absl::string_view name) {
   for (const NumberSetting& entry : kNumberSettings) absl::StrAppend(&names, entry.name, ", ");
   for (const IntegerSetting& entry : kIntegerSettings) absl::StrAppend(&names, entry.name, ", ");
   return absl::InvalidArgumentError(
-      absl::StrCat("there is no '", name, "', expected one of ", names, kSeed, ", ", kPredict));
+      absl::StrCat("there is no '", CutText(name), "', expected one of ", names, kSeed, ", ", kPredict));
 }
 
 // The double that is written with as few digits as the float: 0.7, not 0.699999988.
@@ -100,7 +101,7 @@ absl::Status SetChatSetting(absl::string_view given_name, absl::string_view valu
   uint64_t seed = 0;
   if (!reset && !absl::SimpleAtoi(value, &seed)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("seed: '", value, "' is not a seed, expected 0 to 18446744073709551615"));
+        absl::StrCat("seed: '", CutText(value), "' is not a seed, expected 0 to 18446744073709551615"));
   }
   settings->sampling.seed = reset ? given.sampling.seed : seed;
   return absl::OkStatus();

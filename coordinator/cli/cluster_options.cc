@@ -29,7 +29,6 @@ namespace {
 
 constexpr NumberRange kStartupTimeoutS = {0.1, 86400};
 
-
 void AddStages(CLI::App* app, ClusterOptions* o) {
   AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, JobLimits::kStages.range,
              "pipeline stages, each a process", "the slots of the hosts, else 1")
@@ -92,6 +91,9 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   AddText(app, "--weights-cache", &o->weights_cache, "DIR",
           "where the stages' hosts keep what was streamed, so that the next job asks only for what is missing")
       ->group(group);
+  AddFlag(app, "--allow-damaged", &o->allow_damaged,
+          "load the model also where a tensor is all zeros, has a hole of zeros or numbers that are not finite")
+      ->group(group);
   AddNumber(app, "--stage-timeout", &o->stage_timeout_s, JobLimits::kStageTimeoutS,
             "seconds without progress after which a stage is lost", "60")
       ->group(group);
@@ -123,7 +125,9 @@ void AddScheduling(CLI::App* app, ClusterOptions* o) {
             "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long as its first")
       ->group(group);
   AddDuration(app, "--slo-itl", &o->slo_itl_s, JobLimits::kSloItlS,
-              "with --policy throttled: wanted gap between two tokens of a sequence, such as 80ms or 0.2s")
+              "with --policy throttled: wanted gap between two tokens of a sequence, such as 80ms, or 1h where prompts "
+              "come first; otherwise 250ms or four decode steps, or what prompts need to come in at half of their best "
+              "rate, whichever is longest")
       ->group(group);
   AddInteger(app, "--micro-batches", &o->micro_batches, JobLimits::kMicroBatches.range, "micro-batches in flight",
              "the number of stages")
@@ -248,6 +252,7 @@ void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
   if (o.isa.has_value()) job->set_isa(ToProto(*o.isa));
   job->set_cpu_bind(ToProto(o.cpu_bind));
   job->set_weights(ToProto(o.weights));
+  job->set_allow_damaged(o.allow_damaged);
   if (!o.weights_cache.empty()) job->set_weights_cache(Absolute(o.weights_cache));
   if (o.emulated_link != EmulatedLink()) *job->mutable_emulated_link() = ToProto(o.emulated_link);
   job->set_stage_timeout_s(o.stage_timeout_s);

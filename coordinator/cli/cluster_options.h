@@ -50,6 +50,7 @@ struct ClusterOptions {
   CpuBind cpu_bind = CpuBind::kAuto;
   WeightSource weights = WeightSource::kFile;
   std::string weights_cache;
+  bool allow_damaged = false;
   double stage_timeout_s = 60;
   double startup_timeout_s = 60;
   double relaunch_timeout_s = 600;
@@ -71,8 +72,8 @@ struct ClusterOptions {
 // What the policies are, in the order of kPolicies; for help texts.
 inline constexpr char kPolicyHelp[] =
     "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few prompt rows beside "
-    "decode rows; as many as queue, free KV blocks and --slo-itl suggest; all prompts that fit, then decoding, in "
-    "turns";
+    "decode rows; as many as queue, free KV blocks and the gap of --slo-itl suggest; all prompts that fit, then "
+    "decoding, in turns";
 
 // The headings that cluster options stand under in the help.
 inline constexpr char kClusterGroup[] = "Model and cluster";

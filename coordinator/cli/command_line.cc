@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/shown_text.h"
 #include "common/wire/handshake.h"
 
 namespace stagecoach {
@@ -86,7 +87,7 @@ Verb* CommandLine::Parse(int argc, const char* const* argv) {
   if (first.empty()) return Refuse(absl::StrCat("no verb given; the verbs are ", VerbNames()), "coordinator help");
   if (first == kHelpVerb) return Help(std::vector<std::string>(argv + 2, argv + argc));
   if (first[0] != '-' && Find(first) == nullptr) {
-    return Refuse(absl::StrCat("'", first, "' is no verb; the verbs are ", VerbNames()), "coordinator help");
+    return Refuse(absl::StrCat("'", CutText(first), "' is no verb; the verbs are ", VerbNames()), "coordinator help");
   }
   Verb* verb = Find(first);
   const std::string help_command = verb == nullptr
@@ -103,7 +104,7 @@ Verb* CommandLine::Parse(int argc, const char* const* argv) {
   } catch (const CLI::RequiredError& error) {
     // A mistyped option is the likelier reason, and the library looks for missing ones first.
     const std::vector<std::string> extras = app_->remaining(/*recurse=*/true);
-    return Refuse(extras.empty() ? error.what() : absl::StrCat("unexpected argument '", extras.front(), "'"),
+    return Refuse(extras.empty() ? error.what() : absl::StrCat("unexpected argument '", CutText(extras.front()), "'"),
                   help_command);
   } catch (const CLI::ParseError& error) {
     return Refuse(error.what(), help_command);
@@ -118,7 +119,8 @@ Verb* CommandLine::Help(const std::vector<std::string>& topics) {
     return nullptr;
   }
   if (Find(topics[0]) == nullptr) {
-    return Refuse(absl::StrCat("'", topics[0], "' is no verb; the verbs are ", VerbNames()), "coordinator help");
+    return Refuse(absl::StrCat("'", CutText(topics[0]), "' is no verb; the verbs are ", VerbNames()),
+                  "coordinator help");
   }
   // The help of a verb, or of a command below it, is printed under its whole name, as `coordinator <verb> --help` does.
   std::vector<const char*> argv = {"coordinator"};

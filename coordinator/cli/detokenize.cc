@@ -30,7 +30,7 @@ class DetokenizeVerb : public Verb {
     AddModelOption(app, &model_);
     AddQ2LayoutOption(app, &q2_layout_);
     AddWords(app, "ids", &words_, "N ...", "token ids, separated by spaces or commas; none: from standard input");
-    AddFlag(app, "--special", &render_control_, "print control tokens as their text");
+    AddFlag(app, "--no-special", &no_special_, "leave control tokens out, as an answer's text does");
   }
 
   // The bytes as they are, and a newline only where a person reads.
@@ -51,7 +51,7 @@ class DetokenizeVerb : public Verb {
         tokens.push_back(static_cast<TokenId>(*id));
       }
     }
-    RETURN_IF_ERROR(WriteStdout(tokenizer->Decode(tokens, render_control_)));
+    RETURN_IF_ERROR(WriteStdout(tokenizer->Decode(tokens, /*render_control=*/!no_special_)));
     return isatty(STDOUT_FILENO) ? WriteStdout("\n") : absl::OkStatus();
   }
 
@@ -59,7 +59,7 @@ class DetokenizeVerb : public Verb {
   std::string model_;
   std::string q2_layout_ = "auto";
   std::vector<std::string> words_;
-  bool render_control_ = false;
+  bool no_special_ = false;
 };
 
 }  // namespace

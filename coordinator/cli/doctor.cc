@@ -6,26 +6,27 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
 #include "coordinator/cli/findings.h"
 #include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/network_findings.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/probe_options.h"
 #include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/tensor_check.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/cli/verbosity.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/probe_run.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/launch/host_survey.h"
+#include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/network_trial.h"
 #include "coordinator/launch/program_output.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/job_plan.h"
@@ -50,6 +51,7 @@ class DoctorVerb : public Verb {
 
   void AddOptions(CLI::App* app) override {
     AddProbeOptions(app, &options_, "the hosts alone are looked at");
+    AddFlag(app, "--check", &check_, "read the whole model file here, too: is a tensor damaged?");
     AddFlag(app, "--json", &json_, "print the findings as JSON");
     AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   }
@@ -67,7 +69,7 @@ class DoctorVerb : public Verb {
     if (!context.joined) FindLaunch(launch);
     // What the model lacks keeps no rank from starting; a launch that cannot be would only say so once more.
     if (const ExitCode verdict = VerdictOf(findings_); verdict == ExitCode::kOk || verdict == ExitCode::kInputFile) {
-      if (verdict != ExitCode::kOk) launch.job.clear_model_path();
+      if (model_ == nullptr) launch.job.clear_model_path();
       RETURN_IF_ERROR(FindByJob(std::move(launch), context));
     }
     return Conclude();
@@ -84,8 +86,37 @@ class DoctorVerb : public Verb {
       model_ = *std::move(model);
       findings_.push_back(Finding::Ok("model", absl::StrCat(model_->file->path(), ", ", model_->hyper.architecture,
                                                             ", ", model_->hyper.layer_count(), " layers")));
+      if (check_) FindDamage();
     }
     return absl::OkStatus();
+  }
+
+  void FindDamage() {
+    constexpr size_t kMostNamed = 8;
+    ProgressLine progress(verbosity_.ShowProgress());
+    progress.Draw("reading the model's file");
+    const absl::StatusOr<std::vector<CheckedTensor>> checked = CheckTensors(*model_->file);
+    progress.Clear();
+    if (!checked.ok()) {
+      findings_.push_back(FromStatus("model", checked.status(), ExitCode::kInputFile));
+      return;
+    }
+    const std::vector<GgufTensor>& tensors = model_->file->tensors();
+    size_t damaged = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (!(*checked)[i].damage.has_value() || ++damaged > kMostNamed) continue;
+      Finding finding =
+          FromStatus("model", DamagedError(*model_->file, tensors[i], *(*checked)[i].damage), ExitCode::kInputFile);
+      if (options_.cluster.allow_damaged) finding.level = Finding::Level::kWarning;
+      findings_.push_back(std::move(finding));
+    }
+    if (damaged > kMostNamed) {
+      findings_.push_back(Finding::Warning("model", absl::StrCat(damaged - kMostNamed, " more tensors are damaged"),
+                                           "`coordinator inspect --check` lists all"));
+    }
+    if (damaged == 0) {
+      findings_.push_back(Finding::Ok("model", absl::StrCat(tensors.size(), " tensors were read, none is damaged")));
+    }
   }
 
   // The programs, the hosts, and what these answer.
@@ -102,23 +133,30 @@ class DoctorVerb : public Verb {
       if (plan.status() != stage_worker.status()) findings_.push_back(FromStatus("launch", plan.status()));
       return;
     }
-    FindLauncherVersion(launch, *plan);
+    const Placement placement = PlaceStages(plan->hosts, plan->stages, /*left_out=*/{});
+    for (const std::string& shortage : ShortagesHere(placement, launch.job.threads())) {
+      findings_.push_back(ErrorOfMessage("this host", shortage));
+    }
+    FindLauncherVersion(*plan);
     std::vector<HostQuestion> questions;
     std::set<std::string> asked;
     for (const LaunchHost& host : plan->hosts) {
       if (host.here || !asked.insert(host.name()).second) continue;
       // The others are asked for it by the job.
       const std::string model = host.slots.spare ? ModelOnHost(launch.job, host.slots) : "";
-      questions.push_back(AskHost(*plan->backend, plan->programs, host.name(), /*clear=*/{}, model));
+      questions.push_back(AskHost(*plan->backend, plan->programs, host.name(), /*clear=*/{}, model,
+                                  AwaitsTrial(*plan->backend, launch.host_timeout)));
     }
     ProgressLine progress(verbosity_.ShowProgress());
     if (!questions.empty()) {
       progress.Draw(absl::StrCat("asking the hosts, for at most ", absl::FormatDuration(launch.host_timeout)));
     }
-    const std::vector<HostAnswer> answers = AskAndWait(std::move(questions), launch.host_timeout);
+    const TriedHosts tried = AskAndTry(std::move(questions), plan->hosts, plan->stages, launch.host_timeout);
     progress.Clear();
-    const Findings hosts = FindingsOfSurvey(answers, own, plan->hosts, plan->stages);
-    findings_.insert(findings_.end(), hosts.begin(), hosts.end());
+    for (const Findings& found : {FindingsOfSurvey(tried.answers, own, plan->hosts, plan->stages, launch.job.threads()),
+                                  FindingsOfNetwork(tried, plan->backend->OwnNetworks(), plan->hosts, plan->stages)}) {
+      findings_.insert(findings_.end(), found.begin(), found.end());
+    }
   }
 
   void FindStageWorkerVersion(const std::string& path, const pb::Hello& own) {
@@ -138,24 +176,10 @@ class DoctorVerb : public Verb {
     }
   }
 
-  void FindLauncherVersion(const LaunchOptions& launch, const LaunchPlan& plan) {
-    const std::string name = plan.backend->name();
-    const bool mpirun = name == "mpirun";
-    const absl::StatusOr<ProgramOutput> output =
-        RunForOutput({mpirun ? launch.mpirun_path : launch.srun_path, "--version"}, kProgramAnswers);
-    if (!output.ok()) {
-      findings_.push_back(FromStatus(name, output.status()));
-      return;
-    }
-    const std::vector<std::string> lines = absl::StrSplit(output->text, '\n');
-    const std::string version(absl::StripAsciiWhitespace(lines.front()));
-    if (mpirun && !absl::StrContains(version, "Open MPI")) {
-      findings_.push_back(
-          Finding::Error(name, absl::StrCat("is not Open MPI's: it says '", version, "'"),
-                         "install Open MPI (Debian: apt install openmpi-bin) and put it first in PATH"));
-    } else {
-      findings_.push_back(Finding::Ok(name, version));
-    }
+  void FindLauncherVersion(const LaunchPlan& plan) {
+    const absl::StatusOr<std::string> version = LauncherVersion(plan);
+    findings_.push_back(version.ok() ? Finding::Ok(plan.backend->name(), *version)
+                                     : FromStatus(plan.backend->name(), version.status()));
   }
 
   // What the ranks find, as a job that measures; and whether the planner would find room for the model.
@@ -206,6 +230,7 @@ class DoctorVerb : public Verb {
   ProbeOptions options_;
   Verbosity verbosity_;
   bool json_ = false;
+  bool check_ = false;
   Model model_;  // nullptr: none, or a bad one
   Findings findings_;
 };

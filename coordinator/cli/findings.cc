@@ -9,19 +9,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/host_limits.h"
+#include "common/base/shown_text.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/front/json.h"
+#include "coordinator/launch/launch_check.h"
 #include "coordinator/plan/probe_plan.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-constexpr double kBusyShare = 0.5;                      // of the cores, by other programs
-constexpr uint64_t kSharedMemoryPerRank = 16ull << 20;  // what Open MPI's segments of a rank grow to
-constexpr double kSlowLinkBytesPerS = 0.1e9;            // a little less than a Gbit/s
+constexpr double kBusyShare = 0.5;            // of the cores, by other programs
+constexpr double kSlowLinkBytesPerS = 0.1e9;  // a little less than a Gbit/s
 constexpr double kSlowLatencyUs = 1000;
 constexpr double kClockUs = 10000;
 
@@ -165,17 +168,20 @@ void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>
   if (same == report.stages_size()) out->push_back(Finding::Ok("model", "every stage sees the same file"));
 }
 
-// Why a job cannot use a host; empty where it can.
-std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& answer, const pb::Hello& own) {
+// Why a job cannot use a host; empty where it can. `shortages`: of launch_check.h.
+std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& answer, const pb::Hello& own,
+                                  const std::vector<std::string>& shortages) {
   if (!answer.report.has_value()) {
+    const std::string said = answer.said.empty() ? "" : absl::StrCat("; its login wrote ", ShownText(answer.said));
     return Finding::Error(
-        subject, answer.trouble.empty() ? "gave no answer in time" : answer.trouble,
+        subject, answer.trouble.empty() ? absl::StrCat("gave no answer in time", said) : answer.trouble,
         absl::StrCat("check the name, that `ssh ", answer.host,
                      " true` works without a password, and that stage_worker is at the same path there"));
   }
   if (const std::string other = OtherVersion(answer.report->hello(), own); !other.empty()) {
     return Finding::Error(subject, other, "install one version on every host");
   }
+  if (!shortages.empty()) return ErrorOfMessage(subject, absl::StrJoin(shortages, "; "));
   if (answer.LacksModel()) {
     return Finding::Error(subject, absl::StrCat("cannot read the model file '", answer.model, "'"),
                           "put it there, say where it is by model=PATH in the host file, or give --weights stream",
@@ -211,19 +217,24 @@ Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode 
 }
 
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
-                          const std::vector<LaunchHost>& hosts, int stages) {
+                          const std::vector<LaunchHost>& hosts, int stages, int threads) {
   Findings findings;
   std::set<std::string> left_out, spare;
   for (const LaunchHost& host : hosts) {
     if (host.slots.spare) spare.insert(host.name());
   }
+  std::map<std::string, std::vector<std::string>> shortages;
   for (const HostAnswer& answer : answers) {
-    if (WhyNotUsed("", answer, own).has_value()) left_out.insert(answer.host);
+    if (answer.report.has_value()) {
+      shortages[answer.host] = ShortagesThere(*answer.report, answer.host, hosts, stages, threads);
+    }
+    if (WhyNotUsed("", answer, own, shortages[answer.host]).has_value()) left_out.insert(answer.host);
   }
   const bool others_do = PlaceStages(hosts, stages, left_out).stages() == stages;  // as the launch will place them
   for (const HostAnswer& answer : answers) {
     const std::string subject = absl::StrCat("host ", answer.host);
-    if (std::optional<Finding> why_not = WhyNotUsed(subject, answer, own); why_not.has_value()) {
+    if (std::optional<Finding> why_not = WhyNotUsed(subject, answer, own, shortages[answer.host]);
+        why_not.has_value()) {
       if (others_do || spare.contains(answer.host)) why_not->level = Finding::Level::kWarning;
       if (others_do) absl::StrAppend(&why_not->found, " (a job of ", Count(stages, "stage"), " does without it)");
       findings.push_back(*std::move(why_not));

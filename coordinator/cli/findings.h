@@ -40,10 +40,10 @@ using Findings = std::vector<Finding>;
 Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code = ExitCode::kLaunch);
 
 // Of the answers of other hosts (host_survey.h). `own`: this program's Hello. `hosts`, `stages`: of the launch
-// (launch_plan.h). A host that cannot be used is an error where the others have too few slots for the stages, and the
+// (launch_plan.h). `threads` of each stage, 0: all cores together. A host that cannot be used is an error where the others have too few slots for the stages, and the
 // host is not a spare one.
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
-                          const std::vector<LaunchHost>& hosts, int stages);
+                          const std::vector<LaunchHost>& hosts, int stages, int threads = 0);
 
 // Of the report of a probe: each host, each link, each clock, each stage's model. `model`: what the file is here; empty
 // when the stages need none, without a model or with one that is streamed to them.

@@ -86,7 +86,7 @@ class GenerateVerb : public Verb {
   Verbosity verbosity_;
   int64_t max_new_tokens_ = 256;
   std::vector<std::string> stops_;
-  bool parse_special_ = false;
+  bool no_special_ = false;
   std::optional<int64_t> logprobs_;
   std::string output_ = "text";
 
@@ -108,7 +108,7 @@ void GenerateVerb::AddOptions(CLI::App* app) {
   AddText(app, "--system", &system_, "TEXT", "the system message before each prompt");
   AddChatTemplateOptions(app, &template_options_);
   AddFlag(app, "--raw", &raw_, "no chat template: the prompt is text to be continued");
-  AddFlag(app, "--special", &parse_special_, "with --raw: control tokens written in the prompt become tokens");
+  AddFlag(app, "--no-special", &no_special_, "with --raw: control tokens written in the prompt stay text");
   AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer",
              absl::StrCat(max_new_tokens_));
   AddTexts(app, "--stop", &stops_, "TEXT", "end the answer before this text; may be given several times");
@@ -129,8 +129,9 @@ absl::Status GenerateVerb::CheckOptions() const {
         "--raw sends a prompt without a chat template: expected it without --system, --chat-template and "
         "--chat-template-file");
   }
-  if (parse_special_ && !raw_) {
-    return UsageError("--special needs --raw: in a conversation control tokens are written by the chat template alone");
+  if (no_special_ && !raw_) {
+    return UsageError(
+        "--no-special needs --raw: in a conversation control tokens are written by the chat template alone");
   }
   return absl::OkStatus();
 }
@@ -176,7 +177,8 @@ absl::StatusOr<std::optional<ChatFormat>> GenerateVerb::Format() const {
 
 absl::StatusOr<GenerateVerb::Answer> GenerateVerb::Raw(const std::string& prompt) const {
   const Tokenizer* tokenizer = model_.tokenizer.get();
-  return Answer{PartedAnswer(tokenizer, stops_, nullptr), tokenizer->Encode(prompt, true, parse_special_)};
+  return Answer{PartedAnswer(tokenizer, stops_, nullptr),
+                tokenizer->Encode(prompt, /*add_special=*/true, !no_special_)};
 }
 
 absl::StatusOr<GenerateVerb::Answer> GenerateVerb::Talk(const ChatFormat& format, const std::string& prompt) const {

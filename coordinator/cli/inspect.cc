@@ -16,9 +16,13 @@
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/tensor_check.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/json.h"
 #include "coordinator/front/model_file.h"
+#include "coordinator/text/chat/chat_template.h"
+#include "coordinator/text/jinja/jinja_template.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -112,6 +116,17 @@ bool HasTokenizer(const GgufMetadata& metadata) {
   return model.ok() && *model != "no_vocab";
 }
 
+// Why the file's chat template, or that for tools, cannot be used; empty where it can be, or there is none.
+std::string TemplateFault(const GgufMetadata& metadata) {
+  for (const bool with_tools : {false, true}) {
+    const absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate({}, metadata, with_tools);
+    if (absl::IsNotFound(source.status())) continue;
+    const absl::Status status = source.ok() ? JinjaTemplate::Parse(source->text).status() : source.status();
+    if (!status.ok()) return absl::StrCat(with_tools ? "for tools: " : "", status.message());
+  }
+  return "";
+}
+
 Json TokenizerJson(const GgufFile& file) {
   const GgufMetadata& metadata = file.metadata();
   Json json;
@@ -121,6 +136,9 @@ Json TokenizerJson(const GgufFile& file) {
   const GgufArray* array = tokens != nullptr ? std::get_if<GgufArray>(tokens) : nullptr;
   json["tokens"] = array != nullptr ? Json(array->size()) : Json(nullptr);
   json["chat_template"] = metadata.Has("tokenizer.chat_template");
+  if (std::string fault = TemplateFault(metadata); !fault.empty()) {
+    json["chat_template_unusable_because"] = std::move(fault);
+  }
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(file);
   json["supported"] = tokenizer.ok();
   if (tokenizer.ok()) {
@@ -174,6 +192,17 @@ Json TensorsJson(const GgufFile& file) {
                     {"shard", tensor.shard}});
   }
   return list;
+}
+
+// Adds what reading all of them found to their list.
+void AddChecks(const GgufFile& file, const std::vector<CheckedTensor>& checked, Json* json) {
+  (*json)["damaged_tensors"] = CountDamaged(checked);
+  for (size_t i = 0; i < checked.size(); ++i) {
+    Json& tensor = (*json)["tensor_list"][i];
+    tensor["crc32c"] = absl::StrFormat("%08x", checked[i].crc32c);
+    const std::optional<TensorDamage>& damage = checked[i].damage;
+    tensor["damage"] = damage.has_value() ? Json(DescribeDamage(file, file.tensors()[i], *damage)) : Json(nullptr);
+  }
 }
 
 // Everything there is to say, as JSON; the text is made from it.
@@ -250,7 +279,11 @@ std::string TokenizerText(const Json& tokenizer) {
   if (!tokenizer["supported"].get<bool>()) {
     absl::StrAppend(&text, "                 unsupported: ", Shown(tokenizer["unsupported_because"]), "\n");
   }
-  absl::StrAppend(&text, "chat template    ", Shown(tokenizer["chat_template"]), "\n");
+  absl::StrAppend(&text, "chat template    ", Shown(tokenizer["chat_template"]));
+  if (const auto fault = tokenizer.find("chat_template_unusable_because"); fault != tokenizer.end()) {
+    absl::StrAppend(&text, ", but it cannot be used: ", Shown(*fault));
+  }
+  absl::StrAppend(&text, "\n");
   return text;
 }
 
@@ -307,9 +340,15 @@ std::string Text(const Json& json) {
   line("runs here", json["supported"].get<bool>() ? "yes" : absl::StrCat("no: ", Shown(json["unsupported_because"])));
   if (!json.contains("tensor_list")) return text;
   for (const Json& tensor : json["tensor_list"]) {
-    absl::StrAppendFormat(&text, "%-40s %-8s %-24s %12s bytes\n", Shown(tensor["name"]), Shown(tensor["type"]),
-                          CompactJson(tensor["dims"]), Shown(tensor["bytes"]));
+    absl::StrAppendFormat(&text, "%-40s %-8s %-24s %12s bytes%s\n", Shown(tensor["name"]), Shown(tensor["type"]),
+                          CompactJson(tensor["dims"]), Shown(tensor["bytes"]),
+                          tensor.contains("crc32c") ? absl::StrCat("  crc32c ", Shown(tensor["crc32c"])) : "");
   }
+  if (!json.contains("damaged_tensors")) return text;
+  for (const Json& tensor : json["tensor_list"]) {
+    if (!tensor["damage"].is_null()) line("damaged", Shown(tensor["damage"]));
+  }
+  line("checked", absl::StrCat("every tensor was read, damaged are ", Shown(json["damaged_tensors"])));
   return text;
 }
 
@@ -324,12 +363,24 @@ class InspectVerb : public Verb {
     AddQ2LayoutOption(app, &q2_layout_);
     AddFlag(app, "--json", &json_, "one JSON object");
     AddFlag(app, "--tensors", &tensors_, "list every tensor; dims begin with the contiguous one");
+    AddFlag(app, "--check", &check_, "read every tensor: the same list with checksums (CRC-32C), and what is damaged");
   }
 
   absl::Status Run(const RunContext&) override {
     ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(model_, q2_layout_));
-    const Json json = Describe(std::shared_ptr<const GgufFile>(std::move(file)), tensors_);
-    return WriteStdout(json_ ? PrettyJson(json) : Text(json));
+    std::vector<CheckedTensor> checked;
+    if (check_) {
+      absl::StatusOr<std::vector<CheckedTensor>> found = CheckTensors(*file);
+      if (!found.ok()) return WithExitCode(found.status(), ExitCode::kInputFile);
+      checked = *std::move(found);
+    }
+    const std::shared_ptr<const GgufFile> shared = std::move(file);
+    Json json = Describe(shared, tensors_ || check_);
+    if (check_) AddChecks(*shared, checked, &json);
+    RETURN_IF_ERROR(WriteStdout(json_ ? PrettyJson(json) : Text(json)));
+    if (CountDamaged(checked) == 0) return absl::OkStatus();
+    return InputFileError(absl::StrCat("'", shared->path(), "': of ", checked.size(), " tensors ",
+                                       CountDamaged(checked), " are damaged; copy or download the file again"));
   }
 
  private:
@@ -337,6 +388,7 @@ class InspectVerb : public Verb {
   std::string q2_layout_ = "auto";
   bool json_ = false;
   bool tensors_ = false;
+  bool check_ = false;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@ struct FieldFlag {
 
 // Fields of pb::ConfigureJob, of LaunchOptions, and the one choice that is neither.
 constexpr FieldFlag kFlags[] = {
+    {"allow_damaged", "--allow-damaged"},
     {"block_tokens", "--block-size"},
     {"chunking", "--chunking"},
     {"context", "--ctx-size"},

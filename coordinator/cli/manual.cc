@@ -18,6 +18,7 @@
 #include "common/wire/handshake.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/cli/verb_endings.h"
 #include "coordinator/front/exit_codes.h"
 
 namespace stagecoach {
@@ -61,11 +62,17 @@ void AddOptionSections(const Command& command, std::vector<ManualSection>* secti
   for (ManualSection& group : groups) sections->push_back(std::move(group));
 }
 
-ManualSection ExitStatus() {
+// Of all verbs, with what is said of this one.
+ManualSection ExitStatus(const Command& command) {
   ManualSection section;
   section.title = "Exit status";
   for (const ExitCodeMeaning& entry : kExitCodes) {
-    section.entries.push_back({{absl::StrCat(static_cast<int>(entry.code))}, "", entry.meaning});
+    std::string meaning = entry.meaning;
+    for (const VerbEnding& ending : kVerbEndings) {
+      const bool is_it = command.words.size() > 1 && command.words[1] == ending.verb && ending.code == entry.code;
+      if (is_it) absl::StrAppend(&meaning, ". ", ending.verb, ": ", ending.meaning);
+    }
+    section.entries.push_back({{absl::StrCat(static_cast<int>(entry.code))}, "", std::move(meaning)});
   }
   return section;
 }
@@ -91,7 +98,7 @@ ManualPage PageOf(const Command& command, const Command* parent) {
     page.sections.push_back(std::move(arguments));
   }
   AddOptionSections(command, &page.sections);
-  page.sections.push_back(ExitStatus());
+  page.sections.push_back(ExitStatus(command));
   if (!command.footer.empty()) {
     ManualSection& section = page.sections.emplace_back();
     absl::string_view footer = command.footer;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "common/base/shown_text.h"
 
 namespace stagecoach {
 namespace {
@@ -55,7 +56,7 @@ absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range) {
   int64_t value = 0;
   if (!absl::SimpleAtoi(text, &value)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not an integer, ", Expected(range)));
+    return absl::InvalidArgumentError(absl::StrCat("'", CutText(text), "' is not an integer, ", Expected(range)));
   }
   if (absl::Status status = CheckInteger(value, range); !status.ok()) return status;
   return value;
@@ -64,7 +65,7 @@ absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range)
 absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range) {
   double value = 0;
   if (!absl::SimpleAtod(text, &value)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number, ", Expected(range)));
+    return absl::InvalidArgumentError(absl::StrCat("'", CutText(text), "' is not a number, ", Expected(range)));
   }
   if (absl::Status status = CheckNumber(value, range); !status.ok()) return status;
   const auto number = static_cast<float>(value);
@@ -75,7 +76,7 @@ absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range) {
 
 absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   const absl::Status bad = absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is not a size, expected bytes such as 268435456, 262144K, 256M or 1G"));
+      absl::StrCat("'", CutText(text), "' is not a size, expected bytes such as 268435456, 262144K, 256M or 1G"));
   size_t digits = 0;
   while (digits < text.size() && absl::ascii_isdigit(text[digits])) ++digits;
   uint64_t value = 0;
@@ -93,7 +94,8 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
 absl::StatusOr<double> ParseDuration(absl::string_view text, NumberRange seconds) {
   absl::Duration duration;
   if (!absl::ParseDuration(text, &duration)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a duration, expected such as 80ms or 0.2s"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", CutText(text), "' is not a duration, expected such as 80ms or 0.2s"));
   }
   const double value = absl::ToDoubleSeconds(duration);
   if (!Contains(seconds, value)) {
@@ -141,7 +143,8 @@ CLI::Option* AddSeed(CLI::App* app, const std::string& names, std::optional<uint
   return AddParsed(app, names, description, "N", shown_default, [out](const std::string& text) -> absl::Status {
     uint64_t value = 0;
     if (!absl::SimpleAtoi(text, &value)) {
-      return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a seed, expected 0 to 18446744073709551615"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", CutText(text), "' is not a seed, expected 0 to 18446744073709551615"));
     }
     *out = value;
     return absl::OkStatus();
@@ -169,16 +172,16 @@ CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector
 CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& shown_default,
                        const std::vector<std::string>& choices, std::function<void(size_t)> set,
                        const std::string& description) {
-  return AddParsed(
-      app, names, description, absl::StrJoin(choices, "|"), shown_default,
-      [choices, set = std::move(set)](const std::string& text) -> absl::Status {
-        const auto chosen = std::find(choices.begin(), choices.end(), text);
-        if (chosen == choices.end()) {
-          return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not one of ", absl::StrJoin(choices, ", ")));
-        }
-        set(static_cast<size_t>(chosen - choices.begin()));
-        return absl::OkStatus();
-      });
+  return AddParsed(app, names, description, absl::StrJoin(choices, "|"), shown_default,
+                   [choices, set = std::move(set)](const std::string& text) -> absl::Status {
+                     const auto chosen = std::find(choices.begin(), choices.end(), text);
+                     if (chosen == choices.end()) {
+                       return absl::InvalidArgumentError(
+                           absl::StrCat("'", CutText(text), "' is not one of ", absl::StrJoin(choices, ", ")));
+                     }
+                     set(static_cast<size_t>(chosen - choices.begin()));
+                     return absl::OkStatus();
+                   });
 }
 
 CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/quant/supported_types.h"
@@ -42,7 +43,7 @@ std::string TargetTypes() {
 absl::StatusOr<TensorType> ParseTargetType(const char* option, const std::string& name) {
   const absl::StatusOr<TensorType> type = ParseTensorType(name);
   if (type.ok() && CanQuantize(*type)) return *type;
-  return UsageError(absl::StrCat(option, ": '", name, "' is not one of ", TargetTypes()));
+  return UsageError(absl::StrCat(option, ": '", CutText(name), "' is not one of ", TargetTypes()));
 }
 
 absl::Status ParseOptionalType(const char* option, const std::string& name, std::optional<TensorType>* out) {
@@ -121,6 +122,7 @@ class QuantizeVerb : public Verb {
     AddFlag(app, "--pure", &pure_, "the head in the type of the matrices, too");
     AddInteger(app, "-t,--threads", &threads_, {1, 4096}, "threads that encode", "one a core");
     AddFlag(app, "--force", &force_, "replace OUT when it exists");
+    AddFlag(app, "--allow-damaged", &allow_damaged_, "also where a tensor of IN is all zeros or has a hole of zeros");
     AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
   }
 
@@ -147,7 +149,7 @@ class QuantizeVerb : public Verb {
     for (const GgufTensor& tensor : file.tensors()) tensor_bytes += tensor.bytes;
     for (const FileFingerprint& fingerprint : file.fingerprints()) source_bytes += fingerprint.size_bytes;
     ProgressLine line(verbosity_.ShowProgress());
-    QuantizeRun run{out_, file_type, threads_, force_, {}};
+    QuantizeRun run{out_, file_type, threads_, force_, allow_damaged_, {}};
     run.progress = [&](uint64_t done) -> absl::Status {
       if (signals.stops() > 0) {
         return WithExitCode(absl::CancelledError(absl::StrCat("interrupted; '", out_, "' was not written")),
@@ -169,6 +171,7 @@ class QuantizeVerb : public Verb {
   std::string in_, out_, type_, output_type_, embedding_type_;
   bool pure_ = false;
   bool force_ = false;
+  bool allow_damaged_ = false;
   int64_t threads_ = 0;
   Verbosity verbosity_;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_raw_metadata.h"
 #include "common/gguf/gguf_stream_writer.h"
+#include "common/gguf/tensor_damage.h"
 #include "common/parallel/parallel_for.h"
 
 namespace stagecoach {
@@ -63,13 +65,17 @@ absl::Status CheckValues(const GgufTensor& tensor, const Piece& piece, TensorTyp
 
 uint64_t SourceRowBytes(const GgufTensor& tensor) { return tensor.bytes / static_cast<uint64_t>(tensor.rows()); }
 
-absl::Status WritePiece(const GgufFile& file, const QuantizeStep& step, const Piece& piece, Scratch* scratch,
-                        GgufStreamWriter* writer) {
+absl::Status WritePiece(const GgufFile& file, const QuantizeStep& step, const Piece& piece, DamageScan* damage_scan,
+                        Scratch* scratch, GgufStreamWriter* writer) {
   const GgufTensor& tensor = *step.tensor;
   const uint64_t source_row_bytes = SourceRowBytes(tensor);
   const uint64_t source_at = static_cast<uint64_t>(piece.first_row) * source_row_bytes;
   scratch->source.resize(static_cast<uint64_t>(piece.rows) * source_row_bytes);
   RETURN_IF_ERROR(file.Read(tensor, source_at, absl::MakeSpan(scratch->source)));
+  if (damage_scan != nullptr) {
+    const std::optional<TensorDamage> damage = damage_scan->Examine(tensor, source_at, scratch->source);
+    if (damage.has_value()) return DamagedError(file, tensor, *damage);
+  }
   if (step.copied()) return writer->Write(piece.step, source_at, scratch->source);
 
   const auto type = static_cast<TensorType>(step.type_id);
@@ -100,12 +106,14 @@ absl::StatusOr<uint64_t> Quantize(const GgufFile& file, const QuantizePlan& plan
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufStreamWriter> writer, CreateFile(file, plan, run));
   const std::vector<Piece> pieces = CutIntoPieces(plan);
   std::vector<Scratch> scratch(static_cast<size_t>(ParallelWorkers(run.threads)));
+  DamageScan damage_scan;
   std::mutex mu;
   uint64_t done_bytes = 0;  // guarded by mu
   RETURN_IF_ERROR(ParallelFor(run.threads, static_cast<int64_t>(pieces.size()), [&](int worker, int64_t i) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
     const QuantizeStep& step = plan.steps[piece.step];
-    RETURN_IF_ERROR(WritePiece(file, step, piece, &scratch[static_cast<size_t>(worker)], writer.get()));
+    RETURN_IF_ERROR(WritePiece(file, step, piece, run.allow_damaged ? nullptr : &damage_scan,
+                               &scratch[static_cast<size_t>(worker)], writer.get()));
     const std::lock_guard<std::mutex> lock(mu);
     done_bytes += static_cast<uint64_t>(piece.rows) * SourceRowBytes(*step.tensor);
     return run.progress ? run.progress(done_bytes) : absl::OkStatus();

@@ -20,14 +20,16 @@ struct QuantizeRun {
   TensorType file_type = TensorType::kQ8_0;  // what general.file_type says
   int64_t threads = 0;                       // 0: one a core
   bool replace = false;                      // an existing file
+  bool allow_damaged = false;                // take damaged tensors as they are
   // Told after each piece how many bytes of the source's tensors are done; one call at a time. Not OK: the work ends
   // with that status. May be empty.
   std::function<absl::Status(uint64_t done_bytes)> progress;
 };
 
 // Writes the file: metadata as stored, without the keys of shards, with general.file_type and
-// general.quantization_version. Returns its size. Errors: kInvalidArgument for weights that are not finite or too large
-// for the type, those of GgufStreamWriter and of reading. After an error there is no new file.
+// general.quantization_version. Returns its size. Errors: kDataLoss for a damaged tensor, kInvalidArgument for weights
+// that are not finite or too large for the type, those of GgufStreamWriter and of reading. After an error there is no
+// new file.
 absl::StatusOr<uint64_t> Quantize(const GgufFile& file, const QuantizePlan& plan, const QuantizeRun& run);
 
 }  // namespace stagecoach

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/log.h"
@@ -36,7 +37,11 @@ absl::Status RankZero::Join(int* argc, char*** argv, std::unique_ptr<MpiWorld>* 
   const pb::Hello mine = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
   ASSIGN_OR_RETURN(const std::vector<std::string> all, (*world)->AllGather(mine.SerializeAsString(), kHelloDeadline));
   ASSIGN_OR_RETURN(*hellos, ParseHellos(all));
-  return CheckWorld(*hellos);
+  absl::Status checked = CheckWorld(*hellos);
+  if (checked.ok() || hellos->size() > 1) return checked;
+  return absl::Status(checked.code(), absl::StrCat(checked.message(), "; where nobody starts it as a rank, unset ",
+                                                   absl::StrJoin(WorldVariables(), " "),
+                                                   ", which another program left, and it starts the ranks itself"));
 }
 
 absl::Status RankZero::Run(MpiWorld* world, const std::vector<pb::Hello>& hellos, EngineChannel* front) {

@@ -106,6 +106,7 @@ class ServeVerb : public Verb {
   }
 
   absl::Status Serve(Service* service, LaunchOptions launch, const RunContext& context) {
+    launch.job.set_max_prompt_logprobs(kMaxPromptLogprobs);  // what completions with echo may ask for
     const std::string trace = launch.job.trace();
     ASSIGN_OR_RETURN(std::unique_ptr<Session> session, OpenSession(std::move(launch), context.engine_descriptor));
     const absl::Status ended = service->Run(std::move(session));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
 #include "coordinator/cli/option_values.h"
@@ -102,7 +103,8 @@ void AddLimitsGroup(CLI::App* app, ServeOptions* o) {
   AddDuration(app, "--slo-ttft", &o->slo_ttft_s, kTimeoutS,
               "wanted time to the first token: counted in the metrics, changes nothing")
       ->group(kLimitsGroup);
-  AddBytes(app, "--max-body", &o->max_body_bytes, "most bytes of a request, such as 512K or 8M; at most 2G", "8M")
+  AddBytes(app, "--max-body", &o->max_body_bytes,
+           "most bytes of a request, such as 512K or 8M; at most 2G, and of those for tokens and texts 4M", "8M")
       ->group(kLimitsGroup);
 }
 
@@ -166,8 +168,8 @@ absl::StatusOr<ServingOptions> MakeServingOptions(const ServeOptions& options, i
     if (model->names.empty()) return UsageError("--served-model-name: expected names, found none");
     for (size_t i = 1; i < model->names.size(); ++i) {
       if (std::find(model->names.begin(), model->names.begin() + i, model->names[i]) != model->names.begin() + i) {
-        return UsageError(
-            absl::StrCat("--served-model-name: expected names that differ, found '", model->names[i], "' twice"));
+        return UsageError(absl::StrCat("--served-model-name: expected names that differ, found '",
+                                       CutText(model->names[i]), "' twice"));
       }
     }
   }

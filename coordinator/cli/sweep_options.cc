@@ -345,6 +345,7 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   text("--cpu-bind", point.cpu_bind, "auto");
   text("--weights", point.weights, "file");
   text("--weights-cache", cluster.weights_cache);
+  if (cluster.allow_damaged) words.push_back("--allow-damaged");
   text(cluster.hostfile.empty() ? "--host" : "--hostfile", point.hosts);
   text("--launcher", NameOf(kLauncherKinds, cluster.launcher), "auto");
   text("--launcher-args", cluster.launcher_args);

@@ -28,7 +28,7 @@ class TokenizeVerb : public Verb {
     AddModelOption(app, &model_);
     AddQ2LayoutOption(app, &q2_layout_);
     AddPromptOptions(app, &input_, "the text; of several, each gives one line");
-    AddFlag(app, "--special", &parse_special_, "control tokens written in the text become tokens");
+    AddFlag(app, "--no-special", &no_special_, "control tokens written in the text stay text");
     AddFlag(app, "--no-bos", &no_bos_, "without the tokens that the vocabulary adds by itself");
     AddChoice(app, "--output", &output_, {"text", "json"}, "json: an object with ids and pieces for each text");
   }
@@ -38,7 +38,8 @@ class TokenizeVerb : public Verb {
     ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(*file));
     ASSIGN_OR_RETURN(const std::vector<std::string> texts, CollectPrompts(input_, /*strip_newline=*/false));
     for (const std::string& text : texts) {
-      const std::vector<TokenId> tokens = tokenizer->Encode(text, /*add_special=*/!no_bos_, parse_special_);
+      const std::vector<TokenId> tokens =
+          tokenizer->Encode(text, /*add_special=*/!no_bos_, /*parse_special=*/!no_special_);
       if (output_ == "text") {
         RETURN_IF_ERROR(WriteStdout(absl::StrJoin(tokens, " ") + "\n"));
         continue;
@@ -54,7 +55,7 @@ class TokenizeVerb : public Verb {
   std::string model_;
   std::string q2_layout_ = "auto";
   PromptInput input_;
-  bool parse_special_ = false;
+  bool no_special_ = false;
   bool no_bos_ = false;
   std::string output_ = "text";
 };

@@ -129,12 +129,14 @@ absl::Status RequestJournal::TakeScores(RequestId id, const pb::TargetLogprobs& 
   }
   const int64_t end = std::min(start + scores.logprobs_size(), entry->end_scored_row());
   if (end <= entry->next_scored_row) return absl::OkStatus();  // known, or rows that were not asked for
-  TargetLogprobs fresh;
-  fresh.start = static_cast<int32_t>(entry->next_scored_row);
-  fresh.logprobs.assign(scores.logprobs().begin() + static_cast<int>(entry->next_scored_row - start),
-                        scores.logprobs().begin() + static_cast<int>(end - start));
+  const int64_t tops = int64_t{scores.logprobs_size()} * entry->request.sampling.prompt_logprobs;
+  if (scores.top_tokens_size() != tops || scores.top_logprobs_size() != tops) {
+    return EngineError(id, absl::StrCat(scores.top_tokens_size(), " tokens and ", scores.top_logprobs_size(),
+                                        " log-probabilities beside the ", scores.logprobs_size(), " scores from row ",
+                                        start, ", expected ", tops));
+  }
+  event->scores.push_back(FromProto(scores).Rows(entry->next_scored_row, end));
   entry->next_scored_row = end;
-  event->scores.push_back(std::move(fresh));
   return absl::OkStatus();
 }
 

@@ -7,20 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-constexpr size_t kMostReasonBytes = 200;  // the library shows all of a string that does not end
-
-// Cut between two characters.
-std::string Shortened(const std::string& text) {
-  if (text.size() <= kMostReasonBytes) return text;
-  size_t end = kMostReasonBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
-}
+constexpr int kNumberOverflow = 406;  // the library's number of that error
 
 // Reads a text and keeps nothing but the keys of what is open. (The library can ask about values while it builds them,
 // but then looks through all of a list at the end of each object in it.)
@@ -37,13 +30,15 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return true; }
 
   bool start_object(size_t) override {
-    keys_.emplace_back();
+    open_.emplace_back();
     return Descend();
   }
   bool key(string_t& key) override {
-    std::set<std::string>& keys = keys_.back();
-    if (!keys.insert(key).second) {
-      return Refuse(absl::StrCat("every key once in an object, found ", Shortened(CompactJson(key)), " twice"));
+    std::set<std::string>& keys = open_.back().keys;
+    const auto [place, is_new] = keys.insert(key);
+    open_.back().latest = &*place;
+    if (!is_new) {
+      return Refuse(absl::StrCat("every key once in an object, found ", CutText(CompactJson(key)), " twice"));
     }
     if (keys.size() > kMostKeysOfObject) {
       return Refuse(absl::StrCat("at most ", kMostKeysOfObject, " keys in an object, found more"));
@@ -54,7 +49,7 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool end_object() override {
-    keys_.pop_back();
+    open_.pop_back();
     --depth_;
     return true;
   }
@@ -65,10 +60,17 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
   }
 
   // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
+  bool parse_error(size_t, const std::string& token, const nlohmann::detail::exception& error) override {
+    if (error.id == kNumberOverflow) {
+      const bool has_name = !open_.empty() && open_.back().latest != nullptr;
+      return Refuse(absl::StrCat("a number below 1.8e308", has_name ? " for " : "",
+                                 has_name ? CutText(CompactJson(*open_.back().latest)) : "", ", found ",
+                                 CutText(token)));
+    }
     const std::string what = error.what();
     const size_t tag = what.find("] ");
-    return Refuse(absl::StrCat("JSON, found: ", Shortened(what.substr(tag == std::string::npos ? 0 : tag + 2))));
+    // It shows all of a string that does not end.
+    return Refuse(absl::StrCat("JSON, found: ", CutText(what.substr(tag == std::string::npos ? 0 : tag + 2))));
   }
 
  private:
@@ -84,7 +86,11 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
   absl::Status status_;
   size_t depth_ = 0;
   size_t all_keys_ = 0;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  struct OpenObject {
+    std::set<std::string> keys;
+    const std::string* latest = nullptr;  // of these, whose value is being read
+  };
+  std::vector<OpenObject> open_;
 };
 
 }  // namespace

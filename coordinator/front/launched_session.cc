@@ -17,6 +17,9 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "coordinator/launch/launch_causes.h"
+#include "coordinator/launch/launch_check.h"
+#include "coordinator/launch/launch_environment.h"
 
 namespace stagecoach {
 namespace {
@@ -28,6 +31,7 @@ constexpr absl::Duration kLastWords = absl::Seconds(2);
 constexpr absl::Duration kWordsAfterALoss = absl::Milliseconds(500);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
 constexpr char kHasEnded[] = " has ended";
+constexpr char kIsStopped[] = " is stopped";
 
 // The ranks of this host that have entered MPI_Init, by the shared-memory segments that Open MPI makes there:
 // vader_segment.<host>.<user>.<job>.<rank>.
@@ -55,6 +59,7 @@ LaunchedSession::LaunchedSession(const LaunchOptions& options, LaunchPlan plan)
       max_losses_(options.max_losses),
       relaunch_timeout_(options.relaunch_timeout),
       wording_(options.wording),
+      launcher_args_(options.launcher_args),
       hosts_(&plan_, options.host_timeout),
       policy_(MonotonicUs()) {}
 
@@ -87,11 +92,13 @@ absl::Status LaunchedSession::OnHostsAsked() {
 }
 
 absl::Status LaunchedSession::StartRanks(const Placement& placement) {
+  RETURN_IF_ERROR(CheckThisHost(placement, job().threads()));
   ASSIGN_OR_RETURN(launcher_, Launcher::Start(plan_, placement));
   hosts_.Launched(placement, launcher_->name());
   placement_ = placement;
   starting_ = absl::ZeroDuration();
   missing_ranks_ = MissingRanks();
+  watch_.emplace(plan_, placement, launcher_->name(), startup_timeout_);
   end_seen_ = false;
   ++launches_;
   return absl::OkStatus();
@@ -117,6 +124,7 @@ void LaunchedSession::AddWaits(std::vector<pollfd>* waits) const {
   for (const int descriptor : {launcher_->listener(), launcher_->output_descriptor(), launcher_->end_descriptor()}) {
     if (descriptor >= 0) waits->push_back({descriptor, POLLIN, 0});
   }
+  if (!heard() && watch_.has_value()) watch_->AddWaits(waits);
 }
 
 absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const pollfd> waits) {
@@ -146,20 +154,26 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const 
       return absl::OkStatus();
     }
   }
-  if (!heard()) {
-    waited = std::min(waited, kMostPerWait);
-    starting_ += waited;
-    const std::string ranks = DescribeRanks();
-    if (starting_ >= startup_timeout_) {
-      return Lose(absl::StrCat("the job did not come up within ", absl::FormatDuration(startup_timeout_), ranks,
-                               DescribeOtherHosts()));
-    }
-    if (!missing_ranks_.Waited(waited, absl::StrContains(ranks, kHasEnded))) return absl::OkStatus();
-    return Lose(absl::StrCat("the job cannot come up any more", ranks, DescribeOtherHosts()));
-  }
+  if (!heard()) return SuperviseStart(std::min(waited, kMostPerWait));
+  watch_.reset();
   if (silence() < silence_timeout_) return absl::OkStatus();
   return Lose(absl::StrCat(NameOf(0), " was silent for ",
                            absl::FormatDuration(absl::Trunc(silence(), absl::Milliseconds(100))), DescribeRanks()));
+}
+
+// Before the engine's first word.
+absl::Status LaunchedSession::SuperviseStart(absl::Duration waited) {
+  starting_ += waited;
+  const std::string ranks = DescribeRanks();
+  if (starting_ >= startup_timeout_) {
+    return Lose(absl::StrCat("the job did not come up within ", absl::FormatDuration(startup_timeout_), ranks,
+                             DescribeOtherHosts(), AdviceForSettings(launcher_->output().Tail(), OwnEnvironment())));
+  }
+  const std::string stopped_elsewhere = watch_->Advance(starting_);
+  const bool missing = absl::StrContains(ranks, kHasEnded) || absl::StrContains(ranks, kIsStopped);
+  if (!missing_ranks_.Waited(waited, missing) && stopped_elsewhere.empty()) return absl::OkStatus();
+  return Lose(
+      absl::StrCat("the job does not come up", ranks, stopped_elsewhere.empty() ? "" : "; ", stopped_elsewhere));
 }
 
 // The engine's end of the socket closed, or it gave the job up.
@@ -201,8 +215,8 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
   if (!heard() && launches_ == 1 && !by_signal) {
     return absl::FailedPreconditionError(
         absl::StrCat("the job could not be launched: ", plan_.backend->name(), " ended with exit code ", exit_code,
-                     " and printed:\n", output.Tail(),
-                     "\ncheck `stages`, `hostfile` and `launcher_args`; `dry_run` shows the whole launch line"));
+                     " and printed:\n", output.Tail(), "\n",
+                     AdviceForLaunch(plan_.backend->name(), output.Tail(), launcher_args_, OwnEnvironment())));
   }
   if (output.death().has_value()) return Lose(*output.death());
   const std::string signal = by_signal ? absl::StrCat(" (signal ", exit_code - 128, ")") : "";
@@ -248,11 +262,14 @@ std::string LaunchedSession::DescribeRanks() const {
   const std::set<int> in_mpi = RanksInMpi(launcher_->directories());
   bool any_rank = false;
   for (const SessionProcess& process : processes) {
+    if (process.rank < 0 && process.state == 'T') {
+      remarks.push_back(absl::StrCat("a process of ", plan_.backend->name(), kIsStopped, " (pid ", process.pid, ")"));
+    }
     if (process.rank < 0 || process.rank > placement_.stages()) continue;
     any_rank = true;
     seen[static_cast<size_t>(process.rank)] = true;
     if (process.state == 'T') {
-      remarks.push_back(absl::StrCat(NameOf(process.rank), " is stopped (pid ", process.pid, ")"));
+      remarks.push_back(absl::StrCat(NameOf(process.rank), kIsStopped, " (pid ", process.pid, ")"));
     } else if (!heard() && placement_.AllHere() && !in_mpi.empty() && !in_mpi.contains(process.rank)) {
       remarks.push_back(absl::StrCat(NameOf(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
     }
@@ -285,6 +302,9 @@ void LaunchedSession::AwaitJobEnd() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Launch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(LaunchPlan plan, ResolveLaunch(options));
+  // First what keeps any program from being started.
+  RETURN_IF_ERROR(CheckThisHost(PlaceStages(plan.hosts, plan.stages, /*left_out=*/{}), options.job.threads()));
+  RETURN_IF_ERROR(LauncherVersion(plan).status());
   static std::atomic<bool> said = false;  // a process may launch many jobs
   if (geteuid() == 0 && !said.exchange(true)) LogInfo("running MPI as root (OMPI_ALLOW_RUN_AS_ROOT is set for it)");
   auto session = std::make_unique<LaunchedSession>(options, std::move(plan));

@@ -11,6 +11,7 @@
 #include "coordinator/front/missing_ranks.h"
 #include "coordinator/front/relaunch_policy.h"
 #include "coordinator/front/session_core.h"
+#include "coordinator/front/start_watch.h"
 #include "coordinator/launch/host_pool.h"
 #include "coordinator/launch/launcher.h"
 
@@ -36,6 +37,7 @@ class LaunchedSession : public SessionCore {
   // A launch: asks the other hosts, if there are any, then starts the ranks.
   absl::Status Begin();
   absl::Status OnHostsAsked();
+  absl::Status SuperviseStart(absl::Duration waited);
   absl::Status StartRanks(const Placement& placement);
   absl::Status OnLauncherEnded(int exit_code);
   absl::Status Lose(const std::string& what, bool accusing = false, std::optional<int> stage = std::nullopt);
@@ -51,12 +53,14 @@ class LaunchedSession : public SessionCore {
   const int max_losses_;
   const absl::Duration relaunch_timeout_;
   std::string (*const wording_)(absl::string_view);
+  const std::string launcher_args_;
 
   HostPool hosts_;
   Placement placement_;                 // of the present job, or the one before
   std::unique_ptr<Launcher> launcher_;  // of the present job; none between a loss and the next launch
   absl::Duration starting_;             // time since the launch
   MissingRanks missing_ranks_;          // of the present job, while it starts
+  std::optional<StartWatch> watch_;     // likewise
   bool end_seen_ = false;               // the launcher has ended, and its engine was given a last chance to be heard
   int launches_ = 0;                    // of ranks
   int relaunches_ = 0;

@@ -1,8 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_FRONT_MISSING_RANKS_H_
 #define STAGECOACH_COORDINATOR_FRONT_MISSING_RANKS_H_
 
-// Tells when a job that starts will never come up, because a rank of this host has ended: mpirun does not mind one that
-// ends in order before MPI_Init, and the others wait in it for ever. Pure: it is told the time. Not thread-safe.
+// Tells when a job that starts will not come up, because a rank of this host has ended or is stopped (SIGSTOP): mpirun
+// does not mind one that ends in order before MPI_Init, and the others wait in it for ever. Pure: it is told the time.
+// Not thread-safe.
 
 #include "absl/time/time.h"
 
@@ -15,8 +16,8 @@ class MissingRanks {
   // appear says nothing.
   static constexpr absl::Duration kPatience = absl::Seconds(3);
 
-  // After waiting `waited`; `missing`: some ranks of this host are there and others are not. Whether that has been so
-  // all the time for kPatience.
+  // After waiting `waited`; `missing`: some ranks of this host are there, and others are not or are stopped. Whether
+  // that has been so all the time for kPatience.
   bool Waited(absl::Duration waited, bool missing) {
     missing_for_ = missing ? missing_for_ + waited : absl::ZeroDuration();
     return missing_for_ >= kPatience;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/strip.h"
+
 namespace stagecoach {
 namespace {
 
-int64_t CodePointsOf(const std::string& utf8) {
+int64_t CodePointsOf(absl::string_view utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; });
 }
 
@@ -14,8 +16,9 @@ int64_t CodePointsOf(const std::string& utf8) {
 
 // The prompt came before: a leading space is part of the answer.
 ParsedCompletion::ParsedCompletion(const Tokenizer* tokenizer, std::vector<std::string> stops,
-                                   std::unique_ptr<OutputParser> parser)
+                                   std::unique_ptr<OutputParser> parser, bool render_control)
     : tokenizer_(tokenizer),
+      render_control_(render_control),
       detokenizer_(tokenizer, /*at_text_start=*/false, /*render_control=*/true),
       parser_(std::move(parser)),
       matcher_(std::move(stops)) {}
@@ -50,14 +53,24 @@ std::vector<OutputDelta> ParsedCompletion::Abandon() {
 
 void ParsedCompletion::PushToken(TokenId token, Deltas* out) {
   const bool inside = parser_->inside_reasoning();
-  PushText(detokenizer_.Push(token), out);
+  const std::string text = detokenizer_.Push(token);
+  absl::string_view before = text;
+  const std::string own = tokenizer_->TokenBytes(token, /*render_control=*/true);
+  const bool is_control = !own.empty() && tokenizer_->TokenBytes(token, /*render_control=*/false).empty();
+  // What was held back of other tokens comes with it.
+  if (is_control && !render_control_ && absl::ConsumeSuffix(&before, own)) {
+    PushText(before, out);
+    PushText(own, out, /*control=*/true);
+  } else {
+    PushText(text, out);
+  }
   if (inside && parser_->inside_reasoning()) ++reasoning_tokens_;
 }
 
-void ParsedCompletion::PushText(const std::string& text, Deltas* out) {
+void ParsedCompletion::PushText(absl::string_view text, Deltas* out, bool control) {
   fed_bytes_ += text.size();
   code_points_ += CodePointsOf(text);
-  Pass(parser_->Feed(text), out);
+  Pass(control ? parser_->FeedControl(text) : parser_->Feed(text), out);
 }
 
 // What the detokenizer still holds can complete a stop string as well.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "coordinator/front/answer_end.h"
 #include "coordinator/front/session.h"
 #include "coordinator/text/output/output_parser.h"
@@ -15,12 +16,14 @@
 
 namespace stagecoach {
 
-// Not thread-safe. The parser sees control tokens as their text, and none of the tokens that end an answer. Stop
-// strings are sought in each stretch of content, neither in reasoning nor in calls.
+// Not thread-safe. The parser sees control tokens as their text, and none of the tokens that end an answer. Those that
+// are no markers of its format are dropped, as Completion does, unless `render_control`. Stop strings are sought in
+// each stretch of content, neither in reasoning nor in calls.
 class ParsedCompletion {
  public:
   // `tokenizer` outlives this.
-  ParsedCompletion(const Tokenizer* tokenizer, std::vector<std::string> stops, std::unique_ptr<OutputParser> parser);
+  ParsedCompletion(const Tokenizer* tokenizer, std::vector<std::string> stops, std::unique_ptr<OutputParser> parser,
+                   bool render_control = false);
 
   // Takes what an event brings and returns what has become certain by it: whole code points, no part of a marker or a
   // stop string. After a stop string everything further is ignored.
@@ -48,13 +51,14 @@ class ParsedCompletion {
  private:
   using Deltas = std::vector<OutputDelta>;
   void PushToken(TokenId token, Deltas* out);
-  void PushText(const std::string& text, Deltas* out);
+  void PushText(absl::string_view text, Deltas* out, bool control = false);
   void PushEnd(Deltas* out);
   void Pass(Deltas parsed, Deltas* out);  // through the search for stop strings
   static void PutOut(OutputKind kind, std::string text, Deltas* out);
   void CountReleased();
 
   const Tokenizer* tokenizer_;
+  const bool render_control_;
   Detokenizer detokenizer_;
   std::unique_ptr<OutputParser> parser_;
   StopMatcher matcher_;

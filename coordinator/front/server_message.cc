@@ -1,16 +1,11 @@
 #include "coordinator/front/server_message.h"
 
 #include "absl/status/statusor.h"
+#include "common/base/shown_text.h"
 #include "coordinator/front/json_input.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
-namespace {
-
-constexpr size_t kMostBytesOfNoError = 200;
-
-}  // namespace
-
 std::string ServerMessage(absl::string_view sent) {
   const absl::StatusOr<Json> json = ParseJson(sent);
   if (json.ok() && json->is_object()) {
@@ -21,7 +16,7 @@ std::string ServerMessage(absl::string_view sent) {
       if (!text.empty()) return text;
     }
   }
-  return sent.empty() ? "without a word" : std::string(sent.substr(0, kMostBytesOfNoError));
+  return sent.empty() ? "without a word" : CutText(sent);
 }
 
 }  // namespace stagecoach

@@ -14,7 +14,9 @@ namespace stagecoach {
 namespace {
 
 // What a handler may touch: lock-free atomics and the descriptor of a pipe.
-std::atomic<int> g_stops{0};
+std::atomic<int> g_stops{0};  // Stops in one word: the count, and kAfterTyping
+constexpr int kAfterTyping = 1 << 16;
+std::atomic<const SignalWatch::Terminal*> g_terminal{nullptr};
 std::atomic<bool> g_terminated{false};
 std::atomic<bool> g_hung_up{false};
 std::atomic<int> g_drains{0};
@@ -22,6 +24,9 @@ std::atomic<int> g_stops_that_end{3};
 std::atomic<int> g_write_end{-1};
 std::atomic<bool> g_written{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<const SignalWatch::Terminal*>::is_always_lock_free);
+
+int CountOf(int stops) { return stops % kAfterTyping; }
 
 void WriteByte() {
   const char byte = 0;
@@ -29,13 +34,24 @@ void WriteByte() {
   g_written.store(true);  // after the byte: a Clear in between leaves both for the next one
 }
 
+void CountStop(int signal) {
+  const SignalWatch::Terminal* terminal = g_terminal.load();
+  if (signal == SIGINT && terminal != nullptr && terminal->drop_typed() && !g_terminated.load()) {
+    g_stops.store(kAfterTyping + 1);
+    return;
+  }
+  if (signal != SIGINT) g_terminated.store(true);
+  if (CountOf(g_stops.fetch_add(1) + 1) < g_stops_that_end.load()) return;
+  if (terminal != nullptr) terminal->give_back();
+  _exit(static_cast<int>(ExitCode::kInterrupted));
+}
+
 void OnSignal(int signal) {
   const int saved_errno = errno;
   if (signal == SIGUSR1) {
     g_drains.fetch_add(1);
   } else if (signal != SIGHUP || !g_hung_up.exchange(true)) {  // a shell that goes says it, and the kernel once more
-    if (signal != SIGINT) g_terminated.store(true);
-    if (g_stops.fetch_add(1) + 1 >= g_stops_that_end.load()) _exit(static_cast<int>(ExitCode::kInterrupted));
+    CountStop(signal);
   }
   WriteByte();
   errno = saved_errno;
@@ -80,10 +96,16 @@ void SignalWatch::Clear() {
 }
 
 void SignalWatch::Wake() { WriteByte(); }
-int SignalWatch::stops() const { return g_stops.load(); }
-int SignalWatch::ForgetStops() { return terminated() ? stops() : g_stops.exchange(0); }
+int SignalWatch::stops() const { return CountOf(g_stops.load()); }
+
+SignalWatch::Stops SignalWatch::ForgetStops() {
+  const int stops = terminated() ? g_stops.load() : g_stops.exchange(0);
+  return {CountOf(stops), stops >= kAfterTyping};
+}
+
 bool SignalWatch::terminated() const { return g_terminated.load(); }
 int SignalWatch::drains() const { return g_drains.load(); }
 void SignalWatch::EndAtSecondStop() { g_stops_that_end.store(2); }
+void SignalWatch::SetTerminal(const Terminal* terminal) { g_terminal.store(terminal); }
 
 }  // namespace stagecoach

@@ -21,10 +21,14 @@ class SignalWatch {
   void Clear();
   void Wake();  // from any thread
 
-  int stops() const;  // SIGINT, SIGTERM and SIGHUP so far
+  int stops() const;  // SIGINT, SIGTERM and SIGHUP in a row: what is typed between two SIGINTs begins a new row
+  struct Stops {
+    int count = 0;
+    bool after_typing = false;  // something was typed between the first of them and the one before it
+  };
   // The same, and counts from 0 again, unless one was no SIGINT: for a program that a SIGINT stops in what it does, not
   // altogether.
-  int ForgetStops();
+  Stops ForgetStops();
   bool terminated() const;  // one of them was SIGTERM or SIGHUP
   int drains() const;       // SIGUSR1 so far
   bool drain() const { return drains() > 0; }
@@ -32,6 +36,14 @@ class SignalWatch {
   // which the main loop does not look. (The job ends by itself when its front is gone.) Before this call only a third
   // one does.
   void EndAtSecondStop();
+
+  // What a program that holds a terminal adds to the handlers: functions that are async-signal-safe.
+  struct Terminal {
+    bool (*drop_typed)();  // at SIGINT: drops what was typed before it and not read; whether there was any
+    void (*give_back)();   // before a handler ends the process
+  };
+  // `terminal` stays until nullptr is given.
+  static void SetTerminal(const Terminal* terminal);
 
  private:
   SignalWatch();

@@ -58,6 +58,10 @@ std::optional<HttpResponse> AccessRules::Preflight(const HttpRequest& request) c
       204, {{"Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE"}, {"Access-Control-Max-Age", "600"}}, "", ""};
   const absl::string_view fields = request.header("access-control-request-headers");
   if (IsFieldList(fields)) response.headers.emplace_back("Access-Control-Allow-Headers", fields);
+  // A page of a public address asks whether it may reach a server of this network: one that is listed may.
+  if (absl::EqualsIgnoreCase(request.header("access-control-request-private-network"), "true")) {
+    response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
+  }
   return response;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
+#include "common/base/shown_text.h"
 
 namespace stagecoach {
 namespace {
@@ -176,8 +177,13 @@ bool Connection::TakeRequest(RequestHead head) {
   if (!state_->rules.AllowsHost(head.authority)) {
     SkipBody(head);
     return Refuse({403, "host_not_allowed",
-                   absl::StrCat("this server is not to be reached as '", *head.authority,
+                   absl::StrCat("this server is not to be reached as '", CutText(*head.authority),
                                 "'; it has to be one of the allowed hosts, or localhost")});
+  }
+  if (head.expects_other) {
+    SkipBody(head);
+    return Refuse({417, "expectation_failed",
+                   "the header Expect asks for what this server does not do; expected 100-continue or no such header"});
   }
   NoteKey();
   if (auto answer = state_->rules.Preflight(request_)) {
@@ -277,7 +283,8 @@ bool Connection::RefuseBody(const HttpError& error) {
 bool Connection::Refuse(const HttpError& error) {
   HttpResponse response{error.status};
   response.body = state_->options.write_error(request_, error);
-  if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 503) response.headers.emplace_back("Retry-After", absl::StrCat(state_->DrawRetrySeconds()));
+  if (!RetryCanSucceed(error.status)) response.headers.emplace_back("x-should-retry", "false");
   state_->handler->OnRefusal(request_, error);
   Answer(request_, response);
   return true;

@@ -44,6 +44,8 @@ std::string WriteHttpError(const HttpRequest& request, const HttpError& error) {
                       Quoted(error.code), "}}");
 }
 
+bool RetryCanSucceed(int status) { return status < 400 || status == 408 || status == 429 || status == 503; }
+
 absl::string_view StatusPhrase(int status) {
   switch (status) {
     case 100: return "Continue";
@@ -63,6 +65,7 @@ absl::string_view StatusPhrase(int status) {
     case 409: return "Conflict";
     case 413: return "Content Too Large";
     case 415: return "Unsupported Media Type";
+    case 417: return "Expectation Failed";
     case 429: return "Too Many Requests";
     case 431: return "Request Header Fields Too Large";
     case 500: return "Internal Server Error";

@@ -27,6 +27,10 @@ std::string WriteHttpError(const HttpRequest& request, const HttpError& error);
 // "Not Found"; "Status" for one that has no name here.
 absl::string_view StatusPhrase(int status);
 
+// Whether the same request can succeed when it comes again. Where it cannot, an answer says x-should-retry: false:
+// clients repeat 408, 409, 429 and all from 500 on by themselves.
+bool RetryCanSucceed(int status);
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COORDINATOR_HTTP_HTTP_ERROR_H_

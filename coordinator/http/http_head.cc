@@ -196,8 +196,10 @@ std::optional<HttpError> ParseRequestHead(absl::string_view bytes, RequestHead* 
   head->chunked = parser.fields.chunked;
   head->content_length = parser.fields.content_length;
   head->headers = std::move(parser.fields.all);
-  head->expects_continue =
-      head->http_1_1 && absl::EqualsIgnoreCase(FindHeader(head->headers, "expect"), "100-continue");
+  for (const auto& [name, value] : head->headers) {
+    if (name != "expect" || !head->http_1_1) continue;
+    (absl::EqualsIgnoreCase(value, "100-continue") ? head->expects_continue : head->expects_other) = true;
+  }
   const auto hosts = std::count_if(head->headers.begin(), head->headers.end(),
                                    [](const auto& header) { return header.first == "host"; });
   if (hosts > 1 || (hosts == 0 && head->http_1_1)) return Malformed("it has to have one field Host");

@@ -47,6 +47,7 @@ struct RequestHead {
   bool http_1_1 = true;
   bool keep_alive = true;
   bool expects_continue = false;
+  bool expects_other = false;  // something else than 100-continue, of which this server knows nothing: 417
   bool chunked = false;
   int64_t content_length = -1;  // -1: not there
 };

@@ -10,6 +10,7 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
+constexpr int kMostRetrySeconds = 10;
 
 uint64_t RandomBits() {
   std::random_device device;
@@ -35,6 +36,8 @@ void ServerState::CutLargestWaiters() {
     waiter->Cut();
   }
 }
+
+int ServerState::DrawRetrySeconds() { return 1 + retries++ % kMostRetrySeconds; }
 
 std::string ServerState::DrawId() { return absl::StrCat("req-", absl::Hex(id_salt, absl::kZeroPad16), "-", ++ids); }
 

@@ -23,6 +23,8 @@ struct ServerState {
   // Of these that are open the largest waiters are cut, until all together wait for less than the low mark.
   void CutLargestWaiters();
   std::string DrawId();
+  // For who finds no room: not all at once again.
+  int DrawRetrySeconds();
 
   const HttpServerOptions options;
   HttpHandler* const handler;
@@ -37,6 +39,7 @@ struct ServerState {
   int64_t pending_bytes = 0;  // of all clients, with what is kept back for them
   int64_t streams = 0;
   int64_t ids = 0;
+  int retries = 0;        // told so far
   bool bodies_on = true;  // see HttpServer::ReadBodies
   bool accepting = true;  // off: no second request on a connection
   bool stopping = false;  // a connection that has nothing left to write is closed

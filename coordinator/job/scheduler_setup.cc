@@ -34,6 +34,7 @@ absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job,
   options.most_groups = plan.most_groups;
   options.max_open_tokens = plan.max_open_tokens;
   options.prefix_caching = job.prefix_caching();
+  options.max_prompt_logprobs = job.max_prompt_logprobs();
   RETURN_IF_ERROR(ValidateSchedulerOptions(options));
   return options;
 }

@@ -4,6 +4,10 @@
 // Open MPI's two ways to name hosts: a file with one host a line, `name slots=N`, where `#` to the end of the line is a
 // comment; and a list on the command line, `name:N,name`. Two words on a line of the file are our own: `spare`, a host
 // that runs stages only in place of one that is lost, and `model=PATH`, where this host has the model file.
+//
+// Read as Open MPI 4.1 reads them: `slots = 2`, its other words for slots and max_slots, comments after `//`, CRLF, a
+// byte-order mark. Refused, with what to write instead: user@host, username= and port= (settings of the login), IPv6
+// addresses (mpirun's list of hosts cannot say them), ^host and +n0, comments between /* and */, UTF-16.
 
 #include <string>
 #include <vector>

@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
+#include "coordinator/launch/launch_check.h"
 
 namespace stagecoach {
 namespace {
@@ -30,6 +32,7 @@ HostPool::HostPool(const LaunchPlan* plan, absl::Duration patience, const std::v
 
 void HostPool::Ask(bool again, const pb::ConfigureJob& job) {
   wanted_ = WantedIsaOf(job);
+  threads_ = job.threads();
   asked_again_ = again;
   asked_ = absl::ZeroDuration();
   news_.clear();
@@ -38,30 +41,64 @@ void HostPool::Ask(bool again, const pb::ConfigureJob& job) {
   for (const LaunchHost& host : plan_.hosts) {
     if (host.here || !asked.insert(host.name()).second) continue;
     const std::string model = again || host.slots.spare ? ModelOnHost(job, host.slots) : "";
-    questions.push_back(AskHost(*plan_.backend, plan_.programs, host.name(), uncleared_[host.name()], model));
+    questions.push_back(AskHost(*plan_.backend, plan_.programs, host.name(), uncleared_[host.name()], model,
+                                AwaitsTrial(*plan_.backend, patience_)));
   }
   survey_ = std::make_unique<HostSurvey>(std::move(questions), again ? kAskAgain : absl::ZeroDuration());
 }
 
+void HostPool::AddWaits(std::vector<pollfd>* waits) const {
+  if (network_ != nullptr) {
+    network_->AddWaits(waits);
+  } else {
+    survey_->AddWaits(waits);
+  }
+}
+
+absl::Duration HostPool::longest_wait() const {
+  return network_ != nullptr ? network_->longest_wait() : survey_->longest_wait();
+}
+
 bool HostPool::Advance(absl::Duration waited) {
+  if (network_ == nullptr) {
+    if (!AllAsked(waited)) return false;
+    TryNetwork();
+  }
+  network_->Advance();
+  if (!network_->ended()) return false;
+  Conclude();
+  return true;
+}
+
+bool HostPool::AllAsked(absl::Duration waited) {
   asked_ += waited;
   survey_->Advance();
+  LogSlowHosts(survey_->TakeSlowHosts(), patience_);
   const std::vector<HostAnswer>& answers = survey_->answers();
   const bool used_ones_are_there = std::all_of(answers.begin(), answers.end(), [&](const HostAnswer& answer) {
     const bool was_used = !left_out_.contains(answer.host);
     return answer.report.has_value() || !was_used || (!survey_->asks_again() && !answer.trouble.empty());
   });
-  const bool done = used_ones_are_there && (survey_->AllTried() || asked_ >= kOthersAnswer);
-  if (!done && asked_ < patience_) return false;
-  Conclude();
-  return true;
+  return (used_ones_are_there && (survey_->AllTried() || asked_ >= kOthersAnswer)) || asked_ >= patience_;
+}
+
+void HostPool::TryNetwork() {
+  std::set<std::string> left_out;
+  for (const HostAnswer& answer : survey_->answers()) {
+    if (!WhyNot(answer).empty()) left_out.insert(answer.host);
+  }
+  for (const LaunchHost& host : plan_.hosts) {
+    if (host.here && !WhyNotItsIsas(own_, wanted_).empty()) left_out.insert(host.name());
+  }
+  network_ = std::make_unique<NetworkTrial>(plan_.hosts, plan_.stages, std::move(left_out), survey_->answers());
 }
 
 std::string HostPool::WhyNot(const HostAnswer& answer) const {
   if (!answer.report.has_value()) {
     if (!answer.trouble.empty() && !asked_again_) return absl::StrCat("it cannot be asked: ", answer.trouble);
     return absl::StrCat("it did not answer for ", absl::FormatDuration(absl::Trunc(asked_, absl::Milliseconds(100))),
-                        answer.trouble.empty() ? "" : ": ", answer.trouble);
+                        answer.trouble.empty() ? "" : ": ", answer.trouble,
+                        answer.said.empty() ? "" : absl::StrCat("; its login wrote ", ShownText(answer.said)));
   }
   const pb::Hello& hello = answer.report->hello();
   if (const std::string other = OtherVersion(hello, MakeHello(pb::Hello::ROLE_COORDINATOR, {})); !other.empty()) {
@@ -73,6 +110,9 @@ std::string HostPool::WhyNot(const HostAnswer& answer) const {
                           absl::StrAppend(out, left.name(), " (process ", left.pid(), ", state ", left.state(), ")");
                         }));
   }
+  const std::vector<std::string> shortages =
+      ShortagesThere(*answer.report, answer.host, plan_.hosts, plan_.stages, threads_);
+  if (!shortages.empty()) return absl::StrJoin(shortages, "; ");
   if (answer.LacksModel()) return absl::StrCat("it cannot read the model file '", answer.model, "'");
   return WhyNotItsIsas(hello, wanted_);
 }
@@ -80,11 +120,16 @@ std::string HostPool::WhyNot(const HostAnswer& answer) const {
 void HostPool::Conclude() {
   for (const HostAnswer& answer : survey_->answers()) {
     if (answer.report.has_value() && answer.report->left_size() == 0) uncleared_.erase(answer.host);
-    Judge(answer.host, WhyNot(answer), answer.report.has_value() ? answer.report->hello() : pb::Hello());
+    std::string why_not = WhyNot(answer);
+    const auto unreachable = network_->unreachable().find(answer.host);
+    if (why_not.empty() && unreachable != network_->unreachable().end()) why_not = unreachable->second;
+    Judge(answer.host, why_not, answer.report.has_value() ? answer.report->hello() : pb::Hello());
   }
   for (const LaunchHost& host : plan_.hosts) {
     if (host.here) Judge(host.name(), WhyNotItsIsas(own_, wanted_), own_);
   }
+  networks_ = network_->networks();
+  network_.reset();  // hosts that were tried end then
   survey_.reset();
 }
 
@@ -104,7 +149,9 @@ void HostPool::Judge(const std::string& host, const std::string& why_not, const 
 Placement HostPool::Place() const {
   std::set<std::string> left_out;
   for (const auto& [host, why] : left_out_) left_out.insert(host);
-  return PlaceStages(plan_.hosts, plan_.stages, left_out);
+  Placement placement = PlaceStages(plan_.hosts, plan_.stages, left_out);
+  placement.networks = networks_;
+  return placement;
 }
 
 std::string HostPool::DescribeLeftOut() const {
@@ -119,6 +166,7 @@ void HostPool::Launched(const Placement& placement, const std::string& name) {
 }
 
 void HostPool::Clear() {
+  network_.reset();
   survey_.reset();
   std::vector<HostQuestion> questions;
   for (const auto& [host, names] : std::exchange(uncleared_, {})) {

@@ -7,7 +7,8 @@
 // Before each launch the other hosts are asked (host_survey.h), which also ends what lost jobs left there: ranks that
 // still run hold the memory that their successors need. A host that does not answer in time is presumed occupied and
 // left out of that launch; spare hosts take its place, else there are fewer stages. It is asked again before the next
-// launch, and used when it answers.
+// launch, and used when it answers. Between those that answer TCP is then tried (network_trial.h): a host that others
+// cannot reach is left out likewise.
 
 #include <poll.h>
 
@@ -22,6 +23,7 @@
 #include "common/wire/bit_class.h"
 #include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/network_trial.h"
 #include "coordinator/launch/placement.h"
 
 namespace stagecoach {
@@ -40,11 +42,12 @@ class HostPool {
   // of one that was rebooted, a file system may come later. (At first its stage says it, with its reason.)
   void Ask(bool again, const pb::ConfigureJob& job);
   bool asking() const { return survey_ != nullptr; }
-  void AddWaits(std::vector<pollfd>* waits) const { survey_->AddWaits(waits); }
-  absl::Duration longest_wait() const { return survey_->longest_wait(); }
+  void AddWaits(std::vector<pollfd>* waits) const;
+  absl::Duration longest_wait() const;
 
   // While asking: takes what has come, `waited` after the call before. Whether asking has ended: every host of the
-  // launch before (at first, every host) has answered and every other one had its chance, or patience is over.
+  // launch before (at first, every host) has answered and every other one had its chance, or patience is over; and TCP
+  // has been tried between them.
   bool Advance(absl::Duration waited);
 
   // Over the hosts that are not left out; fewer stages than the plan's, possibly none, where these have too few slots.
@@ -64,6 +67,8 @@ class HostPool {
   void Clear();
 
  private:
+  bool AllAsked(absl::Duration waited);
+  void TryNetwork();
   void Conclude();
   std::string WhyNot(const HostAnswer& answer) const;
   // `hello`: of a host that can be used.
@@ -71,11 +76,14 @@ class HostPool {
 
   const LaunchPlan& plan_;
   const absl::Duration patience_;
-  pb::Hello own_;  // constant; its instruction sets alone
+  pb::Hello own_;    // constant; its instruction sets alone
+  int threads_ = 0;  // of each stage, as the job says
   WantedIsa wanted_;
   bool asked_again_ = false;
   std::unique_ptr<HostSurvey> survey_;  // while asking
   absl::Duration asked_;
+  std::unique_ptr<NetworkTrial> network_;                      // while asking, once the hosts have answered
+  Networks networks_;                                          // of the last launch
   std::map<std::string, std::string> left_out_;                // with why
   std::map<std::string, std::vector<std::string>> uncleared_;  // names of launches, by host
   std::vector<std::string> news_;

@@ -1,5 +1,6 @@
 #include "coordinator/launch/launch_environment.h"
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,7 +46,20 @@ std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours)
   if (std::none_of(ours.begin(), ours.end(), [&](const std::string& v) { return absl::StartsWith(v, hwloc); })) {
     environment.push_back(absl::StrCat(hwloc, kHwlocComponents));
   }
+  // Without either mpirun looks for its settings in the home of a user that nobody knows, and crashes. In / no stranger
+  // leaves any.
+  const bool has_home =
+      std::any_of(ours.begin(), ours.end(), [](const std::string& v) { return absl::StartsWith(v, "HOME="); });
+  if (!has_home && getpwuid(getuid()) == nullptr) environment.push_back("HOME=/");
   return environment;
+}
+
+std::vector<std::string> UsersMpiSettings(const std::vector<std::string>& ours) {
+  std::vector<std::string> settings;
+  for (const std::string& variable : LaunchEnvironment(ours)) {
+    if (absl::StartsWith(variable, "OMPI_MCA_")) settings.push_back(variable);
+  }
+  return settings;
 }
 
 std::vector<std::string> OwnEnvironment() {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
+#include "coordinator/launch/allocation.h"
 #include "coordinator/launch/local_host.h"
 #include "coordinator/launch/open_mpi.h"
 #include "coordinator/launch/program_output.h"
@@ -85,7 +86,9 @@ absl::StatusOr<NamedHosts> HostsOf(const LaunchOptions& options) {
   } else if (InSlurmAllocation()) {
     named.source = "the Slurm allocation";
     ASSIGN_OR_RETURN(named.hosts, HostsOfAllocation());
-    if (named.hosts.size() == 1) named.hosts.clear();  // any number of stages may run here
+  } else {
+    ASSIGN_OR_RETURN(AllocatedHosts allocated, HostsOfAllocationFile());
+    named = {std::move(allocated.source), std::move(allocated.hosts)};
   }
   return named;
 }
@@ -131,7 +134,8 @@ absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options) {
   RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, wanted));
   if (wanted > slots) {
     return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but ", named.source,
-                                                   " has ", slots, "; lower `stages` or give more slots"));
+                                                   " has ", slots,
+                                                   "; lower `stages`, or give more slots (`hosts` says which)"));
   }
   resolved.stages = static_cast<int>(wanted);
   return resolved;
@@ -145,6 +149,7 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   absl::StatusOr<std::vector<std::string>> words = SplitShellWords(options.launcher_args);
   if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("`launcher_args`: ", words.status().message()));
   ASSIGN_OR_RETURN(LaunchHosts hosts, ResolveHosts(options));
+  plan.launcher = launcher.path;
   plan.hosts = std::move(hosts.hosts);
   plan.stages = hosts.stages;
   std::vector<std::string> others;

@@ -18,6 +18,7 @@ namespace stagecoach {
 
 // All paths absolute.
 struct LaunchPlan {
+  std::string launcher;  // the program
   std::shared_ptr<const LauncherBackend> backend;
   JobPrograms programs;
   std::vector<LaunchHost> hosts;  // in order; this one alone when none were given
@@ -28,8 +29,8 @@ struct LaunchPlan {
 // The stage program: as given, or found beside this one. kNotFound with what was tried.
 absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options);
 
-// The hosts that the options name, else those of a Slurm allocation of several nodes, else this one, and how many
-// stages they are to run. Errors are those of ResolveLaunch for these.
+// The hosts that the options name, else those of an allocation, else this one, and how many stages they are to run.
+// Errors are those of ResolveLaunch for these.
 struct LaunchHosts {
   std::vector<LaunchHost> hosts;
   int stages = 1;
@@ -41,8 +42,9 @@ absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options);
 // have. kFailedPrecondition: inside a Slurm allocation that this host is not part of.
 //
 // The launcher is the one that was asked for, otherwise srun inside a Slurm allocation where it offers PMIx (what Open
-// MPI's ranks find each other by), else mpirun. Without hosts, those of a Slurm allocation of several nodes are taken,
-// with one slot for each task that was asked for, else one each.
+// MPI's ranks find each other by), else mpirun. Without hosts, those of the Slurm allocation are taken, with one slot
+// for each task that was asked for, else one each (one node without tasks has no such bound); or those of another batch
+// system's file (allocation.h).
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options);
 
 // The exact launch line, for --dry-run: one shell-quoted line, with the variables that it needs in front.

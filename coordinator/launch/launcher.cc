@@ -21,6 +21,7 @@
 #include "common/wire/host_report.h"
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/launch/host_survey.h"
+#include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/launch_environment.h"
 #include "coordinator/launch/launch_guard.h"
 #include "coordinator/launch/program_output.h"
@@ -30,17 +31,11 @@ namespace stagecoach {
 namespace {
 
 constexpr char kSharedMemory[] = "/dev/shm";
-constexpr size_t kMaxParentBytes = 60;  // a socket's path has at most 107
 constexpr int64_t kGuardEndsWithinUs = 3000000;
 constexpr absl::Duration kThisHostCleared = absl::Seconds(5);
 
 absl::Status SystemError(absl::string_view what) {
   return absl::InternalError(absl::StrCat("cannot ", what, ": ", std::strerror(errno)));
-}
-
-std::string TemporaryParent() {
-  const char* parent = std::getenv("TMPDIR");
-  return parent != nullptr && parent[0] == '/' && std::strlen(parent) <= kMaxParentBytes ? parent : "/tmp";
 }
 
 void CloseAndForget(int* descriptor) {
@@ -89,8 +84,7 @@ Launcher::~Launcher() {
 }
 
 absl::Status Launcher::MakePlaces(LaunchPlaces* places) {
-  // Open MPI's files of a launch have one path on all hosts, and only /tmp is on each.
-  ASSIGN_OR_RETURN(places->directory, MakePrivateDirectory(placement_.AllHere() ? TemporaryParent() : "/tmp"));
+  ASSIGN_OR_RETURN(places->directory, MakePrivateDirectory(TemporaryDirectoryOf(placement_)));
   directories_.push_back(places->directory);
   name_ = places->name();
   // Where there is no shared memory file system, an ordinary directory does.

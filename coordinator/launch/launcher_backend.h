@@ -55,6 +55,10 @@ class LauncherBackend {
   virtual std::vector<std::string> RemoteCommand(const std::string& host,
                                                  const std::vector<std::string>& command) const = 0;
 
+  // What the user has set of the networks or ports that ranks use ("btl_tcp_if_include=ib0"): it is taken as it is, and
+  // replaces all that we would set. Empty: nothing.
+  virtual std::string OwnNetworks() const = 0;
+
   // A reader of what one launch prints.
   virtual std::unique_ptr<LauncherWords> Words() const = 0;
 };

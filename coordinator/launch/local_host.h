@@ -19,8 +19,9 @@ bool IsThisHost(const std::string& name);
 // The IPv4 address of a name, the first where it has several, in host byte order; absent where it cannot be resolved.
 std::optional<uint32_t> AddressOf(const std::string& name);
 
-// The IPv4 networks of this machine's interfaces that hold the hosts' addresses, as "10.1.0.0/16,10.2.0.0/16" in the
-// order of first use; empty when one of the hosts cannot be resolved or lies in none of them.
+// The IPv4 networks by which this machine reaches the hosts, by its routes: "10.1.0.0/16,10.2.0.3/31", in the order of
+// first use. Of a host in none of this machine's own networks nothing but its address is known. Empty when one of the
+// hosts cannot be resolved, or not be reached by IPv4.
 std::string NetworksTowards(const std::vector<std::string>& hosts);
 
 }  // namespace stagecoach

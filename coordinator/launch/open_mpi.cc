@@ -52,6 +52,15 @@ std::string FirstThatIsThere(const std::string& agents) {
   return agents;
 }
 
+bool IsNetworkSetting(const std::string& name) {
+  const std::vector<std::string>& names = NetworkSettingNames();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Networks NetworksOf(const Placement& placement, const std::string& otherwise) {
+  return placement.networks.empty() ? Networks{.include = otherwise} : placement.networks;
+}
+
 class OpenMpi : public LauncherBackend {
  public:
   explicit OpenMpi(OpenMpiOptions options) : options_(std::move(options)) {}
@@ -64,8 +73,11 @@ class OpenMpi : public LauncherBackend {
     std::vector<std::string> line = {options_.mpirun};
     if (!Gives("bind-to")) line.insert(line.end(), {"--bind-to", "none"});
     if (!Gives("nooversubscribe")) line.push_back("--oversubscribe");
+    const bool own_networks = !OwnNetworks().empty();
     for (const auto& [name, value] : Settings(programs, placement, places)) {
-      if (Mca(name) == nullptr) line.insert(line.end(), {"--mca", name, value});
+      if (Mca(name) == nullptr && !(own_networks && IsNetworkSetting(name))) {
+        line.insert(line.end(), {"--mca", name, value});
+      }
     }
     line.insert(line.end(), options_.arguments.begin(), options_.arguments.end());
     const bool here = placement.AllHere();
@@ -104,18 +116,31 @@ class OpenMpi : public LauncherBackend {
     return line;
   }
 
+  std::string OwnNetworks() const override {
+    for (const std::string& name : NetworkSettingNames()) {
+      if (const std::string value = Setting(name); !value.empty()) return absl::StrCat(name, "=", value);
+    }
+    return "";
+  }
+
   std::unique_ptr<LauncherWords> Words() const override { return std::make_unique<OpenMpiWords>(); }
 
  private:
   McaSettings Settings(const JobPrograms& programs, const Placement& placement, const LaunchPlaces& places) const {
     // mpirun kills at once what must end, or a relaunch would wait for its ladder of signals.
     McaSettings settings = {{"odls_base_sigkill_timeout", "0"}, {"orte_tmpdir_base", places.directory}};
-    if (!placement.AllHere()) {
+    if (placement.AllHere()) {
+      // What a batch system or a host file of the site gives to mpirun, launch_plan.h has read; here it would put ranks
+      // elsewhere.
+      settings.insert(settings.end(),
+                      {{"ras", "^slurm,gridengine,tm,lsf"}, {"plm", "isolated"}, {"orte_default_hostfile", "none"}});
+    } else {
       // A host that loses power is noticed in seconds, not in eight minutes.
       settings.insert(
           settings.end(),
           {{"oob_tcp_keepalive_time", "5"}, {"oob_tcp_keepalive_intvl", "2"}, {"oob_tcp_keepalive_probes", "3"}});
-      if (!options_.networks.empty()) settings.push_back({"oob_tcp_if_include", options_.networks});
+      const McaSettings networks = NetworkSettings("oob_tcp", NetworksOf(placement, options_.networks));
+      settings.insert(settings.end(), networks.begin(), networks.end());
       if (!options_.rsh_agent.empty()) settings.push_back({"plm_rsh_agent", options_.rsh_agent});
     }
     if (const std::string agent = LaunchAgent(programs, places); !placement.AllHere() && !agent.empty()) {
@@ -182,12 +207,32 @@ McaSettings RankSettings(const Placement& placement, const LaunchPlaces& places,
     return settings;
   }
   settings.push_back({"btl", "vader,tcp,self"});
-  if (!networks.empty()) settings.push_back({"btl_tcp_if_include", networks});
+  const McaSettings chosen = NetworkSettings("btl_tcp", NetworksOf(placement, networks));
+  settings.insert(settings.end(), chosen.begin(), chosen.end());
   // Messages up to 1 MiB take one trip.
   settings.insert(settings.end(), {{"btl_tcp_eager_limit", "1048576"},
                                    {"btl_tcp_rndv_eager_limit", "1048576"},
                                    {"btl_tcp_max_send_size", "2097152"}});
   return settings;
+}
+
+McaSettings NetworkSettings(const std::string& layer, const Networks& networks) {
+  McaSettings settings;
+  if (!networks.include.empty()) settings.push_back({absl::StrCat(layer, "_if_include"), networks.include});
+  if (!networks.exclude.empty()) settings.push_back({absl::StrCat(layer, "_if_exclude"), networks.exclude});
+  if (networks.ipv6 && layer == "btl_tcp") settings.push_back({"btl_tcp_disable_family", "4"});
+  if (networks.ipv6 && layer == "oob_tcp") settings.push_back({"oob_tcp_disable_ipv4_family", "1"});
+  return settings;
+}
+
+const std::vector<std::string>& NetworkSettingNames() {
+  static const auto* names = new std::vector<std::string>{
+      "btl_tcp_if_include",          "btl_tcp_if_exclude",          "btl_tcp_disable_family",
+      "btl_tcp_port_min_v4",         "btl_tcp_port_range_v4",       "btl_tcp_port_min_v6",
+      "btl_tcp_port_range_v6",       "oob_tcp_if_include",          "oob_tcp_if_exclude",
+      "oob_tcp_disable_ipv4_family", "oob_tcp_disable_ipv6_family", "oob_tcp_static_ipv4_ports",
+      "oob_tcp_static_ipv6_ports",   "oob_tcp_dynamic_ipv4_ports",  "oob_tcp_dynamic_ipv6_ports"};
+  return *names;
 }
 
 std::unique_ptr<const LauncherBackend> MakeOpenMpi(OpenMpiOptions options) {

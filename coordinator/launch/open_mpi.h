@@ -23,7 +23,15 @@ struct OpenMpiOptions {
 
 // MCA parameters (Open MPI's settings) that the ranks of a job run with.
 using McaSettings = std::vector<std::pair<std::string, std::string>>;
+// `networks`: as in OpenMpiOptions, for a placement that knows none.
 McaSettings RankSettings(const Placement& placement, const LaunchPlaces& places, const std::string& networks);
+
+// Those that make one of the two layers which use TCP use these networks: "btl_tcp", for MPI's messages, or "oob_tcp",
+// for the launcher's.
+McaSettings NetworkSettings(const std::string& layer, const Networks& networks);
+
+// The settings of networks and ports: where the user makes one of them, we make none.
+const std::vector<std::string>& NetworkSettingNames();
 
 std::unique_ptr<const LauncherBackend> MakeOpenMpi(OpenMpiOptions options);
 

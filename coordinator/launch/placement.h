@@ -27,8 +27,18 @@ struct PlacedStages {
   friend bool operator==(const PlacedStages&, const PlacedStages&) = default;
 };
 
+// By which of their networks the hosts reach each other (host_networks.h). Empty: it is not known.
+struct Networks {
+  std::string include;  // "10.1.0.0/16,10.2.0.0/16"
+  std::string exclude;  // interfaces: "docker0,lo"
+  bool ipv6 = false;    // alone
+  bool empty() const { return include.empty() && exclude.empty() && !ipv6; }
+  friend bool operator==(const Networks&, const Networks&) = default;
+};
+
 struct Placement {
   std::vector<PlacedStages> hosts;  // in the order of the stages
+  Networks networks;                // as found out before this launch
   int stages() const;
   bool AllHere() const;
   // "2 on node1, 1 on node2"

@@ -89,7 +89,10 @@ class Slurm : public LauncherBackend {
   void SetEnvironment(const Placement& placement, const LaunchPlaces& places,
                       std::vector<std::string>* environment) const override {
     SetVariable("SLURM_HOSTFILE", HostFile(places), environment);
+    const std::vector<std::string>& of_networks = NetworkSettingNames();
+    const bool own_networks = !OwnNetworks().empty();
     for (const auto& [name, value] : RankSettings(placement, places, options_.networks)) {
+      if (own_networks && std::find(of_networks.begin(), of_networks.end(), name) != of_networks.end()) continue;
       const std::string variable = absl::StrCat("OMPI_MCA_", name);
       const bool users = std::any_of(environment->begin(), environment->end(),
                                      [&](const std::string& entry) { return absl::StartsWith(entry, variable + "="); });
@@ -114,6 +117,14 @@ class Slurm : public LauncherBackend {
     return SrunCommand(options_.srun, host, command);
   }
 
+  std::string OwnNetworks() const override {
+    for (const std::string& name : NetworkSettingNames()) {
+      const char* value = std::getenv(absl::StrCat("OMPI_MCA_", name).c_str());
+      if (value != nullptr && *value != '\0') return absl::StrCat(name, "=", value);
+    }
+    return "";
+  }
+
   std::unique_ptr<LauncherWords> Words() const override { return std::make_unique<SlurmWords>(); }
 
  private:
@@ -121,6 +132,12 @@ class Slurm : public LauncherBackend {
 
   const SlurmOptions options_;
 };
+
+// An allocation of this node alone. Without tasks any number of stages may run here.
+std::vector<HostSlots> OneNode(int tasks) {
+  if (tasks == 0) return {};
+  return {{.name = "localhost", .slots = tasks}};
+}
 
 }  // namespace
 
@@ -168,13 +185,24 @@ absl::StatusOr<std::vector<int>> ParseTasksPerNode(absl::string_view text) {
 
 absl::StatusOr<std::vector<HostSlots>> HostsOfAllocation() {
   const std::string nodes = Variable("SLURM_JOB_NODELIST");
+  if (nodes.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("SLURM_JOB_ID is set (", Variable("SLURM_JOB_ID"),
+                     "), but SLURM_JOB_NODELIST, which every Slurm allocation has, is not; unset SLURM_JOB_ID where "
+                     "this is none, or name the hosts by `hosts`"));
+  }
+  // Without a number of tasks Slurm counts one for each CPU. A step's are not the allocation's.
+  const bool asked = Variable("SLURM_STEP_ID")[0] == '\0' &&
+                     (Variable("SLURM_NTASKS")[0] != '\0' || Variable("SLURM_NTASKS_PER_NODE")[0] != '\0');
+  const absl::StatusOr<std::vector<int>> tasks = ParseTasksPerNode(Variable("SLURM_TASKS_PER_NODE"));
   // No question for scontrol, which a container may lack.
-  if (!nodes.empty() && nodes == Variable("SLURMD_NODENAME")) return std::vector<HostSlots>{{.name = nodes}};
+  if (nodes == Variable("SLURMD_NODENAME")) return OneNode(asked && tasks.ok() ? tasks->front() : 0);
   const absl::StatusOr<ProgramOutput> names = RunForOutput({"scontrol", "show", "hostnames", nodes}, kSlurmAnswers);
   if (!names.ok() || names->exit_code != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("`scontrol show hostnames ", nodes, "` does not tell the nodes of this Slurm allocation: ",
-                     names.ok() ? names->text : std::string(names.status().message()), "; name them with `hosts`"));
+                     names.ok() ? names->text : std::string(names.status().message()),
+                     "; name them with `hosts`, or unset SLURM_JOB_ID where that allocation is over"));
   }
   std::vector<HostSlots> hosts;
   for (const absl::string_view line : absl::StrSplit(names->text, '\n', absl::SkipWhitespace())) {
@@ -182,15 +210,13 @@ absl::StatusOr<std::vector<HostSlots>> HostsOfAllocation() {
     host.name = std::string(absl::StripAsciiWhitespace(line));
     hosts.push_back(std::move(host));
   }
-  // Without a number of tasks Slurm counts one for each CPU.
-  const bool asked = Variable("SLURM_NTASKS")[0] != '\0' || Variable("SLURM_NTASKS_PER_NODE")[0] != '\0';
-  const absl::StatusOr<std::vector<int>> tasks = ParseTasksPerNode(Variable("SLURM_TASKS_PER_NODE"));
   for (size_t i = 0; asked && tasks.ok() && i < std::min(tasks->size(), hosts.size()); ++i) {
     hosts[i].slots = (*tasks)[i];
   }
   const bool among = std::any_of(hosts.begin(), hosts.end(), [](const HostSlots& host) {
     return host.name == Variable("SLURMD_NODENAME") || IsThisHost(host.name);
   });
+  if (among && hosts.size() == 1) return OneNode(asked && tasks.ok() ? tasks->front() : 0);
   if (among) return hosts;
   return absl::FailedPreconditionError(absl::StrCat(
       "this host is none of the Slurm allocation's (", nodes,

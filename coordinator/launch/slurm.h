@@ -31,8 +31,8 @@ bool InSlurmAllocation();
 // Whether this srun offers PMIx.
 bool OffersPmix(const std::string& srun);
 
-// The nodes of the allocation, each with as many slots as tasks were asked for there, else one. kFailedPrecondition
-// when Slurm cannot say.
+// The nodes of the allocation, each with as many slots as tasks were asked for there, else one. One of this node alone
+// is "localhost" with its tasks; nothing where none were asked for. kFailedPrecondition when Slurm cannot say.
 absl::StatusOr<std::vector<HostSlots>> HostsOfAllocation();
 
 // Slurm's form for numbers of each node, "2(x3),1". kInvalidArgument for anything else.

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/job/job_choices.h"
@@ -25,7 +26,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 8;  // of a document that can be one of ours
-constexpr size_t kMaxShownBytes = 60;
 constexpr size_t kMaxNameBytes = 255;
 constexpr double kGib = 1073741824.0;
 constexpr IntegerRange kCountRange = {1, 1 << 20};
@@ -40,9 +40,7 @@ constexpr char kCoordinatorStage[] = "coordinator";
 
 std::string Shown(const Json& value) {
   if (value.is_structured()) return value.type_name();
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "...";
-  return text;
+  return CutText(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 // One object of the document: its fields by name, with errors that say where they stand. The first error stays; after
@@ -363,7 +361,7 @@ class Reader {
     model.file_bytes = static_cast<uint64_t>(fields.Integer("file_bytes", {0, kMostBytes}, std::nullopt));
     const std::string hash = fields.Text("header_hash", std::nullopt);
     if (hash.size() != 16 || !absl::SimpleHexAtoi(hash, &model.header_hash)) {
-      fields.Fail("header_hash", "16 hexadecimal digits", absl::StrCat("\"", hash.substr(0, kMaxShownBytes), "\""));
+      fields.Fail("header_hash", "16 hexadecimal digits", absl::StrCat("\"", CutText(hash), "\""));
     }
     model.layer = fields.Integer("layer", kIndexRange, std::nullopt);
     model.layer_bytes = static_cast<uint64_t>(fields.Integer("layer_bytes", {0, kMostBytes}, std::nullopt));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
+#include "common/step/sampling_limits.h"
 #include "common/step/window_blocks.h"
 #include "common/wire/bit_class.h"
 #include "common/wire/handshake.h"
@@ -40,7 +41,7 @@ absl::Status CheckSloItl(const pb::ConfigureJob& job) {
   ASSIGN_OR_RETURN(const Policy policy, FromProto(job.policy()));
   if (!Contains(JobLimits::kSloItlS, seconds)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("`slo_itl_s` is ", seconds, " s, ", Expected(JobLimits::kSloItlS), ", or 0 for none"));
+        absl::StrCat("`slo_itl_s` is ", seconds, " s, ", Expected(JobLimits::kSloItlS), ", or 0 for the derived one"));
   }
   if (policy == Policy::kThrottled) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("`slo_itl_s` is what the throttled `policy` keeps to, but that is ",
@@ -55,6 +56,7 @@ absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& m
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kMicroBatches, job.micro_batches()));
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kDecodeGroups, job.decode_groups()));
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kThreads, job.threads()));
+  RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, job.max_prompt_logprobs()));
   RETURN_IF_ERROR(CheckBlockTokens(job.block_tokens()));
   RETURN_IF_ERROR(FromProto(job.chunking()).status());
   RETURN_IF_ERROR(CheckSloItl(job));
@@ -103,6 +105,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_run_id(epoch.run_id);
   stage->set_epoch(epoch.epoch);
   stage->set_q2_layout(job.q2_layout());
+  stage->set_allow_damaged(job.allow_damaged());
   if (job.weights() == pb::WEIGHT_SOURCE_STREAM) {
     stage->set_weights(job.weights());
     for (const uint64_t bytes : model.file->opened_bytes()) stage->add_opened_bytes(bytes);
@@ -119,6 +122,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_wire_type(job.wire_type());
   stage->set_max_rows(job.max_num_batched_tokens());
   stage->set_max_slices(job.max_num_seqs());
+  stage->set_max_prompt_logprobs(job.max_prompt_logprobs());
   stage->set_in_flight(in_flight);
   stage->set_stage_delay_us(job.stage_delay_us());
   if (job.layer_checksums()) stage->set_checksum_layers(static_cast<int32_t>(model.hyper.layer_count()));

@@ -29,6 +29,7 @@ struct Scheduler::Draft {
   int64_t rows_left = 0;
   int64_t prefill_rows = 0;
   int64_t open_tokens = 0;
+  int64_t history = 0;            // rows before the next ones of the first prompt that has work
   bool preempted = false;         // somebody lost its blocks for this draft
   std::vector<Sequence*> filled;  // a block
 };
@@ -48,7 +49,9 @@ std::optional<MicroBatch> Scheduler::Next() {
 
 void Scheduler::Compose(Draft& draft) {
   if (options_.policy == Policy::kPhases) return ComposePhase(draft);
-  const int64_t full_chunk = FullChunkRows(draft);
+  const Sequence* next = NextPrompt(draft);
+  const int64_t full_chunk = next == nullptr ? 0 : FullChunkRows(*next);
+  draft.history = next == nullptr ? 0 : FirstRow(*next);
   if (options_.policy == Policy::kPrefillFirst) {
     ComposeChunks(draft, kAll);
     if (draft.slices.empty()) ComposeDecodeRows(draft);
@@ -91,22 +94,30 @@ PhaseLoad Scheduler::LoadOfPhase() const {
 }
 
 int64_t Scheduler::MostPromptRows(const Draft& draft) const {
-  if (options_.policy == Policy::kThrottled) return ThrottledRows(static_cast<int64_t>(draft.slices.size()));
+  if (options_.policy == Policy::kThrottled) return ThrottledRows(draft);
   return options_.policy == Policy::kDecodePriority && decoding_ > 0 ? kPrefillQuantum : kAll;
 }
 
-int64_t Scheduler::ThrottledRows(int64_t decode_rows) const {
+int64_t Scheduler::ThrottledRows(const Draft& draft) const {
   double free_share = 1;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     if (blocks_.windowed(group)) continue;  // what sequences have of it does not grow with their length
     free_share = std::min(free_share, static_cast<double>(blocks_.available(group)) / options_.group_blocks[group]);
   }
+  double shortest_us = returned_us_;
+  for (const InFlight& micro_batch : in_flight_) shortest_us = std::min(shortest_us, micro_batch.expected_us);
+  const auto decode_rows = static_cast<int64_t>(draft.slices.size());
+  const int64_t of_a_group = (decoding_ + decode_groups_ - 1) / decode_groups_;
   return throttle_.Rows({.waiting_rows = prompt_rows_ + AdmissibleBacklog().rows,
                          .free_share = free_share,
-                         .decoding = decoding_ > 0,
+                         .decoding = decoding_ + about_to_decode_ > 0,
                          .decode_rows = decode_rows,
+                         .decode_pairs = AttentionPairs(draft.batch),
+                         .step_rows = std::max({int64_t{1}, decode_rows, of_a_group}),
+                         .history = draft.history,
                          .micro_batches = std::max(options_.micro_batches, decode_groups_),
-                         .cost = row_cost_.cost()});
+                         .shortest_us = shortest_us,
+                         .time = step_times_.time()});
 }
 
 // Nobody is visited: those that wait are taken to be as long as they are on average, and to find as much of it in the
@@ -203,10 +214,13 @@ double Scheduler::FullChunksOfMicroBatch() const {
   return std::max(1.0, budget / options_.prefill_chunk);
 }
 
-// Rows of a full chunk of the first prompt that has work; 0 when none has.
-int64_t Scheduler::FullChunkRows(const Draft& draft) {
-  const Sequence* next = prompts_.empty() ? Admissible(draft) : prompts_.begin()->second;
-  return next == nullptr ? 0 : std::min<int64_t>(ChunkRows(*next), options_.max_num_batched_tokens);
+// The first prompt that has work; nullptr when none has.
+const Sequence* Scheduler::NextPrompt(const Draft& draft) {
+  return prompts_.empty() ? Admissible(draft) : prompts_.begin()->second;
+}
+
+int64_t Scheduler::FullChunkRows(const Sequence& sequence) const {
+  return std::min<int64_t>(ChunkRows(sequence), options_.max_num_batched_tokens);
 }
 
 // The sequence at the head of the queue, when it may start now; those that wait for their leader leave the queue. A
@@ -294,9 +308,12 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, bool released, Dr
   SliceInFlight flight{.order = sequence.order, .sequence = spec.id, .start = start, .count = count};
   flight.decode = sequence.state() == SequenceState::kDecoding;
   flight.sample = end == sequence.tokens() && spec.max_new_tokens > static_cast<int64_t>(sequence.output().size());
+  const int64_t left = spec.max_new_tokens - static_cast<int64_t>(sequence.output().size());
+  flight.first_token = flight.sample && !flight.decode && left > 1;
   if (spec.score_from >= 0) {
     flight.score_begin = std::max({start, spec.score_from - 1, sequence.scored});
     flight.score_end = std::max(flight.score_begin, std::min(end, prompt - 1));
+    flight.tops = spec.sampling.prompt_logprobs;
   }
 
   SequenceSlice slice{.sequence = spec.id, .start = static_cast<int32_t>(start), .count = static_cast<int32_t>(count)};
@@ -379,6 +396,7 @@ MicroBatch Scheduler::Submit(Draft draft) {
   for (const SliceInFlight& slice : draft.slices) {
     (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
     decode_rows += slice.decode ? 1 : 0;
+    about_to_decode_ += slice.first_token ? 1 : 0;
   }
   CountSize(draft.prefill_rows, &counters_.prefill_sizes);
   CountSize(decode_rows, &counters_.decode_sizes);
@@ -388,7 +406,12 @@ MicroBatch Scheduler::Submit(Draft draft) {
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     counters_.blocks_used_peak[group] = std::max(counters_.blocks_used_peak[group], blocks_.used(group));
   }
-  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices), .decode_rows = decode_rows});
+  const std::optional<StepTimeModel>& time = step_times_.time();
+  const double expected_us = time.has_value() ? time->Us(draft.batch.rows(), AttentionPairs(draft.batch)) : 0;
+  in_flight_.push_back({.number = draft.batch.number,
+                        .slices = std::move(draft.slices),
+                        .decode_rows = decode_rows,
+                        .expected_us = expected_us});
   return std::move(draft.batch);
 }
 

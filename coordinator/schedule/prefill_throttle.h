@@ -1,30 +1,50 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_PREFILL_THROTTLE_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_PREFILL_THROTTLE_H_
 
-// How many rows of prompts a micro-batch takes under Policy::kThrottled, so that those that decode wait little and the
-// prompts still come through. Pure and stateless.
+// How many rows of prompts a micro-batch takes under Policy::kThrottled, so that decoding sequences wait little and
+// prompts still come in. Pure and stateless.
 //
-//   P = max(MinP, min(ceil(W / T), floor(MaxP * max(0, (f - r) / (1 - r))), P_itl))
-//   P_itl = floor((G / M - t0 - e * (w(D + P_itl) - 1) - c * D) / c)
-// W: prompt rows that wait, of admitted sequences and of those that could be admitted: they are spread over T
-// micro-batches. f: the free share of the KV blocks: the fewer are left, the slower new ones are filled, for what
-// decodes needs them. P_itl: what keeps the gap between two tokens of a sequence at G: a decode row comes back after M
-// micro-batches, each as long as the slowest stage needs for it (t0, e, w and c: see row_cost.h; without experts e is
-// 0), and D of its rows are decode rows. MinP rows are always given, so a prompt never stands still; a micro-batch
-// without room for as many takes what there is room for.
+//   P = max(MinP, min(MaxP * max(0, (f - r) / (1 - r)), max(P_half, min(P_gap, max(W / T, P_good)))))
+// W: prompt rows that wait, of admitted sequences and of those that could be admitted, spread over T micro-batches.
+// f: the free share of the KV blocks. The fewer are left, the slower new ones are filled: decoding needs them.
+// MinP rows are always given, so that a prompt never stands still; a micro-batch may have room for fewer.
 //
-// While nobody decodes nobody waits, and a micro-batch takes what it has room for. That is not said of one that happens
-// to have no decode row while others decode: those that come behind it wait for it all the same.
+// The other three come from t(x, D): what the slowest stage takes for x rows of the next prompt beside D decode rows
+// (step_time.h). Prompts come in at the rate x / t(x, D).
+//   P_gap   the most rows whose step is no longer than G / M: a decode row comes back after M micro-batches. More rows
+//           than late steps had count as dear as theirs: the first chunk of 512 would be the longest gap of all
+//   P_good  the fewest rows at kGoodRate of the best rate of up to MaxP rows, with D = 0: decode rows are no waste
+//   P_half  the fewest rows at kLeastRate of the best rate, at most kRowsGrowth times the rows of late steps; 0 where G
+//           was asked for
+// G is `slo_itl_us`, the gap between two tokens that was asked for. Without it, G is kGapShare of the larger of kGapUs
+// and kGapSteps decode steps, M * t(0, D). Three cases follow:
 //
-// Source: token throttling of gLLM (Guo et al., 2025, arXiv 2504.14775), whose rule has no P_itl and the same T and r,
-// and where MaxP bounds a micro-batch without decode rows too.
+//   rate of P_gap rows   longest gap   rate of prompts     seen with
+//   >= kGoodRate         G             >= kGoodRate        0.6B, 2 stages; experts that a step reads whole within G
+//   >= kLeastRate        G             what fits G         8B, 40 GB/s: decode steps longer than kGapUs / kGapSteps
+//   <  kLeastRate        grows         kLeastRate          few decode rows beside experts that take G and more to read
+//
+// After short steps the next is at most kStepGrowth times the shortest of the M before it, or G / (2 M - 1): the last
+// of M long ones that follow each other at once waits for the others at stage 0, and then takes M steps as they do.
+//
+// Before t is known, P is MinP. Nothing is limited while nobody decodes and no first token is in flight. A micro-batch
+// without decode rows is limited like all others: those that decode queue behind it at every stage.
+//
+// Sources
+//   W, f, T, r               token throttling of gLLM (Guo et al., 2025, arXiv 2504.14775), which has no t, and where
+//                            MaxP bounds a micro-batch without decode rows too
+//   kGapUs                   reading speed: about four words a second
+//   kGapSteps, kGoodRate,    what each buys: "Taking prompts in" of tests/bench/README.md
+//   kLeastRate
+//   kGapShare, kStepGrowth   a flow shop of 2 to 16 stages: while steps grow by a fifth the longest gap is 1.11 G, and
+//                            where nothing bounds their growth (2 - 1 / M) G
 
 #include <cstdint>
 #include <limits>
 #include <optional>
 
 #include "common/job/job_choices.h"
-#include "coordinator/schedule/row_cost.h"
+#include "coordinator/schedule/step_time.h"
 
 namespace stagecoach {
 
@@ -32,29 +52,36 @@ class PrefillThrottle {
  public:
   static constexpr int64_t kTurns = 8;       // T
   static constexpr double kReserved = 0.05;  // r
+  static constexpr double kGapUs = 250000, kGapSteps = 4, kGapShare = 0.9;
+  static constexpr double kGoodRate = 0.8, kLeastRate = 0.5;
+  static constexpr double kRowsGrowth = 1.5, kStepGrowth = 1.2;
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
   struct Load {
     int64_t waiting_rows = 0;   // W
     double free_share = 1;      // f: of the block group that has least
-    bool decoding = false;      // somebody does
+    bool decoding = false;      // somebody does, or will when what is in flight is back
     int64_t decode_rows = 0;    // D, of this micro-batch
+    double decode_pairs = 0;    // AttentionPairs of these
+    int64_t step_rows = 0;      // of a decode step, be it another micro-batch's; at least decode_rows
+    int64_t history = 0;        // rows of the next prompt before those that are to be given
     int32_t micro_batches = 1;  // M, in flight at once
-    std::optional<RowCost> cost;
+    double shortest_us = 0;     // of the M steps before this one
+    std::optional<StepTimeModel> time;
   };
 
-  // most_rows: MaxP. gap_us: G, 0 for none.
+  // most_rows: MaxP. gap_us: G, 0 for the one that is derived.
   PrefillThrottle(int64_t most_rows, double gap_us) : most_rows_(most_rows), gap_us_(gap_us) {}
 
   // P; at least 1. kNoLimit while nobody decodes.
   int64_t Rows(const Load& load) const;
 
-  // MinP: fewer with a wanted gap, which many small steps may keep and none of 32 rows does.
-  int64_t least_rows() const { return gap_us_ > 0 ? kThrottledLeastRowsForGap : kThrottledLeastRows; }
+  static constexpr int64_t least_rows() { return kThrottledLeastRows; }  // MinP
 
  private:
-  // P_itl; none before the cost of a row is known.
-  int64_t RowsInGap(const Load& load) const;
+  int64_t RowsByTime(const Load& load) const;  // max(P_half, min(P_gap, max(W / T, P_good)))
+  int64_t RowsInGap(const Load& load) const;   // P_gap
+  int64_t RowsAtRate(const StepTimeModel& time, int64_t decode_rows, double share) const;
 
   const int64_t most_rows_;
   const double gap_us_;

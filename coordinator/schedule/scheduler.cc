@@ -73,7 +73,8 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
       more_blocks_(options.group_blocks.size()),
-      throttle_(options.prefill_chunk, options.slo_itl_us),
+      throttle_(std::min(options.prefill_chunk, options.max_num_batched_tokens), options.slo_itl_us),
+      step_times_(options.reads),
       row_cost_(options.reads),
       chunks_(std::min(options.prefill_chunk, options.max_num_batched_tokens)) {
   CHECK(ValidateSchedulerOptions(options).ok());
@@ -82,6 +83,12 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 
 absl::Status Scheduler::Add(SequenceSpec spec) {
   RETURN_IF_ERROR(CheckSpec(spec));
+  if (spec.sampling.prompt_logprobs > options_.max_prompt_logprobs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", spec.id, " asks for ", spec.sampling.prompt_logprobs,
+                     " log-probabilities beside each of its prompt's, the job has room for `max_prompt_logprobs` ",
+                     options_.max_prompt_logprobs));
+  }
   if (order_of_.contains(spec.id)) {
     return absl::AlreadyExistsError(absl::StrCat("sequence ", spec.id, " is already being computed"));
   }
@@ -146,7 +153,8 @@ void Scheduler::SetDecodeGroups(int32_t groups) {
 }
 
 void Scheduler::Took(const MicroBatch& batch, int64_t slowest_us) {
-  row_cost_.Add(batch.rows(), slowest_us);
+  if (options_.policy == Policy::kThrottled) step_times_.Add(batch, slowest_us);
+  if (options_.policy == Policy::kPhases) row_cost_.Add(batch.rows(), slowest_us);
   if (options_.chunking == Chunking::kEqualTime) chunks_.Add(batch, slowest_us);
 }
 
@@ -266,12 +274,14 @@ absl::StatusOr<std::vector<SequenceEvent>> Scheduler::Confirm(const StepResult& 
   RETURN_IF_ERROR(CheckResult(result));
   const InFlight oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
+  returned_us_ = oldest.expected_us;
   groups_in_flight_ -= oldest.decode_rows > 0 ? 1 : 0;
   std::vector<SequenceEvent> events;
   events.reserve(oldest.slices.size());
   auto token = result.sampled.begin();
   auto scores = result.targets.begin();
   for (const SliceInFlight& slice : oldest.slices) {
+    about_to_decode_ -= slice.first_token ? 1 : 0;
     SequenceEvent event = Advance(slice, slice.sample ? &*token++ : nullptr, slice.scores() ? &*scores++ : nullptr);
     if (!event.tokens.empty() || !event.scores.empty() || event.finished) events.push_back(std::move(event));
   }
@@ -311,6 +321,10 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
                         " target log-probabilities from position ", scores->start, ", expected ", slice.count, " from ",
                         slice.start);
       }
+      if (static_cast<int64_t>(scores->top.size()) != slice.count * slice.tops) {
+        return mismatch("sequence ", slice.sequence, " has ", scores->top.size(),
+                        " log-probabilities beside its targets, expected ", slice.count * slice.tops);
+      }
       ++scores;
     }
   }
@@ -347,10 +361,7 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
     return event;
   }
   if (scores != nullptr) {
-    const auto first = scores->logprobs.begin() + (slice.score_begin - slice.start);
-    event.scores.push_back({.sequence = slice.sequence,
-                            .start = static_cast<int32_t>(slice.score_begin),
-                            .logprobs = {first, first + (slice.score_end - slice.score_begin)}});
+    event.scores.push_back(scores->Rows(slice.score_begin, slice.score_end));
     sequence.scored = slice.score_end;
   }
   if (token != nullptr) {

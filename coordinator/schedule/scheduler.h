@@ -65,6 +65,7 @@
 #include "coordinator/schedule/prefill_throttle.h"
 #include "coordinator/schedule/read_curve.h"
 #include "coordinator/schedule/row_cost.h"
+#include "coordinator/schedule/step_time.h"
 #include "coordinator/schedule/waiting_queue.h"
 
 namespace stagecoach {
@@ -97,7 +98,7 @@ struct SchedulerOptions {
   int32_t prefill_chunk = 512;           // rows of one sequence in a micro-batch
   Policy policy = Policy::kInterleaved;
   Chunking chunking = Chunking::kConstant;
-  double slo_itl_us = 0;  // kThrottled: wanted gap between two tokens of a sequence; 0: none
+  double slo_itl_us = 0;  // kThrottled: wanted gap between two tokens of a sequence; 0: one found from what steps take
   ReadCurve reads;        // of the model
   int32_t block_tokens = 32;
   std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
@@ -109,6 +110,7 @@ struct SchedulerOptions {
   int32_t most_groups = 0;      // of decode rows; with more than micro_batches as many are in flight at once
   int64_t max_open_tokens = 0;  // opened by one micro-batch; at least context
   bool prefix_caching = false;
+  int32_t max_prompt_logprobs = 0;  // that a sequence may ask for beside each of its scores
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range
 
@@ -140,9 +142,9 @@ class Scheduler {
   explicit Scheduler(const SchedulerOptions& options);  // options must be valid
 
   // Queues a sequence. max_new_tokens is cut to what the context leaves. kInvalidArgument for an empty prompt, negative
-  // token ids, or nothing asked for; kAlreadyExists while a sequence of this id is unfinished; kOutOfRange when it does
-  // not fit (CheckRoom, of the smallest pool without a window); kFailedPrecondition "nothing left to produce" when
-  // `output` already has max_new_tokens or ends with a stop token.
+  // token ids, too many prompt_logprobs, or nothing asked for; kAlreadyExists while a sequence of this id is
+  // unfinished; kOutOfRange when it does not fit (CheckRoom, of the smallest pool without a window);
+  // kFailedPrecondition "nothing left to produce" when `output` already has max_new_tokens or ends with a stop token.
   absl::Status Add(SequenceSpec spec);
 
   // The next micro-batch, or nothing when no row can be handed out now (all waits for results, for blocks, or there is
@@ -201,13 +203,16 @@ class Scheduler {
     SequenceId sequence = 0;
     int64_t start = 0, count = 0;
     bool decode = false, sample = false;
+    bool first_token = false;                // after it the sequence decodes
     int64_t score_begin = 0, score_end = 0;  // positions of the rows with targets; equal: none
+    int64_t tops = 0;                        // log-probabilities beside each target
     bool scores() const { return score_begin < score_end; }
   };
   struct InFlight {
     uint64_t number = 0;
     std::vector<SliceInFlight> slices;
     int64_t decode_rows = 0;
+    double expected_us = 0;  // kThrottled: of its step; 0 where nothing is known
   };
   struct Draft;  // a micro-batch being composed
   using Siblings = std::map<std::pair<uint64_t, uint64_t>, Sequence*>;
@@ -226,9 +231,10 @@ class Scheduler {
   int64_t ChunkRows(const Sequence& sequence) const;      // of its next chunk
   int64_t MostChunkRows(const Sequence& sequence) const;  // of that, were the prompt longer
   double FullChunksOfMicroBatch() const;                  // kEqualTime: that it may have, of several prompts together
-  int64_t FullChunkRows(const Draft& draft);
+  const Sequence* NextPrompt(const Draft& draft);
+  int64_t FullChunkRows(const Sequence& sequence) const;
   int64_t MostPromptRows(const Draft& draft) const;  // beside the decode rows that are in the draft
-  int64_t ThrottledRows(int64_t decode_rows) const;
+  int64_t ThrottledRows(const Draft& draft) const;
   PhaseLoad LoadOfPhase() const;
   Backlog AdmissibleBacklog() const;
   Sequence* Admissible(const Draft& draft);
@@ -308,6 +314,7 @@ class Scheduler {
   int64_t waiting_rows_ = 0;              // the tokens of all in turn in queue_
   int64_t prompt_rows_ = 0;               // the rows that those in prompts_ have to hand out
   int64_t decoding_ = 0;                  // of the running ones
+  int64_t about_to_decode_ = 0;           // slices in flight with a first token
   std::vector<int64_t> promised_blocks_;  // [groups] the sums of Sequence::promised
   std::vector<int32_t> more_blocks_;      // [groups] TakeBlocks', kept for its memory
   std::vector<Sequence*> taken_;          // ComposeDecodeRows': kept for its memory
@@ -321,8 +328,10 @@ class Scheduler {
   int32_t prefill_starved_ = 0;  // micro-batches in a row that owed prompts rows, see kStarvationBound
 
   PrefillThrottle throttle_;  // kThrottled
+  StepTimeFit step_times_;    // "
+  double returned_us_ = 0;    // "; expected of the last micro-batch that was confirmed
   bool prefilling_ = true;    // kPhases: the phase
-  RowCostFit row_cost_;
+  RowCostFit row_cost_;       // "
   ChunkPlanner chunks_;
 };
 

@@ -13,11 +13,17 @@ absl::Status Scheduler::CheckIntegrity() const {
   if (in_flight() > most_groups()) {
     return absl::InternalError(absl::StrCat(in_flight(), " micro-batches in flight of ", most_groups()));
   }
+  int64_t about_to_decode = 0;
   for (size_t i = 0; i < in_flight_.size(); ++i) {
+    for (const SliceInFlight& slice : in_flight_[i].slices) about_to_decode += slice.first_token ? 1 : 0;
     const uint64_t number = in_flight_[i].number;
     if (number != in_flight_.front().number + i || number >= next_number_ || in_flight_[i].slices.empty()) {
       return absl::InternalError(absl::StrCat("micro-batch ", number, " in flight is empty or out of order"));
     }
+  }
+  if (about_to_decode != about_to_decode_) {
+    return absl::InternalError(
+        absl::StrCat(about_to_decode, " first tokens in flight, of which ", about_to_decode_, " are known"));
   }
   if (running_.size() > static_cast<size_t>(options_.max_num_seqs)) {
     return absl::InternalError(absl::StrCat(running_.size(), " sequences run of ", options_.max_num_seqs));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
+#include "common/step/sampling_limits.h"
 #include "common/step/window_blocks.h"
 #include "coordinator/schedule/scheduler.h"
 
@@ -63,6 +64,7 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kDecodeGroups, options.most_groups));
   RETURN_IF_ERROR(CheckJobField({"max_open_tokens", {options.context, JobLimits::kMaxOpenTokens.range.max}},
                                 options.max_open_tokens));
+  RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, options.max_prompt_logprobs));
   if (options.group_blocks.empty()) return absl::InvalidArgumentError("`group_blocks` is empty, expected an entry");
   for (const int32_t blocks : options.group_blocks) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
   if (!options.group_windows.empty()) RETURN_IF_ERROR(ValidateWindows(options));

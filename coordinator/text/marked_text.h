@@ -37,6 +37,9 @@ class MarkedText {
   const std::vector<Run>& runs() const { return runs_; }
   size_t size() const { return text_.size(); }
   bool empty() const { return text_.empty(); }
+  // The text will have so many bytes; and what both that and the runs have room for now.
+  void Reserve(size_t bytes) { text_.reserve(bytes); }
+  size_t memory_bytes() const { return text_.capacity() + runs_.capacity() * sizeof(Run); }
 
   // Whether the template wrote all of [begin, end), which lies within the text; true for an empty range.
   bool IsTemplate(size_t begin, size_t end) const;

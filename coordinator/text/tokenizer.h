@@ -60,6 +60,7 @@ class Tokenizer {
   virtual int64_t vocab_size() const = 0;
   virtual TokenId bos() const = 0;                                  // kNoToken where there is none
   virtual TokenId eos() const = 0;                                  // as bos
+  virtual TokenId pad() const = 0;                                  // as bos
   virtual absl::Span<const TokenId> end_of_generation() const = 0;  // the whole set, ascending
   virtual bool strips_leading_space() const = 0;                    // SentencePiece with add_space_prefix
 

@@ -24,6 +24,7 @@ constexpr char kEosKey[] = "tokenizer.ggml.eos_token_id";
 constexpr char kEotKey[] = "tokenizer.ggml.eot_token_id";
 constexpr char kEomKey[] = "tokenizer.ggml.eom_token_id";
 constexpr char kUnknownKey[] = "tokenizer.ggml.unknown_token_id";
+constexpr char kPadKey[] = "tokenizer.ggml.padding_token_id";
 constexpr char kAddBosKey[] = "tokenizer.ggml.add_bos_token";
 constexpr char kAddEosKey[] = "tokenizer.ggml.add_eos_token";
 constexpr char kAddSpaceKey[] = "tokenizer.ggml.add_space_prefix";
@@ -214,6 +215,8 @@ absl::Status ReadSpecialTokens(const GgufMetadata& metadata, Vocabulary* vocabul
   ASSIGN_OR_RETURN(vocabulary->bos, ReadTokenId(metadata, kBosKey, *vocabulary));
   ASSIGN_OR_RETURN(vocabulary->eos, ReadTokenId(metadata, kEosKey, *vocabulary));
   ASSIGN_OR_RETURN(vocabulary->unknown, ReadTokenId(metadata, kUnknownKey, *vocabulary));
+  // Nothing here is done with it, and there are files in which it is none: no reason to refuse them.
+  vocabulary->pad = ReadTokenId(metadata, kPadKey, *vocabulary).value_or(kNoToken);
   if (vocabulary->unknown == kNoToken) {
     const auto found = std::find(vocabulary->types.begin(), vocabulary->types.end(), TokenType::kUnknown);
     if (found != vocabulary->types.end()) vocabulary->unknown = static_cast<TokenId>(found - vocabulary->types.begin());

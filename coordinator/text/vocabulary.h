@@ -39,8 +39,9 @@ struct Vocabulary {
   TokenId bos = kNoToken;
   TokenId eos = kNoToken;
   TokenId unknown = kNoToken;
-  bool add_bos = false;  // only with a bos
-  bool add_eos = false;  // only with an eos
+  TokenId pad = kNoToken;  // also where the file names no token of the vocabulary
+  bool add_bos = false;    // only with a bos
+  bool add_eos = false;    // only with an eos
   bool add_space_prefix = false;
 
   // Special tokens that take the white space after them with them, ascending: Phi-3's.

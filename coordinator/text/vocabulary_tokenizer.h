@@ -24,6 +24,7 @@ class VocabularyTokenizer : public Tokenizer {
   int64_t vocab_size() const final { return static_cast<int64_t>(vocabulary_.texts.size()); }
   TokenId bos() const final { return vocabulary_.bos; }
   TokenId eos() const final { return vocabulary_.eos; }
+  TokenId pad() const final { return vocabulary_.pad; }
   absl::Span<const TokenId> end_of_generation() const final { return vocabulary_.end_of_generation; }
   bool strips_leading_space() const final { return vocabulary_.add_space_prefix; }
 

@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
   ASSIGN_OR_RETURN(std::vector<KvPool> pools, MakePools(*model, config));
   auto gang = std::make_unique<Gang>(config.threads, config.cpus, config.contended);
   const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
-                                       gang.get()};
+                                       gang.get(), config.allow_damaged};
   ASSIGN_OR_RETURN(StageWeights weights, LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load,
                                                           &counters->bytes_touched, &counters->bytes_loaded));
   return std::unique_ptr<StageModelImpl>(new StageModelImpl(std::move(model), config, counters, *kernels,
@@ -268,8 +268,13 @@ void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   // Rows point into the result, so it has its final size first.
   for (const SequenceSlice& slice : batch.slices) {
     if (slice.sample) result->sampled.emplace_back().sequence = slice.sequence;
-    if (!slice.targets.empty())
-      result->targets.push_back({slice.sequence, slice.start, std::vector<float>(slice.targets.size())});
+    if (slice.targets.empty()) continue;
+    TargetLogprobs& targets = result->targets.emplace_back();
+    targets.sequence = slice.sequence;
+    targets.start = slice.start;
+    targets.logprobs.resize(slice.targets.size());
+    const SamplingParams& sampling = histories_.find(slice.sequence)->second.sampling();
+    targets.top.resize(slice.targets.size() * static_cast<size_t>(sampling.prompt_logprobs));
   }
   SampledToken* sampled = result->sampled.data();
   TargetLogprobs* targets = result->targets.data();
@@ -279,9 +284,14 @@ void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
       const bool samples = slice.sample && i == slice.count - 1;
       const bool scores = !slice.targets.empty() && slice.targets[static_cast<size_t>(i)] != kNoToken;
       if (!samples && !scores) continue;
-      head_rows_.push_back({&slice, i, samples ? sampled : nullptr,
-                            scores ? &targets->logprobs[static_cast<size_t>(i)] : nullptr,
-                            scores ? &targets->invalid_logits : nullptr});
+      HeadRow& row = head_rows_.emplace_back(HeadRow{.slice = &slice, .offset = i});
+      if (samples) row.sampled = sampled;
+      if (scores) {
+        const size_t tops = targets->top.size() / targets->logprobs.size();
+        row.target_logprob = &targets->logprobs[static_cast<size_t>(i)];
+        row.target_top = absl::MakeSpan(targets->top).subspan(static_cast<size_t>(i) * tops, tops);
+        row.target_invalid = &targets->invalid_logits;
+      }
       head_row_indices_.push_back(first_row + i);
     }
     sampled += slice.sample ? 1 : 0;
@@ -294,8 +304,10 @@ void StageModelImpl::FinishRow(int thread, HeadRow& row, const float* logits) {
   const SequenceSlice& slice = *row.slice;
   if (row.target_logprob != nullptr) {
     const TokenId target = slice.targets[static_cast<size_t>(row.offset)];
-    *row.target_logprob = LogProbability(logits[target], kernels_.log_sum_exp(logits, hyper_.vocab));
+    const float log_sum = kernels_.log_sum_exp(logits, hyper_.vocab);
+    *row.target_logprob = LogProbability(logits[target], log_sum);
     row.invalid = InvalidLogits(kernels_.sampling->find_peak(logits, hyper_.vocab));
+    if (!row.invalid) FindTop(thread, logits, log_sum, row.target_top);
   }
   if (row.sampled == nullptr) return;
   // A sequence is sampled at most once in a batch (see CheckHeadWork), so no other thread touches its history.
@@ -304,6 +316,12 @@ void StageModelImpl::FinishRow(int thread, HeadRow& row, const float* logits) {
       samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
   row.sampled->sequence = slice.sequence;
   history.AppendOutput(row.sampled->token);
+}
+
+void StageModelImpl::FindTop(int thread, const float* logits, float log_sum, absl::Span<TokenLogprob> top) {
+  const std::vector<TokenLogprob> found = samplers_[static_cast<size_t>(thread)].TopLogprobs(
+      kernels_, logits, hyper_.vocab, log_sum, static_cast<int32_t>(top.size()));
+  std::copy(found.begin(), found.end(), top.begin());  // the others stay kNoToken
 }
 
 uint64_t StageModelImpl::kv_bytes() const {

@@ -38,6 +38,7 @@ struct StageConfig {
   int32_t max_slices = 0;
   std::optional<InstructionSet> isa;  // absent: the best of this machine
   bool layer_checksums = false;       // see StageModel::layer_checksums
+  bool allow_damaged = false;         // damaged weights are loaded all the same
 };
 
 // Moved by the loading and the computing threads, read by the communication thread.

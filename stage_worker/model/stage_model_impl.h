@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "common/model/footprint.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kv/kv_pool.h"
@@ -43,12 +44,13 @@ class StageModelImpl final : public StageModel {
  private:
   // A row that needs logits.
   struct HeadRow {
-    const SequenceSlice* slice;
-    int32_t offset;         // in the slice
-    SampledToken* sampled;  // nullptr: not sampled
-    float* target_logprob;  // nullptr: no target
-    bool* target_invalid;   // of its target list, which rows of other threads share: set when all are done
-    bool invalid = false;   // its logits, when it has a target
+    const SequenceSlice* slice = nullptr;
+    int32_t offset = 0;                   // in the slice
+    SampledToken* sampled = nullptr;      // nullptr: not sampled
+    float* target_logprob = nullptr;      // nullptr: no target
+    absl::Span<TokenLogprob> target_top;  // the most probable beside the target
+    bool* target_invalid = nullptr;  // of its target list, which rows of other threads share: set when all are done
+    bool invalid = false;            // its logits, when it has a target
   };
 
   StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
@@ -60,6 +62,7 @@ class StageModelImpl final : public StageModel {
   void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
   void FinishRow(int thread, HeadRow& row, const float* logits);
+  void FindTop(int thread, const float* logits, float log_sum, absl::Span<TokenLogprob> top);
 
   const std::shared_ptr<const ModelDescription> model_;
   const HyperParameters& hyper_;

@@ -89,6 +89,7 @@ class LayerBench {
     config.max_rows = kLargeChunk;
     config.max_slices = kSequences;
     config.isa = request.isa;
+    config.allow_damaged = true;  // times are the same
     ASSIGN_OR_RETURN(bench->model_, StageModel::Load(request.model, config, &bench->counters_));
     ASSIGN_OR_RETURN(bench->filler_, CacheFiller::Create(request.stage_bytes));
     bench->rows_ = ProbeRows(kLargeChunk, hyper.hidden);

@@ -193,6 +193,8 @@ std::shared_ptr<CachingTensor> WeightCache::Add(const WeightRange& tensor) {
                                          fingerprints_[static_cast<size_t>(tensor.shard)]);
 }
 
+void WeightCache::Remove(const WeightRange& tensor) { unlink(PathOf(tensor).c_str()); }
+
 void WeightCache::GiveUpWriting(const absl::Status& why) {
   if (!writes_.exchange(false)) return;
   LogInfo(absl::StrCat("weights are streamed without keeping a copy: ", why.message(),

@@ -74,6 +74,7 @@ class WeightCache {
   std::shared_ptr<const CachedTensor> Find(const WeightRange& tensor) const;
   // nullptr when nothing more is written.
   std::shared_ptr<CachingTensor> Add(const WeightRange& tensor);
+  void Remove(const WeightRange& tensor);
 
   // No disk, no room, no permission: says so once, and nothing more is written.
   void GiveUpWriting(const absl::Status& why);

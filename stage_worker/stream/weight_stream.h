@@ -46,6 +46,8 @@ class WeightStream {
   void PlanTensors(absl::Span<const GgufTensor* const> tensors, std::unique_ptr<WeightCache> cache = nullptr);
   // Waits for the bytes. kInternal for bytes that were not planned; the status of Stop, or why the coordinator refused.
   absl::Status Read(int shard, uint64_t offset, absl::Span<uint8_t> out);
+  // Removes a planned tensor from the cache. Nobody may be reading.
+  void DiscardCached(const WeightRange& tensor) const;
 
   // --- communication thread ---
 
@@ -115,6 +117,7 @@ class StreamedBytes : public ByteSource {
   absl::Status Read(uint64_t offset, absl::Span<uint8_t> out) const override {
     return stream_->Read(shard_, offset, out);
   }
+  void Discard(uint64_t offset, uint64_t bytes) const override { stream_->DiscardCached({shard_, offset, bytes}); }
 
  private:
   WeightStream* const stream_;

@@ -60,8 +60,9 @@ absl::Status MatrixLoader::LoadPiece(const Piece& piece, std::vector<uint8_t>* r
   const int64_t first_row = piece.first_panel * kPanelRows;
   const int64_t rows = std::min(piece.panels * kPanelRows, out.rows - first_row);
   raw->resize(row_bytes * static_cast<size_t>(rows));
-  RETURN_IF_ERROR(file_.Read(*matrix.tensor, row_bytes * static_cast<uint64_t>(matrix.first_row + first_row),
-                             absl::MakeSpan(*raw)));
+  const uint64_t offset = row_bytes * static_cast<uint64_t>(matrix.first_row + first_row);
+  RETURN_IF_ERROR(file_.Read(*matrix.tensor, offset, absl::MakeSpan(*raw)));
+  RETURN_IF_ERROR(damage_->Examine(*matrix.tensor, offset, *raw));
   const size_t panel_bytes = PanelBytes(out.type, out.cols);
   for (int64_t p = 0; p < piece.panels; ++p) {
     const int64_t row = p * kPanelRows;

@@ -11,6 +11,7 @@
 #include "common/gguf/gguf_file.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/weights/damage_check.h"
 #include "stage_worker/weights/packed_matrix.h"
 
 namespace stagecoach {
@@ -22,7 +23,9 @@ class MatrixLoader {
   static constexpr size_t kPieceBytes = size_t{1} << 19;
   static constexpr int kWorkersAThread = 2;
 
-  MatrixLoader(const GgufFile& file, const Kernels& kernels) : file_(file), kernels_(kernels) {}
+  // `damage` sees every row before it is packed. All outlive the loader.
+  MatrixLoader(const GgufFile& file, const Kernels& kernels, DamageCheck* damage)
+      : file_(file), kernels_(kernels), damage_(damage) {}
 
   // Rows [first_row, first_row + rows) of a tensor as a matrix of their own; `out` is complete after Load.
   absl::Status Add(const GgufTensor& tensor, int64_t first_row, int64_t rows, PackedMatrix* out);
@@ -54,6 +57,7 @@ class MatrixLoader {
 
   const GgufFile& file_;
   const Kernels& kernels_;
+  DamageCheck* const damage_;
   std::vector<Matrix> matrices_;
   size_t bytes_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/quant/tensor_type.h"
+#include "stage_worker/weights/damage_check.h"
 #include "stage_worker/weights/first_touch.h"
 #include "stage_worker/weights/matrix_loader.h"
 
@@ -17,15 +18,20 @@ namespace {
 // Walks the tensors of a stage: reads vectors at once and lists matrices for the parallel pass.
 class StageReader {
  public:
-  StageReader(const ModelDescription& model, const Kernels& kernels, std::atomic<uint64_t>* bytes_touched,
-              std::atomic<uint64_t>* bytes_loaded)
-      : model_(model), bytes_touched_(bytes_touched), bytes_loaded_(bytes_loaded), matrices_(*model.file, kernels) {}
+  StageReader(const ModelDescription& model, const Kernels& kernels, DamageCheck* damage,
+              std::atomic<uint64_t>* bytes_touched, std::atomic<uint64_t>* bytes_loaded)
+      : model_(model),
+        damage_(damage),
+        bytes_touched_(bytes_touched),
+        bytes_loaded_(bytes_loaded),
+        matrices_(*model.file, kernels, damage) {}
 
   // One vector, or one of each expert behind each other. Of a float type, whose rows follow each other without a gap.
   absl::Status Vector(const GgufTensor* tensor, std::vector<float>* out) {
     if (tensor == nullptr) return absl::OkStatus();
     std::vector<uint8_t> raw(tensor->bytes);
     RETURN_IF_ERROR(model_.file->Read(*tensor, 0, absl::MakeSpan(raw)));
+    RETURN_IF_ERROR(damage_->Examine(*tensor, 0, raw));
     const int64_t elements = tensor->cols() * tensor->rows();
     out->resize(static_cast<size_t>(elements));
     DequantizeRow(static_cast<TensorType>(tensor->type_id), raw.data(), elements, out->data());
@@ -163,6 +169,7 @@ class StageReader {
   }
 
   const ModelDescription& model_;
+  DamageCheck* const damage_;
   std::atomic<uint64_t>* const bytes_touched_;
   std::atomic<uint64_t>* const bytes_loaded_;
   MatrixLoader matrices_;
@@ -175,6 +182,28 @@ absl::Status CheckRopeFreqs(const ModelDescription& model, const std::vector<flo
     return absl::InvalidArgumentError(absl::StrCat("'", model.file->path(), "': tensor '", model.rope_freqs->name,
                                                    "' element ", i, " is ", rope_freqs[i], ", expected 1e-6 to 1e9"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReadStage(const ModelDescription& model, const StageWeightsRequest& request, StageReader* reader,
+                       StageWeights* weights) {
+  RETURN_IF_ERROR(reader->Vector(model.rope_freqs, &weights->rope_freqs));
+  RETURN_IF_ERROR(CheckRopeFreqs(model, weights->rope_freqs));
+  if (request.owns_embedding) RETURN_IF_ERROR(reader->Matrix(model.token_embd, &weights->embedding));
+  for (size_t i = 0; i < weights->layers.size(); ++i) {
+    const size_t layer = static_cast<size_t>(request.first_layer) + i;
+    RETURN_IF_ERROR(reader->Layer(model.hyper.layers[layer], model.layers[layer], &weights->layers[i]));
+  }
+  const bool shares_matrix = request.owns_embedding && model.tied();
+  if (request.owns_head) {
+    RETURN_IF_ERROR(reader->Vector(model.output_norm, &weights->output_norm));
+    RETURN_IF_ERROR(reader->Vector(model.output_bias, &weights->output_bias));
+    if (!shares_matrix) RETURN_IF_ERROR(reader->Matrix(model.output, &weights->output));
+  }
+  const auto specs =
+      absl::MakeConstSpan(model.hyper.layers).subspan(static_cast<size_t>(request.first_layer), weights->layers.size());
+  RETURN_IF_ERROR(reader->Finish(specs, request.gang, weights));
+  if (request.owns_head && shares_matrix) weights->output = weights->embedding;
   return absl::OkStatus();
 }
 
@@ -197,24 +226,12 @@ absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, con
 
   StageWeights weights;
   weights.layers.resize(static_cast<size_t>(request.last_layer - request.first_layer));
-  StageReader reader(model, kernels, bytes_touched, bytes_loaded);
-  RETURN_IF_ERROR(reader.Vector(model.rope_freqs, &weights.rope_freqs));
-  RETURN_IF_ERROR(CheckRopeFreqs(model, weights.rope_freqs));
-  if (request.owns_embedding) RETURN_IF_ERROR(reader.Matrix(model.token_embd, &weights.embedding));
-  for (size_t i = 0; i < weights.layers.size(); ++i) {
-    const size_t layer = static_cast<size_t>(request.first_layer) + i;
-    RETURN_IF_ERROR(reader.Layer(model.hyper.layers[layer], model.layers[layer], &weights.layers[i]));
+  DamageCheck damage(*model.file, request.allow_damaged);
+  StageReader reader(model, kernels, &damage, bytes_touched, bytes_loaded);
+  if (absl::Status status = ReadStage(model, request, &reader, &weights); !status.ok()) {
+    damage.DiscardCopies();
+    return status;
   }
-  const bool shares_matrix = request.owns_embedding && model.tied();
-  if (request.owns_head) {
-    RETURN_IF_ERROR(reader.Vector(model.output_norm, &weights.output_norm));
-    RETURN_IF_ERROR(reader.Vector(model.output_bias, &weights.output_bias));
-    if (!shares_matrix) RETURN_IF_ERROR(reader.Matrix(model.output, &weights.output));
-  }
-  const auto specs =
-      absl::MakeConstSpan(model.hyper.layers).subspan(static_cast<size_t>(request.first_layer), weights.layers.size());
-  RETURN_IF_ERROR(reader.Finish(specs, request.gang, &weights));
-  if (request.owns_head && shares_matrix) weights.output = weights.embedding;
   return weights;
 }
 

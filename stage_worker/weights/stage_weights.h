@@ -71,14 +71,16 @@ struct StageWeightsRequest {
   int64_t last_layer = 0;  // exclusive
   bool owns_embedding = false;
   bool owns_head = false;
-  Gang* gang = nullptr;  // of the stage; its threads touch what they will read first, and as many read and pack
+  Gang* gang = nullptr;        // of the stage; its threads touch what they will read first, and as many read and pack
+  bool allow_damaged = false;  // damage_check.h
 };
 
 // Reads exactly the bytes of ModelDescription::StageTensors, each once, in pieces of about half a megabyte, two of them
 // at a time for each thread, so that the peak of memory stays at the packed size and a few megabytes. `bytes_to_load`
 // is set before anything is read, `bytes_touched` moves while memory is taken, `bytes_loaded` while it is filled.
-// kDataLoss when the file has become shorter, kResourceExhausted without memory, kUnimplemented for a row length that
-// the panels do not hold, kInvalidArgument for a RoPE divisor that is not a positive number.
+// kDataLoss when the file has become shorter or a tensor is damaged (damage_check.h), kResourceExhausted without
+// memory, kUnimplemented for a row length that the panels do not hold, kInvalidArgument for a RoPE divisor that is not
+// a positive number.
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
                                               std::atomic<uint64_t>* bytes_touched,

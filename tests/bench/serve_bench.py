@@ -13,6 +13,7 @@ where an engine would only be in the way a scripted one (tests/e2e/programs/scri
   shares     what two are given that both have 500 requests there, with weights of 1 to 1 and 1 to 4. Goal: as they are weighted, to 10 %
   admission  ten times as many requests at once as may wait: how many are accepted, and how fast the others hear that they are not.
              Goals: exactly the limit, and 50 ms (99 %)
+  comeback   600 requests at once before a queue of 128, from clients that try three times and wait as OpenAI's do. Goal: all are answered
   servers    the same load on several servers that run already (--url NAME=URL), in turns
 
 Prints VALID or INVALID before any number of a part; a goal that is missed is said, and is no INVALID.
@@ -20,8 +21,10 @@ Usage: serve_bench.py BUILD PART... [--model FILE] [--url NAME=URL]... [--turns 
 """
 
 import argparse
+import http.client
 import itertools
 import os
+import random
 import re
 import select
 import shutil
@@ -30,6 +33,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -319,6 +323,51 @@ def admission(part, options):
     part.goal(f"the others heard so after, 99 %: {figures(slow)}, longest {figures(longest)}; goal 50 ms", statistics.median(slow) <= 50)
 
 
+class PatientClient(threading.Thread):
+    """One request as OpenAI's clients send it: three tries, and between them what Retry-After says up to a minute, else 0.5 s and twice that."""
+    TRIES = 3
+
+    def __init__(self, port, body, start):
+        super().__init__()
+        self.port, self.body, self.start_at, self.status, self.tries = port, body, start, None, 0
+
+    def run(self):
+        time.sleep(max(0, self.start_at - time.monotonic()))
+        while True:
+            self.tries += 1
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+            connection.request("POST", "/v1/completions", self.body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            connection.close()
+            self.status, self.ended = answer.status, time.monotonic()
+            if answer.status == 200 or self.tries == self.TRIES or answer.getheader("x-should-retry") == "false":
+                return
+            told = float(answer.getheader("Retry-After") or 0)
+            time.sleep(told if 0 < told <= 60 else min(0.5 * 2 ** (self.tries - 1), 8) * (1 - 0.25 * random.random()))
+
+
+def comeback(part, options):
+    clients, tokens, seats = 600, 32, 8
+    with serve(options.programs, options.demo, "--max-num-seqs", str(seats)) as server:
+        part.say(f"{clients} clients at once, each a prompt of 64 tokens or so and an answer of {tokens}; {seats} seats, 128 places")
+        for turn in range(options.turns):
+            start = time.monotonic() + 1
+            body = lambda: '{"prompt": "%s", "max_tokens": %d, "ignore_eos": true}' % (random_words(40), tokens)
+            running = [PatientClient(server.port, body(), start) for _ in range(clients)]
+            for client in running:
+                client.start()
+            for client in running:
+                client.join()
+            answered = [client for client in running if client.status == 200]
+            by_try = [sum(client.tries == tries for client in answered) for tries in range(1, PatientClient.TRIES + 1)]
+            others = {client.status for client in running} - {200, 429}
+            if others:
+                part.invalid.append(f"other answers: {others}")
+            part.goal(f"flood {turn + 1}: answered at the first, second and third try: {by_try}, the last after "
+                      f"{max(client.ended for client in answered) - start:.0f} s; failed {clients - len(answered)}; goal 0", len(answered) == clients)
+
+
 def servers(part, options):
     """Medians of each server's runs, and every run's block in --blocks."""
     urls = dict(url.split("=", 1) for url in options.url)
@@ -341,7 +390,7 @@ def servers(part, options):
             part.say(f"{name}, {at_once}: " + ", ".join(f"{value:.1f}" for value in values.values()))
 
 
-PARTS = {part.__name__: part for part in (front, health, cache, fairness, shares, admission, servers)}
+PARTS = {part.__name__: part for part in (front, health, cache, fairness, shares, admission, comeback, servers)}
 
 
 def main():

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """How prompts are taken in by the real programs: what those that decode feel of it, and a long prompt.
 
-  gaps         8 sequences decode while 30 prompts of 900 tokens are there (the demo model's context ends these 8 before
-               more would be in): the gaps between two of their tokens, and the rows computed a second, from the first
-               chunk to the last. Constant chunks (--prefill-chunk C, with room for them and half of those that decode)
-               and --policy throttled, without --slo-itl and with one of --wanted times the median gap of the first
-               of --chunks, each between two runs of that one. The goal: at most twice its gap at 95 % of its rows/s
-  long prompt  time to the first token of one prompt, alone, over two stages, with --chunking equal-time beside constant
+  gaps          8 sequences decode while 30 prompts of 900 tokens are there (the demo model's context ends these 8 before
+                more would be in): the gaps between two of their tokens, and the rows computed a second, from the first
+                chunk to the last. Constant chunks (--prefill-chunk C, with room for them and half of those that decode)
+                and --policy throttled, without --slo-itl and with one of --wanted times the median gap of the first
+                of --chunks, each between two runs of that one. The goal: at most twice its gap at 95 % of its rows/s
+  long prompts  8 sequences decode while two prompts of 4,096 tokens are there, of each of --beside: the longest gap
+                between two tokens and the rows a second of the prompts, by --policy throttled as it is, between two
+                runs in which it bounds no gap (--slo-itl 1h). The goal: at most the larger of 250 ms and four decode
+                steps at 0.8 of the rate, or, where both cannot be, at 0.5 of it
+  long prompt   time to the first token of one prompt, alone, over two stages, with --chunking equal-time beside constant
 
-Prints VALID or INVALID before any number. Valid: the answers are the same in all runs, those that decode did so until
-the last chunk was in, and --turns runs of each kind stand between two of the reference that agree within --spread.
-Usage: throttle_bench.py BUILD [--model FILE] [--turns N] [--tries N] [--quick]
+Prints VALID or INVALID before any number. Valid: the answers are the same in all runs (gaps), those that decode did so
+until the last chunk was in, and --turns runs of each kind stand between two of the reference that agree within --spread.
+Usage: throttle_bench.py BUILD [--parts gaps,beside,long] [--model FILE] [--turns N] [--tries N] [--quick]
 """
 
 import argparse
@@ -27,6 +31,7 @@ from brackets import Brackets, median_and_range, ratios  # noqa: E402
 
 DECODING = 8
 PROMPT = 900  # tokens
+LONG = 4096
 THROTTLED = "throttled"
 
 
@@ -122,6 +127,36 @@ class Bench:
                          f"rows/s {median_and_range(columns[2])}")
         return lines
 
+    def beside(self, words, prompts):
+        """The result of a run in which `prompts` long ones come when the others decode."""
+        with tempfile.TemporaryDirectory() as work:
+            trace, out = os.path.join(work, "trace.jsonl"), os.path.join(work, "out")
+            with open(trace, "w") as file:
+                for at, prompt, new in [(0, 16, self.options.beside_tokens)] * DECODING + [(2, LONG, 1)] * prompts:
+                    file.write(json.dumps({"arrival_s": at, "prompt_tokens": prompt, "output_tokens": new}) + "\n")
+            run([self.coordinator, "sweep", "--no-probe", "--arrivals", f"trace:{trace}", "-r", "1", "-o", out, "--max-num-seqs",
+                 str(DECODING + prompts)] + words)
+            result = json.loads(open(os.path.join(out, "points.jsonl")).readline())["result"]
+        if prompts and result["ttft_s"]["max"] + 2 > result["wall_s"]:
+            self.invalid.append("those that decode had their tokens before the last prompt was in: more --beside-tokens are needed")
+        return result
+
+    def beside_lines(self):
+        lines, prompts = [], self.options.long_prompts
+        for name in self.options.beside:
+            shape, stages, threads = name.split("/")
+            words = ["--load-format", "dummy", "--shape", shape, "--type", "q8_0", "--pp", stages, "-t", threads]
+            step_ms = 1e3 * self.beside(words, 0)["itl_s"]["p50"]
+            taken = self.brackets.take(name, lambda: self.beside(words + ["--slo-itl", "1h"], prompts),
+                                       lambda: self.beside(words, prompts), rate=lambda result: 1 / result["ttft_s"]["max"])
+            rates = median_and_range(ratios(taken, lambda result: 1 / result["ttft_s"]["max"]))
+            gaps = [[f"{1e3 * result['itl_s']['max']:.0f}" for result in (one, *around)] for one, around in taken]
+            lines.append(f"{prompts} prompts of {LONG} tokens beside {DECODING} that decode, {shape} in Q8_0, stages {stages}, threads "
+                         f"{threads}: longest gap {', '.join(g[0] for g in gaps)} ms (goal {max(250, 4 * step_ms):.0f}; a decode step "
+                         f"takes {step_ms:.1f}), without a bound {', '.join(' and '.join(g[1:]) for g in gaps)}; rate of the prompts "
+                         f"over that without: {rates}")
+        return lines
+
     def long_prompt_lines(self):
         """The second prompt of a job: what the first one taught is there."""
         model = ["--load-format", "dummy", "--shape", self.options.shape, "--type", "q8_0"]
@@ -169,14 +204,21 @@ def main():
     parser.add_argument("--spread", type=float, default=1.15)
     parser.add_argument("--shape", default="qwen3-0.6b")
     parser.add_argument("--long-prompt", type=int, default=8192)
+    parser.add_argument("--long-prompts", type=int, default=2, help="of 4,096 tokens, beside those that decode")
+    parser.add_argument("--beside-tokens", type=int, default=400, help="of each of those that decode beside them")
+    parser.add_argument("--beside", type=lambda text: text.split(","), help="SHAPE/STAGES/THREADS,...",
+                        default=["qwen3-0.6b/1/2", "qwen3-0.6b/2/1", "qwen3-30b-a3b:layers=2/1/2"])
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=["gaps", "beside", "long"])
     parser.add_argument("--quick", action="store_true", help="little of everything, to try the program")
     options = parser.parse_args()
     if options.quick:
         options.prompts, options.decode_tokens, options.chunks, options.wanted = 6, 300, [32, 512], [1.7]
         options.long_prompt, options.turns = 1024, 1
+        options.beside = options.beside[:1]
     bench = Bench(options)
-    for measure in (bench.gap_lines, bench.long_prompt_lines):
-        lines = measure()
+    parts = {"gaps": bench.gap_lines, "beside": bench.beside_lines, "long": bench.long_prompt_lines}
+    for part in options.parts:
+        lines = parts[part]()
         for reason in bench.invalid:
             print(f"INVALID: {reason}")
         if not bench.invalid:

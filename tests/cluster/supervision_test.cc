@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -253,11 +254,29 @@ TEST_F(SupervisionTest, AStageThatNeverReachesMpiIsALossAndThreeOfThemEndTheRun)
   ExpectNothingLeft();
 }
 
+TEST_F(SupervisionTest, AStageThatIsStoppedBeforeMpiIsNoticedLongBeforeTheStartUpTimeout) {
+  const std::string stopped = dir_.File("stopped_stage");
+  // The first launch alone has one that stops.
+  testing::WriteFileOrDie(stopped,
+                          absl::StrCat("#!/bin/sh\nif [ ! -e ", dir_.File("once"), " ]; then : >", dir_.File("once"),
+                                       "; kill -STOP $$; fi\nexec ", testing::StageWorkerProgram(), "\n"));
+  std::filesystem::permissions(stopped, std::filesystem::perms::owner_all);
+  const std::string expected = ExpectedText();
+  const ProgramResult result = Start({"--stage-worker", stopped})->Wait(50);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(result.out, expected);
+  EXPECT_THAT(result.err, HasSubstr("the job does not come up; on this host: rank "));
+  EXPECT_THAT(result.err, HasSubstr(" is stopped (pid "));
+  for (const char* file : {"stopped_stage", "once"}) std::filesystem::remove(dir_.File(file));
+  ExpectNothingLeft();
+}
+
 TEST_F(SupervisionTest, AStageThatEndsBeforeMpiIsNoticedLongBeforeTheStartUpTimeout) {
   auto front = Start({"--stage-worker", "/bin/true"});
   const ProgramResult result = front->Wait(50);
   EXPECT_FALSE(result.timed_out);
-  // Who is faster decides who notices: mpirun, once another rank has called MPI_Init, and then nothing was launched; or we, of a job.
+  // Who is faster decides who notices: mpirun, once another rank has called MPI_Init, and then nothing was launched; or
+  // we, of a job.
   const bool by_mpirun = result.exit_code == 4;
   EXPECT_EQ(result.exit_code, by_mpirun ? 4 : 5) << result;
   EXPECT_THAT(result.err, HasSubstr(by_mpirun ? "could not be launched: mpirun ended" : "rank 1 has ended"));

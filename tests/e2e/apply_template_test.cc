@@ -52,8 +52,7 @@ TEST(ApplyTemplate, TakesMessagesFromAFileAndFromStandardInput) {
 }
 
 TEST(ApplyTemplate, PrintsTheTokensThatTheModelIsGiven) {
-  EXPECT_EQ(Applied({"-p", "Hello", "--tokens"}),
-            Coordinator({"tokenize", "-m", DemoModelPath(), "--special", "-p", kHello}).out);
+  EXPECT_EQ(Applied({"-p", "Hello", "--tokens"}), Coordinator({"tokenize", "-m", DemoModelPath(), "-p", kHello}).out);
 }
 
 TEST(ApplyTemplate, MakesNoControlTokensOfWhatTheUserSays) {
@@ -61,7 +60,7 @@ TEST(ApplyTemplate, MakesNoControlTokensOfWhatTheUserSays) {
   const Words ids = absl::StrSplit(Applied({"-p", sly, "--tokens"}), absl::ByAnyChar(" \n"), absl::SkipEmpty());
   EXPECT_EQ(std::count(ids.begin(), ids.end(), "4094"), 2);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), "4095"), 1);
-  Words detokenize = {"detokenize", "-m", DemoModelPath(), "--special"};
+  Words detokenize = {"detokenize", "-m", DemoModelPath()};
   detokenize.insert(detokenize.end(), ids.begin(), ids.end());
   EXPECT_EQ(Coordinator(detokenize).out, absl::StrReplaceAll(kHello, {{"Hello", sly}}));
 }

@@ -68,7 +68,7 @@ TEST(Batch, AnswersConversationsAsTheirTemplateWritesThem) {
   chat["url"] = "/v1/chat/completions";
   const std::string written = "<|im_start|>user\nIn the beginning<|im_end|>\n<|im_start|>assistant\n";
   WriteFileOrDie(in, chat.dump() + "\n" + BatchInputLine("text", {{"prompt", written}, {"max_tokens", 6}}));
-  const ProgramResult result = Coordinator(Batch(in, out, {"--chat-template", "chatml", "--special"}));
+  const ProgramResult result = Coordinator(Batch(in, out, {"--chat-template", "chatml"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
   const OrderedJson answer = lines["chat"]["response"]["body"];
@@ -86,6 +86,16 @@ TEST(Batch, AnsweredToTheEndHasNothingLeftToDo) {
   EXPECT_EQ(ReadBatchOutput(out).size(), 13u);
   ASSERT_EQ(Coordinator(Batch(in, out)).exit_code, 0);
   EXPECT_EQ(ReadFileOrDie(out), first) << "failed lines are not retried";
+}
+
+TEST(Batch, OfErrorsAloneDoesNotEndAsIfItHadAnswers) {
+  const TempDir directory;
+  const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl");
+  WriteFileOrDie(in, BatchInputLine("two", {{"prompt", "And"}, {"n", 2}}) + "{\"no\":\"id\"}\n");
+  const ProgramResult result = Coordinator(Batch(in, out));
+  EXPECT_EQ(result.exit_code, 3) << result;
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("no line has an answer: 2 have their errors in '", out, "'")));
+  EXPECT_EQ(ReadBatchOutput(out).size(), 2u);
 }
 
 TEST(Batch, KilledAtAnyMomentAndRunAgainAnswersEveryLineOnce) {

@@ -15,8 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/e2e/support/terminal.h"
 #include "tests/testing/process_tree.h"
+#include "tests/testing/terminal.h"
 #include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
@@ -29,16 +29,12 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-Words ChatWords(const Words& more) {
-  return Joined({"chat", "-m", DemoModelPath(), "-t", "1"}, more);
-}
+Words ChatWords(const Words& more) { return Joined({"chat", "-m", DemoModelPath(), "-t", "1"}, more); }
 
 ProgramResult Chat(const std::string& input, const Words& more = {"-q"}) { return Coordinator(ChatWords(more), input); }
 
 // So that an answer takes a second at least.
-Words Slow(const Words& more) {
-  return Joined({"--pp", "2", "--stage-delay-us", "20000"}, more);
-}
+Words Slow(const Words& more) { return Joined({"--pp", "2", "--stage-delay-us", "20000"}, more); }
 
 // The tokens that the model is given of these messages, counted by another verb.
 size_t PromptTokens(const OrderedJson& messages) {
@@ -65,7 +61,7 @@ TEST(Chat, SendsThePromptThatTheModelsTemplateWrites) {
   const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl");
   WriteFileOrDie(
       in, BatchInputLine("a", {{"prompt", "<|im_start|>user\nHello\nagain<|im_end|>\n<|im_start|>assistant\n"}}));
-  ASSERT_EQ(Coordinator(Batch(in, out, {"--special"})).exit_code, 0);
+  ASSERT_EQ(Coordinator(Batch(in, out)).exit_code, 0);
   const OrderedJson answer = ReadBatchOutput(out)["a"]["response"]["body"]["choices"][0]["text"];
   const std::string expected = answer.get<std::string>() + "\n";
   EXPECT_EQ(Chat("Hello\\\nagain\n").out, expected);
@@ -159,9 +155,10 @@ TEST(Chat, GoesOnWhenAStageIsLostInTheMiddleOfAnAnswer) {
   const ProgramResult whole = Chat(input);
   Subprocess chat(CoordinatorProgram(), ChatWords(Slow({})));
   chat.Write(input);
-  ASSERT_TRUE(chat.WaitForOutput("Symbol", 60)) << chat.err();
+  ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
   const std::vector<ProcessInfo> stages = AwaitDescendants(chat.pid(), "stage_worker", 2, 10);
   ASSERT_FALSE(stages.empty());
+  ASSERT_TRUE(chat.WaitForOutput("Symbol", 60)) << chat.err();  // of the second answer
   ASSERT_LT(chat.out().size(), whole.out.size());
   ASSERT_EQ(kill(stages.back().pid, SIGKILL), 0);
   const ProgramResult result = chat.Wait(120);

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/e2e/support/terminal.h"
+#include "tests/testing/terminal.h"
 #include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
@@ -41,14 +41,15 @@ std::string AppliedTemplate(const Words& more) {
 }
 
 size_t CountOfTokens(const Words& more) {
-  const Words ids = absl::StrSplit(AppliedTemplate(Joined(more, {"--tokens"})), absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  const Words ids =
+      absl::StrSplit(AppliedTemplate(Joined(more, {"--tokens"})), absl::ByAnyChar(" \n"), absl::SkipEmpty());
   return ids.size();
 }
 
 TEST(Conversation, IsAnsweredAsItsTextIs) {
   for (const Words& said : {Words{"-p", kQuestion}, Words{"-p", kQuestion, "--system", "Be brief."},
                             Words{"-p", kQuestion, "--chat-template", "chatml"}}) {
-    const OrderedJson answer = Answered(said), raw = Answered({"--raw", "--special", "-p", AppliedTemplate(said)});
+    const OrderedJson answer = Answered(said), raw = Answered({"--raw", "-p", AppliedTemplate(said)});
     EXPECT_EQ(answer["prompt_tokens"], CountOfTokens(said));
     EXPECT_EQ(answer["prompt_tokens"], raw["prompt_tokens"]);
     EXPECT_EQ(answer["tokens"], raw["tokens"]);
@@ -70,7 +71,7 @@ TEST(Conversation, IsOneOfItsOwnForEachPrompt) {
 TEST(Conversation, HasNoTurnsThatTheUserWrote) {
   const OrderedJson answer = Answered({"-p", kSly});
   EXPECT_EQ(answer["prompt_tokens"], CountOfTokens({"-p", kSly}));
-  const OrderedJson believed = Answered({"--raw", "--special", "-p", AppliedTemplate({"-p", kSly})});
+  const OrderedJson believed = Answered({"--raw", "-p", AppliedTemplate({"-p", kSly})});
   EXPECT_GT(answer["prompt_tokens"], believed["prompt_tokens"]) << "its control tokens are text";
 }
 
@@ -149,8 +150,9 @@ TEST(Conversation, TakesASystemMessageAsTheUsersWhereTheTemplateHasNone) {
   WriteFileOrDie(directory.File("t.jinja"),
                  "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}{% endif %}"
                  "<|im_start|>{{ m.content }}{% endfor %}");
-  EXPECT_EQ(AppliedTemplate({"--chat-template-file", directory.File("t.jinja"), "--system", "Be brief.", "-p", kQuestion}),
-            absl::StrCat("<|im_start|>Be brief.\n\n", kQuestion));
+  EXPECT_EQ(
+      AppliedTemplate({"--chat-template-file", directory.File("t.jinja"), "--system", "Be brief.", "-p", kQuestion}),
+      absl::StrCat("<|im_start|>Be brief.\n\n", kQuestion));
 }
 
 struct WrongConversation {
@@ -191,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
             "RawWithASystemMessage", {"--raw", "--system", "y"}, 2, "--raw sends a prompt without a chat"},
         WrongConversation{
             "RawWithATemplate", {"--raw", "--chat-template", "chatml"}, 2, "expected it without --system"},
-        WrongConversation{"SpecialInAConversation", {"--special"}, 2, "--special needs --raw"},
+        WrongConversation{"NoSpecialInAConversation", {"--no-special"}, 2, "--no-special needs --raw"},
         WrongConversation{"UnknownTemplate", {"--chat-template", "vicuna"}, 2, "'vicuna' is not one of auto, chatml"},
         WrongConversation{"EmptyPrompt", {"-p", ""}, 2, "prompt 2 of 2 is empty"},
         WrongConversation{"TheTemplateRefuses",

@@ -43,7 +43,7 @@ TEST(Generate, TakesALayoutThatTheFileDoesNotTellInEveryProcess) {
   const std::string blocks(128 * 34, '\0');  // all zero: no reading of them is better than another
   writer.SetTensor("blk.3.ffn_up.weight", {128, 128}, static_cast<uint32_t>(TensorType::kQ2_0_Oxi), blocks);
   ASSERT_TRUE(writer.Write(model).ok());
-  const Words generate = {"generate", "-m", model, "--pp", "2", "-p", "abc", "-n", "4", "-q"};
+  const Words generate = {"generate", "-m", model, "--pp", "2", "-p", "abc", "-n", "4", "-q", "--allow-damaged"};
   const ProgramResult refused = Coordinator(generate);
   EXPECT_EQ(refused.exit_code, 3) << refused;
   EXPECT_THAT(refused.err, HasSubstr("cannot tell the layout of tensor 'blk.3.ffn_up.weight'"));
@@ -102,8 +102,8 @@ TEST(Generate, ContinuesAsTheReferenceDoes) {
   SHARED_FILE_OR_SKIP(model, "models/demo-f32.gguf");
   SHARED_FILE_OR_SKIP(reference_path, "models/reference.json");
   const OrderedJson reference = OrderedJson::parse(ReadFileOrDie(reference_path));
-  Words arguments = {"generate", "-m", model, "--kv-type", "f32",  "--pp",  "2",
-                     "-q",       "-n", "48",  "--output",  "json", "--raw", "--special"};
+  Words arguments = {"generate", "-m", model, "--kv-type", "f32",  "--pp", "2",
+                     "-q",       "-n", "48",  "--output",  "json", "--raw"};
   for (const OrderedJson& prompt : reference["prompts"]) {
     arguments.push_back("-p");
     arguments.push_back(prompt["text"].get<std::string>());

@@ -52,5 +52,93 @@ TEST(Start, AsksNoNameServerInARankOfAWorld) {
   EXPECT_THAT(start.asked, Not(HasSubstr("stage_worker asks")));
 }
 
+// Limited by words of a shell before it, which counts the size of files in 512 bytes.
+ProgramResult Limited(const std::string& limits, const Words& arguments) {
+  return RunProgram("sh", Joined({"-c", limits + "; exec \"$@\"", "sh", CoordinatorProgram()}, arguments), "", 90,
+                    AllowRoot());
+}
+
+TEST(Start, WhatKeepsRanksFromStartingIsSaidOnceByEveryVerb) {
+  const TempDir directory;
+  const std::string in = directory.File("in.jsonl");
+  WriteFileOrDie(in, BatchInputLine("a", {{"prompt", kPrompt}, {"max_tokens", 4}}));
+  const Words generate = Generate({"--pp", "2", "-p", kPrompt, "-n", "4"});
+  const std::string files = "may have 16 files open (ulimit -n), and the launcher of ";
+  for (const Words& arguments :
+       {generate, Batch(in, directory.File("out.jsonl")), Words{"serve", "-m", DemoModelPath(), "--port", "0"},
+        Words{"probe", "-o", directory.File("profile.json")}}) {
+    const ProgramResult result = Limited("ulimit -n 16", arguments);
+    EXPECT_EQ(result.exit_code, 4) << result;
+    EXPECT_THAT(result.err, HasSubstr(files));
+    EXPECT_THAT(result.err, Not(HasSubstr("launching it again")));
+  }
+  const ProgramResult doctor = Limited("ulimit -n 16", {"doctor"});
+  EXPECT_EQ(doctor.exit_code, 4) << doctor;
+  EXPECT_THAT(doctor.out, HasSubstr("error    this host: a process " + files));
+  EXPECT_THAT(Limited("ulimit -f 8192", generate).err, HasSubstr("a file may have 4096 KiB (ulimit -f)"));
+  EXPECT_THAT(Limited("ulimit -v 900000", generate).err, HasSubstr("of address space (ulimit -v)"));
+}
+
+// Limits that are just enough by our own rule.
+TEST(Start, RanksComeUpUnderTheSmallestLimitsThatAreTakenForEnough) {
+  const ProgramResult result = Limited("ulimit -n 52; ulimit -f 10240; ulimit -v 1100000",
+                                       Generate({"--pp", "2", "-t", "1", "-p", "In the beginning", "-n", "4"}));
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, StartsWith(" of the Lord"));
+}
+
+TEST(Start, AFullTemporaryDirectoryOrSharedMemoryIsNamed) {
+  const TempDir directory;
+  if (RunProgram("unshare", {"-m", "mount", "-t", "tmpfs", "none", directory.path()}, "", 20).exit_code != 0) {
+    GTEST_SKIP() << "NOT RUN: no mounts of our own here";
+  }
+  const Words generate = Generate({"--pp", "2", "-p", kPrompt, "-n", "4"});
+  const auto with_small = [&](const std::string& where) {
+    const std::string script = absl::StrCat("mount -t tmpfs -o size=6m none ", where,
+                                            " && export TMPDIR=", directory.path(), " && exec \"$@\"");
+    return RunProgram("unshare", Joined({"-m", "sh", "-c", script, "sh", CoordinatorProgram()}, generate), "", 90,
+                      AllowRoot());
+  };
+  const ProgramResult shared = with_small("/dev/shm");
+  EXPECT_EQ(shared.exit_code, 4) << shared;
+  EXPECT_THAT(shared.err, HasSubstr("/dev/shm has 6 MiB free of 6 MiB, and 3 ranks exchange messages by 15 MiB there"));
+  const ProgramResult temporary = with_small(directory.path());
+  EXPECT_EQ(temporary.exit_code, 4) << temporary;
+  EXPECT_THAT(temporary.err,
+              HasSubstr(absl::StrCat("'", directory.path(), "', has 6 MiB free, and a launch needs 10 MiB")));
+}
+
+// Without an entry and HOME, as in a container with `--user 12345`, mpirun crashes of itself.
+TEST(Start, AUserThatNobodyKnowsCanLaunch) {
+  const Words user = {"--reuid", "64321", "--regid", "64321", "--clear-groups", "env", "-u", "HOME", "TMPDIR=/tmp"};
+  const Words reads = Joined(user, {"test", "-x", CoordinatorProgram(), "-a", "-r", DemoModelPath()});
+  if (RunProgram("setpriv", reads, "", 20).exit_code != 0)
+    GTEST_SKIP() << "NOT RUN: no other user can run the programs";
+  const ProgramResult result = RunProgram(
+      "setpriv",
+      Joined(Joined(user, {CoordinatorProgram()}), Generate({"--pp", "2", "-p", "In the beginning", "-n", "4"})));
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, StartsWith(" of the Lord"));
+}
+
+TEST(Start, VariablesThatAreLeftOverAreListedWithWhichToUnset) {
+  const Words generate = Generate({"-p", kPrompt, "-n", "4"});
+  const auto with = [&](const Words& variables) {
+    return RunProgram("env", Joined(Joined(variables, {CoordinatorProgram()}), generate), "", 90, AllowRoot());
+  };
+  const ProgramResult rank = with({"PMIX_RANK=0", "PMI_RANK=0"});
+  EXPECT_EQ(rank.exit_code, 4) << rank;
+  EXPECT_THAT(rank.err, HasSubstr("unset PMIX_RANK PMI_RANK"));
+  const ProgramResult size = with({"OMPI_COMM_WORLD_SIZE=2"});
+  EXPECT_THAT(size.err, HasSubstr("unset OMPI_COMM_WORLD_SIZE"));
+  const ProgramResult slurm = with({"SLURM_JOB_ID=7"});
+  EXPECT_EQ(slurm.exit_code, 4) << slurm;
+  EXPECT_THAT(slurm.err, HasSubstr("unset SLURM_JOB_ID"));
+  const ProgramResult setting = with({"OMPI_MCA_coll=nonesuch", "OMPI_MCA_mpi_warn_on_fork=0"});
+  EXPECT_EQ(setting.exit_code, 4) << setting;
+  EXPECT_THAT(setting.err, HasSubstr("about one of these: unset OMPI_MCA_coll"));
+  EXPECT_THAT(setting.err, Not(HasSubstr("--launcher-args")));
+}
+
 }  // namespace
 }  // namespace stagecoach::testing

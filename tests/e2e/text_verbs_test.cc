@@ -16,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(Help, IsOnStandardOutputAndEndsWell) {
   for (const Words& arguments : {Words{"help"}, Words{"--help"}, Words{"help", "batch"}, Words{"batch", "--help"}}) {
@@ -67,6 +68,8 @@ TEST(Inspect, DescribesWhatItCannotRun) {
   GgufWriter writer;
   writer.Set("general.architecture", "mamba");
   writer.Set("mamba.block_count", uint32_t{3});
+  writer.Set("tokenizer.chat_template", "{{ messages }}");
+  writer.Set("tokenizer.chat_template.tool_use", "{% if tools %}");
   writer.SetTensor("token_embd.weight", {32, 2}, TensorType::kF32, std::vector<float>(64, 1.0f));
   ASSERT_TRUE(writer.Write(directory.File("m.gguf")).ok());
   const ProgramResult result = Coordinator({"inspect", "-m", directory.File("m.gguf"), "--json"});
@@ -76,6 +79,9 @@ TEST(Inspect, DescribesWhatItCannotRun) {
   EXPECT_EQ(json["supported"], false);
   EXPECT_THAT(json["unsupported_because"].get<std::string>(), HasSubstr("mamba"));
   EXPECT_EQ(json["tokenizer"]["supported"], false);
+  EXPECT_EQ(json["tokenizer"]["chat_template"], true);
+  EXPECT_THAT(json["tokenizer"]["chat_template_unusable_because"].get<std::string>(),
+              StartsWith("for tools: line 1: "));
 }
 
 TEST(Inspect, ShowsAFilesTextsOnLinesOfTheirOwnAndNoOrdersToTerminals) {
@@ -83,6 +89,7 @@ TEST(Inspect, ShowsAFilesTextsOnLinesOfTheirOwnAndNoOrdersToTerminals) {
   GgufWriter writer;
   writer.Set("general.architecture", "mamba\n\x1b[2J");
   writer.Set("general.name", "M\nruns here        yes\x1b]0;owned\x07");
+  writer.Set("tokenizer.chat_template", "{{ messages }}\n{{ messages | frob }}");
   writer.SetTensor("token_embd.weight", {32, 2}, TensorType::kF32, std::vector<float>(64, 1.0f));
   ASSERT_TRUE(writer.Write(directory.File("m.gguf")).ok());
   const ProgramResult result = Coordinator({"inspect", "-m", directory.File("m.gguf")});
@@ -90,6 +97,7 @@ TEST(Inspect, ShowsAFilesTextsOnLinesOfTheirOwnAndNoOrdersToTerminals) {
   EXPECT_THAT(
       result.out,
       AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\x07")), Not(HasSubstr("\nruns here        yes")),
+            HasSubstr("chat template    yes, but it cannot be used: line 2: unknown filter 'frob'; there are abs, "),
             HasSubstr("name             M␊runs here        yes␛]0;owned␇\n"), HasSubstr("\nruns here        no: ")));
 }
 
@@ -99,9 +107,9 @@ TEST(Tokenize, GivesTheIdsOfTheReference) {
   EXPECT_EQ(result.out, "3784 258 2149 390 2841\n");
 }
 
-TEST(Tokenize, ReadsControlTokensOnlyWhenAsked) {
-  EXPECT_EQ(Coordinator({"tokenize", "-m", DemoModelPath(), "-p", "<|im_end|>", "--special"}).out, "4095\n");
-  EXPECT_NE(Coordinator({"tokenize", "-m", DemoModelPath(), "-p", "<|im_end|>"}).out, "4095\n");
+TEST(Tokenize, ReadsControlTokensUnlessToldNotTo) {
+  EXPECT_EQ(Coordinator({"tokenize", "-m", DemoModelPath(), "-p", "<|im_end|>"}).out, "4095\n");
+  EXPECT_NE(Coordinator({"tokenize", "-m", DemoModelPath(), "-p", "<|im_end|>", "--no-special"}).out, "4095\n");
 }
 
 TEST(Tokenize, GivesPiecesAsJsonWithInvalidUtf8Replaced) {
@@ -126,9 +134,9 @@ TEST(Detokenize, GivesBackEveryByteThatWasTokenized) {
   EXPECT_EQ(Coordinator(arguments).out, text);
 }
 
-TEST(Detokenize, ShowsControlTokensOnlyWhenAsked) {
-  EXPECT_EQ(Coordinator({"detokenize", "-m", DemoModelPath(), "258", "4095"}).out, " the");
-  EXPECT_EQ(Coordinator({"detokenize", "-m", DemoModelPath(), "--special", "258,4095"}).out, " the<|im_end|>");
+TEST(Detokenize, ShowsControlTokensUnlessToldNotTo) {
+  EXPECT_EQ(Coordinator({"detokenize", "-m", DemoModelPath(), "258", "4095"}).out, " the<|im_end|>");
+  EXPECT_EQ(Coordinator({"detokenize", "-m", DemoModelPath(), "--no-special", "258,4095"}).out, " the");
 }
 
 TEST(TextVerbs, NeedNoLauncher) {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Within the minimal root: sets the server up as deploy/ says, and fails on what an operator would stumble over.
 set -euo pipefail
-echo "serving"
 fail() {
   echo "FAILED: $*" >&2
   [ ! -e /tmp/server.log ] || sed 's/^/server: /' /tmp/server.log >&2

@@ -121,6 +121,8 @@ class Script {
       TargetLogprobs& row = event.scores.emplace_back();
       row.start = input_.Byte();
       for (int i = input_.Byte() % 8; i > 0; --i) row.logprobs.push_back(Logprob());
+      const size_t tops = row.logprobs.size() * (input_.Byte() % 3);
+      for (size_t i = 0; i < tops; ++i) row.top.push_back({input_.Byte() == 0 ? kNoToken : Id(), Logprob()});
     }
     if ((kinds & 16) != 0) {
       event.prefill.emplace();

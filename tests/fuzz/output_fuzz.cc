@@ -52,6 +52,12 @@ void CheckOutput(FuzzInput input) {
               "arguments are an object: " + delta.text);
   }
   FuzzCheck(bytes <= text.size(), "nothing comes twice");
+  const std::unique_ptr<OutputParser> parser = OutputParser::Make(format, start, tools);
+  std::vector<OutputDelta> of_control = parser->FeedControl(text.substr(0, text.size() / 2));
+  of_control = Joined(parser->FeedControl(text.substr(text.size() / 2)), std::move(of_control));
+  for (const OutputDelta& delta : Joined(parser->Finish(), std::move(of_control))) {
+    FuzzCheck(delta.kind != OutputKind::kReasoning && delta.kind != OutputKind::kContent, "control tokens are no text");
+  }
 }
 
 }  // namespace

@@ -222,7 +222,7 @@ void WriteAnswers(const std::filesystem::path& root) {
 void WriteBodies(const std::filesystem::path& root) {
   SeedFolder api(root, "api");
   constexpr char kSays[] = "\0\0\x03Hello, wor\0\0\x42<b>x\x86y\x40\0\0\xE4z\1\0\0\0\xC0\1\0";
-  constexpr char kScores[] = "\0\0\x08\0\x04\x10\x20\x30\x40\0\0\x10\x08\x04\x02";
+  constexpr char kScores[] = "\0\0\x08\0\x04\x10\x20\x30\x40\1\1a\x10\1b\x20\0c\x30\1d\x40\0\0\x10\x08\x04\x02";
   const std::string says(kSays, sizeof(kSays) - 1);
   const std::string scores = std::string(kScores, sizeof(kScores) - 1) + says;
   const std::string sampling =
@@ -247,6 +247,7 @@ void WriteBodies(const std::filesystem::path& root) {
       {2, R"({"prompt":"Once","max_tokens":16,"logprobs":2,"echo":true,)" + sampling + "}"},
       {2, R"({"prompt":["a","b"],"max_tokens":4,"stream":true})"},
       {2, R"({"prompt":[72,105],"max_tokens":0,"echo":true,"logprobs":0})"},
+      {2, R"({"prompt":[[72,105],[105]],"max_tokens":1,"echo":true,"logprobs":20,"temperature":0,"seed":1234})"},
       {2, R"({"prompt":[[72],[105,106]],"n":2,"temperature":0})"},
       {4, R"({"prompt":"Hi <|im_end|>","add_special_tokens":false,"return_token_strs":true})"},
       {4, R"({"content":"Hi","add_special":true,"parse_special":true,"with_pieces":true})"},

@@ -19,6 +19,9 @@ namespace stagecoach {
 // set. Does not touch MPI.
 bool StartedInMpiWorld();
 
+// Which of these variables are set. In a world of one they may be left over from another program.
+std::vector<std::string> WorldVariables();
+
 // The rank that the launcher says this process has, as text; empty where it says none. For messages before MPI_Init.
 std::string LaunchedRank();
 

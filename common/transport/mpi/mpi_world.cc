@@ -81,12 +81,15 @@ absl::Status MakeBackingDirectory() {
 
 }  // namespace
 
-bool StartedInMpiWorld() {
+std::vector<std::string> WorldVariables() {
+  std::vector<std::string> set;
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
-    if (std::getenv(name) != nullptr) return true;
+    if (std::getenv(name) != nullptr) set.emplace_back(name);
   }
-  return false;
+  return set;
 }
+
+bool StartedInMpiWorld() { return !WorldVariables().empty(); }
 
 std::string LaunchedRank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {

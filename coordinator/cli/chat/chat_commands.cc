@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/shown_text.h"
 
 namespace stagecoach {
 namespace {
@@ -43,7 +44,7 @@ absl::StatusOr<ChatCommandCall> ParseChatCommand(absl::string_view text) {
   for (const CommandEntry& entry : kCommands) {
     if (name != entry.name) continue;
     if (entry.takes == Argument::kNone && !argument.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("/", name, " takes no argument, found '", argument, "'"));
+      return absl::InvalidArgumentError(absl::StrCat("/", name, " takes no argument, found '", CutText(argument), "'"));
     }
     if (entry.takes == Argument::kNeeded && argument.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("/", name, " lacks its argument: /", name, " ", entry.argument));

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/signals.h"
@@ -69,13 +70,13 @@ absl::Status ChatRepl::Leave() {
 absl::Status ChatRepl::OnSignal(const LineRead& read) {
   SignalWatch& signals = SignalWatch::Get();
   const bool final = signals.terminated() || signals.drain() || !screen_->terminal();
-  const int stops = signals.ForgetStops();
+  const SignalWatch::Stops stops = signals.ForgetStops();
   if (final) return absl::CancelledError(kInterrupted);
-  if (stops == 0) return absl::OkStatus();
+  if (stops.count == 0) return absl::OkStatus();
   RETURN_IF_ERROR(screen_->NewLine());
-  const bool forgets = !read.text.empty() || reader_.inside();
+  const bool forgets = read.typed || stops.after_typing || reader_.inside();
   reader_.Drop();
-  interrupts_ = forgets ? stops : interrupts_ + stops;
+  interrupts_ = forgets ? stops.count : interrupts_ + stops.count;
   if (interrupts_ > 1) return absl::CancelledError(kInterrupted);
   return screen_->Note("Ctrl-C again or Ctrl-D leaves");
 }
@@ -153,7 +154,8 @@ absl::Status ChatRepl::Regenerate() {
 }
 
 absl::Status ChatRepl::Think(const std::string& word) {
-  if (word != "on" && word != "off") return Refuse(absl::StrCat("/think: expected on or off, found '", word, "'"));
+  if (word != "on" && word != "off")
+    return Refuse(absl::StrCat("/think: expected on or off, found '", CutText(word), "'"));
   thinking_ = word == "on";
   return screen_->Note(absl::StrCat("thinking is ", word, ", where the model's template asks"));
 }
@@ -161,7 +163,8 @@ absl::Status ChatRepl::Think(const std::string& word) {
 absl::Status ChatRepl::Set(const std::string& words) {
   if (words.empty()) return screen_->Say(backend_->Settings());
   const size_t blank = words.find_first_of(" \t\n");
-  if (blank == std::string::npos) return Refuse(absl::StrCat("/set: '", words, "' lacks a value: /set NAME VALUE"));
+  if (blank == std::string::npos)
+    return Refuse(absl::StrCat("/set: '", CutText(words), "' lacks a value: /set NAME VALUE"));
   const std::string name = words.substr(0, blank);
   const absl::string_view value = absl::StripAsciiWhitespace(absl::string_view(words).substr(blank));
   const absl::Status set = backend_->Set(name, value);
@@ -215,7 +218,8 @@ absl::Status ChatRepl::AnswerMessages(const Dialogue& before) {
   RETURN_IF_ERROR(AfterAnswer(*answer, before));
   SignalWatch& signals = SignalWatch::Get();
   const bool final = signals.terminated() || signals.drain() || (signals.stops() > 0 && !screen_->terminal());
-  interrupts_ = signals.ForgetStops();
+  interrupts_ = signals.ForgetStops().count;
+  if (interrupts_ > 0) lines_->Forget();
   return final || interrupts_ > 1 ? absl::CancelledError(kInterrupted) : absl::OkStatus();
 }
 

@@ -26,9 +26,15 @@ class ChatRepl {
 
   void SetSystem(absl::string_view text) { dialogue_.SetSystem(text); }
 
-  // Until the input ends, /exit, or a signal. At a terminal a first SIGINT stops the answer or forgets the line, one
-  // more right after it leaves; elsewhere the first one leaves. kCancelled: a signal ended it. Without a terminal what
-  // was refused is told at the end again, by the status: kInvalidArgument, or kUnavailable for what failed.
+  // Until the input ends, /exit, or a signal. kCancelled: a signal ended it. Without a terminal what was refused is told
+  // at the end again, by the status: kInvalidArgument, or kUnavailable for what failed.
+  //
+  // SIGINT at a terminal
+  //   before the first prompt    leaves.
+  //   during an answer           stops it. What was typed before is dropped, what is typed after it is the next line.
+  //   while a line is typed      forgets the line, and the message that it goes on.
+  //   where nothing was typed    leaves if it follows another SIGINT, of either kind; else says that the next one does.
+  // Elsewhere the first one leaves.
   absl::Status Run();
 
  private:

@@ -2,7 +2,7 @@
 
 #include <histedit.h>
 #include <langinfo.h>
-#include <signal.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,37 +13,12 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
+#include "coordinator/cli/chat/terminal_hold.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 namespace {
-
-volatile sig_atomic_t g_window_changed = 0;
-volatile sig_atomic_t g_continued = 0;
-
-void OnTerminalSignal(int signal) { (signal == SIGWINCH ? g_window_changed : g_continued) = 1; }
-
-// Catches what changes the terminal under an editor, while it is in scope. A handled signal also wakes poll().
-class TerminalSignals {
- public:
-  TerminalSignals() {
-    struct sigaction action = {};
-    action.sa_handler = OnTerminalSignal;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGWINCH, &action, &window_);
-    sigaction(SIGCONT, &action, &continued_);
-  }
-  ~TerminalSignals() {
-    sigaction(SIGWINCH, &window_, nullptr);
-    sigaction(SIGCONT, &continued_, nullptr);
-  }
-  TerminalSignals(const TerminalSignals&) = delete;
-
- private:
-  struct sigaction window_ = {};
-  struct sigaction continued_ = {};
-};
 
 // wchar_t is a code point on Linux.
 std::wstring ToWide(absl::string_view utf8) {
@@ -65,6 +40,9 @@ std::string ToUtf8(const wchar_t* begin, const wchar_t* end) {
 }  // namespace
 
 struct LineEditor::State {
+  ~State();
+
+  std::unique_ptr<TerminalHold> hold;
   const LineHistory* history_lines = nullptr;
   EditLine* editor = nullptr;
   HistoryW* history = nullptr;
@@ -76,7 +54,7 @@ struct LineEditor::State {
   const AwaitInput* await = nullptr;
   absl::Status error;
   bool signal = false;
-  std::string typed;
+  bool typed = false;
 
   static State* Of(EditLine* editor) {
     void* state = nullptr;
@@ -86,7 +64,9 @@ struct LineEditor::State {
   static char* Prompt(EditLine* editor) { return Of(editor)->prompt.data(); }
   static int NextCharacter(EditLine* editor, wchar_t* character) { return Of(editor)->Next(character); }
 
+  void SetModes();
   int Next(wchar_t* character);
+  bool ReadBytes();
   bool TakeCharacter(wchar_t* character);
   void FollowTerminal();
   void UpdateHistory();
@@ -101,43 +81,55 @@ bool LineEditor::State::TakeCharacter(wchar_t* character) {
   const DecodedChar next = DecodeUtf8(bytes, 0);
   *character = static_cast<wchar_t>(next.code_point);
   bytes.erase(0, next.bytes);
-  // A Ctrl-D from before this terminal was ours, while an answer came, has become a null in its buffer.
+  // A Ctrl-D from before the terminal was held has become a null in its buffer.
   const LineInfoW* line = el_wline(editor);
   if (*character == L'\0' && line->lastchar == line->buffer) *character = L'\x04';
   return true;
 }
 
+// What libedit calls the modes of editing, for the whole conversation: by itself it shows a prompt before it sets them, and
+// takes them back after each line. Ctrl-C leaves it to the holder of the terminal what to drop, and a byte that was
+// dropped between poll() and read() is not waited for.
+void LineEditor::State::SetModes() {
+  el_set(editor, EL_EDITMODE, 1);  // whatever ~/.editrc says: a line that the kernel edits is lost at Ctrl-C
+  el_set(editor, EL_SETTY, "-d", "+noflsh", "min=\\000", "time=\\000", nullptr);
+  el_set(editor, EL_SETTY, "-x", "+inlcr", "+noflsh", "-icanon", "-echo", "-echok", "-iexten", "min=\\000", "time=\\000",
+         nullptr);
+  el_set(editor, EL_PREP_TERM, 1);
+  hold->Hold();
+}
+
 void LineEditor::State::FollowTerminal() {
-  if (g_window_changed != 0) {
-    g_window_changed = 0;
-    el_resize(editor);
-  }
-  if (g_continued != 0) {  // the shell has set the terminal as it likes it
-    g_continued = 0;
-    el_set(editor, EL_PREP_TERM, 1);
-    el_set(editor, EL_REFRESH);
-  }
+  if (hold->TakeWindowChange()) el_resize(editor);
+  if (hold->Regain()) el_set(editor, EL_REFRESH);
+}
+
+// False at the end.
+bool LineEditor::State::ReadBytes() {
+  char buffer[256];
+  const ssize_t got = read(STDIN_FILENO, buffer, sizeof(buffer));
+  if (got > 0) bytes.append(buffer, static_cast<size_t>(got));
+  if (got < 0) return errno == EINTR || errno == EAGAIN;
+  pollfd terminal = {STDIN_FILENO, POLLIN, 0};  // one that is gone is an end, too; one without a byte is none
+  return got > 0 || poll(&terminal, 1, 0) <= 0 || (terminal.revents & (POLLHUP | POLLERR | POLLNVAL)) == 0;
 }
 
 // As libedit asks: how many characters were read; 0 at the end, -1 to end the reading.
 int LineEditor::State::Next(wchar_t* character) {
   while (true) {
-    FollowTerminal();
     if (TakeCharacter(character)) return 1;
+    FollowTerminal();
     const absl::StatusOr<Awaited> awaited = (*await)(STDIN_FILENO);
     error = awaited.status();
     signal = awaited.ok() && *awaited == Awaited::kSignal;
     if (signal) {
       const LineInfoW* line = el_wline(editor);
-      typed = ToUtf8(line->buffer, line->lastchar);
+      typed = line->lastchar > line->buffer || !bytes.empty();
+      bytes.clear();
     }
     if (!error.ok() || signal) return -1;
     if (*awaited == Awaited::kSpoke) el_set(editor, EL_REFRESH);
-    if (*awaited != Awaited::kReadable) continue;
-    char buffer[256];
-    const ssize_t got = read(STDIN_FILENO, buffer, sizeof(buffer));
-    if (got > 0) bytes.append(buffer, static_cast<size_t>(got));
-    if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) return 0;  // a terminal that is gone is an end too
+    if (*awaited == Awaited::kReadable && !ReadBytes()) return 0;
   }
 }
 
@@ -151,33 +143,47 @@ void LineEditor::State::UpdateHistory() {
   if (!lines.empty()) last_line = lines.back();
 }
 
-LineEditor::LineEditor(const LineHistory* history) : state_(std::make_unique<State>()) {
+LineEditor::State::~State() {
+  if (editor != nullptr) {
+    el_set(editor, EL_EDITMODE, 0);  // who holds the terminal gives it back
+    el_end(editor);
+  }
+  if (history != nullptr) history_wend(history);
+}
+
+absl::StatusOr<std::unique_ptr<LineEditor>> LineEditor::Open(const LineHistory* history) {
   std::setlocale(LC_CTYPE, "");
   if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
-  state_->history_lines = history;
-  state_->editor = el_init("coordinator", stdin, stdout, stderr);
-  state_->history = history_winit();
+  auto state = std::make_unique<State>();
+  state->history_lines = history;
+  ASSIGN_OR_RETURN(state->hold, TerminalHold::Begin(STDIN_FILENO));
+  state->history = history_winit();
+  EditLine* editor = state->editor = el_init("coordinator", stdin, stdout, stderr);
+  if (editor == nullptr || state->history == nullptr) {
+    return absl::ResourceExhaustedError("the line editor cannot be started: there is no memory for it");
+  }
   HistEventW event;
-  history_w(state_->history, &event, H_SETSIZE, static_cast<int>(LineHistory::kMostLines));
-  EditLine* editor = state_->editor;
-  el_set(editor, EL_CLIENTDATA, state_.get());
+  history_w(state->history, &event, H_SETSIZE, static_cast<int>(LineHistory::kMostLines));
+  el_set(editor, EL_CLIENTDATA, state.get());
   el_set(editor, EL_PROMPT, &State::Prompt);
   el_set(editor, EL_EDITOR, "emacs");
   el_set(editor, EL_SIGNAL, 0);
-  el_wset(editor, EL_HIST, history_w, state_->history);
+  el_wset(editor, EL_HIST, history_w, state->history);
   el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   el_source(editor, nullptr);
   el_set(editor, EL_GETCFN, &State::NextCharacter);
+  state->SetModes();
+  return std::unique_ptr<LineEditor>(new LineEditor(std::move(state)));
 }
 
-LineEditor::~LineEditor() {
-  el_end(state_->editor);
-  history_wend(state_->history);
-}
+LineEditor::LineEditor(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+LineEditor::~LineEditor() = default;
+
+void LineEditor::Forget() { state_->bytes.clear(); }
 
 absl::StatusOr<LineRead> LineEditor::Read(const std::string& prompt, const AwaitInput& await) {
   State& state = *state_;
-  const TerminalSignals signals;
   state.prompt = prompt;
   state.await = &await;
   state.signal = false;
@@ -187,11 +193,11 @@ absl::StatusOr<LineRead> LineEditor::Read(const std::string& prompt, const Await
   int count = 0;
   const wchar_t* line = el_wgets(state.editor, &count);
   if (!state.error.ok()) return state.error;
-  if (state.signal) return LineRead{LineRead::Kind::kSignal, state.typed};
-  if (line == nullptr || count <= 0) return LineRead{LineRead::Kind::kEnd, ""};
+  if (state.signal) return LineRead{.kind = LineRead::Kind::kSignal, .typed = state.typed};
+  if (line == nullptr || count <= 0) return LineRead{.kind = LineRead::Kind::kEnd};
   std::string text = ToUtf8(line, line + count);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  return LineRead{LineRead::Kind::kLine, std::move(text)};
+  return LineRead{.kind = LineRead::Kind::kLine, .text = std::move(text)};
 }
 
 }  // namespace stagecoach

@@ -13,19 +13,22 @@
 
 namespace stagecoach {
 
-// One at a time in a process: while it is there, characters are of the user's locale, or UTF-8 where that has none; and
-// while it reads, changes of the window's size and being continued after a stop are looked after.
+// One at a time in a process: while it is there, characters are of the user's locale, or UTF-8 where that has none, and
+// the terminal is held (terminal_hold.h): what is typed while nobody reads is not echoed, and edited at the next prompt.
 class LineEditor : public LineSource {
  public:
-  // `history`, which outlives this, holds the lines that were typed earlier; the caller adds new ones.
-  explicit LineEditor(const LineHistory* history);
+  // `history`, which outlives this, holds the lines that were typed earlier; the caller adds new ones. Errors: the
+  // terminal is gone, or there is no memory.
+  static absl::StatusOr<std::unique_ptr<LineEditor>> Open(const LineHistory* history);
   ~LineEditor() override;
 
   // A Ctrl-C typed meanwhile is SIGINT, for `await` to notice.
   absl::StatusOr<LineRead> Read(const std::string& prompt, const AwaitInput& await) override;
+  void Forget() override;
 
  private:
   struct State;
+  explicit LineEditor(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

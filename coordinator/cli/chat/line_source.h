@@ -24,7 +24,8 @@ using AwaitInput = std::function<absl::StatusOr<Awaited>(int descriptor)>;
 struct LineRead {
   enum class Kind { kLine, kEnd, kSignal };
   Kind kind = Kind::kLine;
-  std::string text;  // without its newline; of kSignal: what was typed so far, and is forgotten
+  std::string text;    // without its newline
+  bool typed = false;  // of kSignal: something was, and is forgotten
 };
 
 // Not thread-safe.
@@ -34,6 +35,8 @@ class LineSource {
 
   // `prompt` is for a terminal.
   virtual absl::StatusOr<LineRead> Read(const std::string& prompt, const AwaitInput& await) = 0;
+  // At a terminal a signal stopped what the lines before were for: those that have come since go with it.
+  virtual void Forget() {}
 };
 
 }  // namespace stagecoach

@@ -27,7 +27,7 @@ AnswerText::AnswerText(const Tokenizer* tokenizer, AnswerTextOptions options)
   if (options_.parser == nullptr) {
     plain_.emplace(tokenizer, std::move(stops), options_.render_control);
   } else {
-    parsed_.emplace(tokenizer, std::move(stops), std::move(options_.parser));
+    parsed_.emplace(tokenizer, std::move(stops), std::move(options_.parser), options_.render_control);
   }
 }
 

@@ -41,7 +41,7 @@ struct AnswerTextOptions {
   bool list_end = false;     // ... and of that one too
   int64_t first_offset = 0;  // of the text
   std::unique_ptr<OutputParser> parser;  // null: all is content as it is
-  bool render_control = false;           // without a parser: the text of control tokens is content too
+  bool render_control = false;           // the text of control tokens is text too, where it is no marker
 };
 
 // Not thread-safe. How events are cut makes no difference to what comes out, pieces put together: a token behind the

@@ -57,6 +57,8 @@ std::string StreamWriter::Event(const Json& choice, absl::string_view more) cons
   return absl::StrCat(start_, CompactJson(choice), "]", usage, more, "}\n\n");
 }
 
+std::string StreamWriter::PutToken(size_t choice) { return Event(EmptyChoice(choice, nullptr)); }
+
 std::string StreamWriter::PutProgress(size_t choice, const pb::PrefillProgress& progress) {
   const Json json = {{"total", progress.total()}, {"cache", progress.cached()}, {"processed", progress.processed()}};
   return Event(EmptyChoice(choice, nullptr), absl::StrCat(",\"prompt_progress\":", CompactJson(json)));

@@ -39,6 +39,8 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   virtual std::string Begin(size_t choice) = 0;
   virtual std::string Put(size_t choice, const AnswerPiece& piece) = 0;
+  // A token came that gives no text now.
+  virtual std::string PutToken(size_t choice) = 0;
   // How far a choice's prompt is.
   virtual std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) = 0;
   virtual std::string EndChoice(size_t choice, const std::string& finish_reason) = 0;
@@ -59,6 +61,7 @@ struct AnswerNames {
 // looks like in them is for the derived class.
 class StreamWriter : public AnswerWriter {
  public:
+  std::string PutToken(size_t choice) final;
   std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) final;
   std::string EndChoice(size_t choice, const std::string& finish_reason) final;
   std::string End(size_t choice, const std::string& finish_reason, const AnswerTotals& totals) final;
@@ -80,6 +83,7 @@ class StreamWriter : public AnswerWriter {
 class BodyWriter : public AnswerWriter {
  public:
   std::string Begin(size_t) final { return ""; }
+  std::string PutToken(size_t) final { return ""; }
   std::string PutProgress(size_t, const pb::PrefillProgress&) final { return ""; }
   std::string EndChoice(size_t choice, const std::string& finish_reason) final;
   std::string End(size_t choice, const std::string& finish_reason, const AnswerTotals& totals) final;

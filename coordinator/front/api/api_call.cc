@@ -6,7 +6,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "coordinator/front/answer_end.h"
 #include "coordinator/front/api/answer_text.h"
 #include "coordinator/front/api/answer_writer.h"
 #include "coordinator/front/api/call_plan.h"
@@ -32,7 +34,7 @@ AnswerTextOptions TextOptions(const CallPlan& plan, const CallPrompt& prompt) {
   options.list_tokens = plan.fields.sampling.logprobs >= 0;
   options.list_end = plan.route == ApiRoute::kCompletions;
   if (plan.echo) options.first_offset = CodePoints(prompt.text);
-  options.render_control = plan.route == ApiRoute::kChatCompletions;  // the markup of who wants it unparted
+  options.render_control = plan.fields.render_control;
   if (plan.output_format.has_value()) {
     options.parser = OutputParser::Make(*plan.output_format, {.prompt_end = plan.prompt_end}, /*tools=*/nullptr);
   }
@@ -63,12 +65,13 @@ absl::Status ReadPlan(ApiRoute route, const Json& body, const ServedModel& model
   RETURN_IF_ERROR(ReadGenerationFields(&fields, model, context, &plan->fields));
   RETURN_IF_ERROR(route == ApiRoute::kCompletions ? ReadCompletionFields(&fields, model, context, plan)
                                                   : ReadChatFields(&fields, model, context, plan));
-  SkipIgnoredFields(&fields, context.rules);
+  plan->ignored.insert(plan->ignored.begin(), plan->fields.ignored.begin(), plan->fields.ignored.end());
+  if (context.rules.refuse_unknown_fields) SkipHarmlessFields(&fields);
   for (std::string& name : fields.Unknown()) {
     if (!context.rules.refuse_unknown_fields) {
       plan->ignored.push_back(std::move(name));
     } else {
-      return WrongField(name.size() <= kMostNameBytes ? name : "...", "is no field that is known here");
+      return WrongField(CutText(name), "is no field that is known here");
     }
   }
   return absl::OkStatus();
@@ -105,6 +108,15 @@ struct ApiCall::State {
   std::string PutEcho(size_t index) {
     const std::unique_ptr<PromptEcho> echo = std::move(choices[index].echo);
     return echo == nullptr ? "" : writer->Put(index, echo->Piece());
+  }
+
+  // Whether an event has tokens that do not end the answer.
+  bool GoesOnBehind(const SessionEvent& event) const {
+    return std::any_of(event.tokens.begin(), event.tokens.end(), [this](const SampledToken& token) {
+      const std::vector<TokenId>& stops = plan.fields.stop_tokens;
+      return !IsEndOfGeneration(*plan.model->tokenizer, token.token) &&
+             std::find(stops.begin(), stops.end(), token.token) == stops.end();
+    });
   }
 
   void NoteCost(size_t index, const SessionEvent& event) {
@@ -182,6 +194,7 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
       request.min_new_tokens = std::min(plan.fields.min_tokens, prompt.max_new_tokens);
       if (plan.echo && base.sampling.logprobs >= 0) {
         request.score_from = 1;
+        request.sampling.prompt_logprobs = base.sampling.logprobs;
       } else if (prompt.max_new_tokens == 0) {
         // An engine computes nothing only if it is for scores: those of the last token.
         request.score_from = std::max<int64_t>(static_cast<int64_t>(prompt.tokens.size()) - 1, 1);
@@ -230,9 +243,11 @@ ApiCall::Output ApiCall::Take(int choice, const SessionEvent& event) {
   if (event.prefill.has_value() && state_->plan.fields.progress) {
     output.bytes += state_->writer->PutProgress(index, *event.prefill);
   }
+  // A token is told of when it comes, also one that has no text yet or never will.
+  const bool only_tokens = piece.empty() && !c.text.finished() && state_->GoesOnBehind(event);
   // The prompt goes before the answer, even if some of its scores never came.
-  if (!piece.empty() || c.text.finished()) output.bytes += state_->PutEcho(index);
-  output.bytes += state_->writer->Put(index, piece);
+  if (!piece.empty() || only_tokens || c.text.finished()) output.bytes += state_->PutEcho(index);
+  output.bytes += only_tokens ? state_->writer->PutToken(index) : state_->writer->Put(index, piece);
   if (!c.text.finished()) return output;
   if (c.text.stopped_by_text() && !event.finished.has_value()) output.cancel.push_back(choice);
   state_->End(index, &output);

@@ -18,7 +18,6 @@ struct Kind {
   int status;
   const char* type;
   const char* name;
-  bool no_retry = false;  // clients try again whatever is 408, 409, 429, 500 or more
 };
 
 constexpr Kind kKinds[] = {
@@ -39,19 +38,19 @@ constexpr Kind kKinds[] = {
     {ApiErrorCode::kNotFound, 404, kInvalidRequest, "not_found"},
     {ApiErrorCode::kMethodNotAllowed, 405, kInvalidRequest, "method_not_allowed"},
     {ApiErrorCode::kBodyTimeout, 408, "timeout_error", "body_timeout"},
-    {ApiErrorCode::kCancelled, 409, kInvalidRequest, "cancelled", true},
+    {ApiErrorCode::kCancelled, 409, kInvalidRequest, "cancelled"},
     {ApiErrorCode::kTooLarge, 413, kInvalidRequest, "too_large"},
     {ApiErrorCode::kUnsupportedMediaType, 415, kInvalidRequest, "unsupported_media_type"},
     {ApiErrorCode::kHeaderTooLarge, 431, kInvalidRequest, "header_too_large"},
     {ApiErrorCode::kQueueFull, 429, "rate_limit_error", "queue_full"},
     {ApiErrorCode::kTenantLimit, 429, "rate_limit_error", "tenant_limit"},
-    {ApiErrorCode::kInternal, 500, "server_error", "internal", true},
+    {ApiErrorCode::kInternal, 500, "server_error", "internal"},
     {ApiErrorCode::kNotSupported, 501, "not_supported_error", "not_supported"},
     {ApiErrorCode::kLoading, 503, "unavailable_error", "loading"},
     {ApiErrorCode::kDraining, 503, "unavailable_error", "draining"},
     {ApiErrorCode::kStagesLost, 503, "unavailable_error", "stages_lost"},
     {ApiErrorCode::kRecovering, 503, "unavailable_error", "recovering"},
-    {ApiErrorCode::kQueueTimeout, 504, "timeout_error", "queue_timeout", true},
+    {ApiErrorCode::kQueueTimeout, 504, "timeout_error", "queue_timeout"},
 };
 static_assert(std::size(kKinds) == static_cast<size_t>(ApiErrorCode::kQueueTimeout) + 1);
 
@@ -76,7 +75,6 @@ ApiError MakeApiError(ApiErrorCode code, std::string message, std::optional<std:
   error.code = kind.name;
   error.message = std::move(message);
   error.param = std::move(param);
-  error.no_retry = kind.no_retry;
   return error;
 }
 

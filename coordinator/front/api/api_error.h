@@ -58,10 +58,9 @@ struct ApiError {
   std::string message;
   std::optional<std::string> param;  // the field
   std::optional<int> retry_after_s;  // the header Retry-After
-  bool no_retry = false;             // the header x-should-retry: false
 };
 
-// With the code's status, type and whether to try again.
+// With the code's status and type.
 ApiError MakeApiError(ApiErrorCode code, std::string message, std::optional<std::string> param = std::nullopt);
 
 // {"error":{"message","type","param","code"}}, all four keys.

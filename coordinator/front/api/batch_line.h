@@ -35,6 +35,8 @@ struct BatchLine {
 
 // How every line of the output begins.
 inline constexpr char kBatchLineStart[] = "{\"id\":";
+// The error of a line that could not be computed to its end.
+inline constexpr char kBatchFailed[] = "failed";
 // The error of a line whose custom_id an earlier line has.
 inline constexpr char kDuplicateCustomId[] = "duplicate_custom_id";
 

@@ -68,6 +68,9 @@ struct CallPlan {
   std::vector<std::string> ignored;
 };
 
+// Of one call, all its choices: tokens of echoed prompts times the most probable ones beside each. About 100 MiB.
+inline constexpr int64_t kMostEchoedLogprobs = int64_t{1} << 20;
+
 // What the two APIs have of their own, and the prompts. `fields` is the body.
 absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const CallContext& context, CallPlan* plan);
 absl::Status ReadCompletionFields(FieldReader* fields, const ServedModel& model, const CallContext& context,

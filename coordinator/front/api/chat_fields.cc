@@ -104,6 +104,8 @@ absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const
   if (!tokens.has_value()) return room.TooLong();
   rendered.tokens = *std::move(tokens);
   rendered.ignored = std::move(tools.ignored);
+  // A template that leaves them out has no error for it.
+  if (!tools.tools.empty() && !model.chat->abilities(/*with_tools=*/true).tools) rendered.ignored.push_back("tools");
   if (!rendered.tokens.empty()) return rendered;
   return ApiStatus(ApiErrorCode::kTemplateError, "the chat template makes nothing of this conversation", "messages");
 }
@@ -136,7 +138,11 @@ absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const
   prompt.tokens = std::move(conversation.tokens);
   ASSIGN_OR_RETURN(prompt.max_new_tokens, room.ForAnswer(static_cast<int64_t>(prompt.tokens.size())));
   plan->prompts.push_back(std::move(prompt));
-  if (model.reasoning.parse) plan->output_format = model.output_format;
+  if (model.reasoning.parse) {
+    plan->output_format = model.output_format;
+  } else if (fields->Find("skip_special_tokens") == nullptr) {
+    plan->fields.render_control = true;  // the markup that stays in the text is made of them
+  }
   plan->prompt_end = OutputStart::After(conversation.text).prompt_end;
   plan->answer_ends = model.chat->answer_ends();
   plan->ignored.insert(plan->ignored.end(), conversation.ignored.begin(), conversation.ignored.end());

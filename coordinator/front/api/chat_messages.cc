@@ -13,7 +13,6 @@ namespace {
 
 constexpr absl::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
 constexpr char kOmittedImage[] = "[image omitted: this model reads text only]";
-constexpr size_t kMostShownTypeBytes = 64;
 
 absl::Status Misplaced(const std::string& place, absl::string_view what) {
   return ApiStatus(ApiErrorCode::kInvalidValue, absl::StrCat(place, ": ", what), place);
@@ -111,10 +110,10 @@ class MessageReader {
     if (type == "refusal") return StringMember(place, part, "refusal");
     if (role == "tool") return std::string(kOmittedImage);
     const std::string type_place = absl::StrCat(place, ".type");
-    return ApiStatus(ApiErrorCode::kUnsupportedContent,
-                     absl::StrCat(type_place, ": expected text, as this model reads nothing else; found ",
-                                  type.size() <= kMostShownTypeBytes ? ShownValue(type) : std::string("another")),
-                     type_place);
+    return ApiStatus(
+        ApiErrorCode::kUnsupportedContent,
+        absl::StrCat(type_place, ": expected text, as this model reads nothing else; found ", ShownValue(type)),
+        type_place);
   }
 
   absl::StatusOr<Json> ReadCalls(const std::string& place, const Json& calls) {

@@ -56,7 +56,6 @@ absl::StatusOr<Json> ReadFunction(const std::string& place, const Json& tool, st
   if (copy.contains("description") && !copy["description"].is_string() && !copy["description"].is_null()) {
     return WrongTool(absl::StrCat(inner, ".description"), "expected a string");
   }
-  if (copy.contains("strict") && copy["strict"] == true) return NeedsForm(absl::StrCat(inner, ".strict"), "true");
   if (!copy.contains("parameters") || copy["parameters"].is_null()) {
     copy["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
   }
@@ -91,6 +90,7 @@ absl::Status ReadToolList(const Json& tools, ToolFields* out) {
     return WrongField("tools", absl::StrCat("has ", bytes, " bytes, expected at most ", kMostToolBytes));
   }
   std::set<std::string> names;
+  bool strict = false;
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string place = absl::StrCat("tools[", i, "]");
     if (!tools[i].is_object()) return WrongTool(place, "expected an object with a type");
@@ -102,8 +102,11 @@ absl::Status ReadToolList(const Json& tools, ToolFields* out) {
     }
     ASSIGN_OR_RETURN(Json tool,
                      type == "function" ? ReadFunction(place, tools[i], &names) : ReadCustom(place, tools[i], &names));
+    const Json& function = tool["function"];
+    strict = strict || (function.contains("strict") && function["strict"] == true);
     out->tools.push_back(std::move(tool));
   }
+  if (strict) out->ignored.push_back("tools.strict");  // arguments are as the model writes them
   return absl::OkStatus();
 }
 
@@ -162,9 +165,11 @@ absl::StatusOr<ToolFields> ReadTools(FieldReader* fields) {
   if (const Json* choice = fields->Find("tool_choice"); choice != nullptr) {
     RETURN_IF_ERROR(ReadToolChoice(*choice, &out));
   }
-  bool parallel = true;
-  RETURN_IF_ERROR(fields->Bool("parallel_tool_calls", &parallel));
-  if (!parallel && !out.tools.empty()) out.ignored.push_back("parallel_tool_calls");
+  if (const Json* parallel = fields->Find("parallel_tool_calls"); parallel != nullptr) {
+    bool wanted = true;
+    RETURN_IF_ERROR(ReadBool("parallel_tool_calls", *parallel, &wanted));
+    out.ignored.push_back("parallel_tool_calls");  // as many calls as the model writes
+  }
   return out;
 }
 

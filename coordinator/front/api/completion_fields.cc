@@ -14,9 +14,10 @@ namespace {
 struct PromptTokens {
   const ServedModel& model;
   const PromptRoom& room;
-  bool keep_text;  // for echo
+  bool keep_text;       // for echo
+  bool render_control;  // as of the answer: in the text of ids
   bool add_special = true;
-  bool parse_special = false;
+  bool parse_special = true;
 
   absl::StatusOr<CallPrompt> OfText(const std::string& text) const {
     CallPrompt prompt;
@@ -30,7 +31,7 @@ struct PromptTokens {
   absl::StatusOr<CallPrompt> OfIds(const Json& ids) const {
     CallPrompt prompt;
     for (const Json& id : ids) {
-      if (!id.is_number_integer()) {
+      if (!id.is_number()) {
         return WrongField("prompt", absl::StrCat("expected one string or one list of token ids, or a list of either, "
                                                  "found ",
                                                  id.type_name(), " in a list of token ids"));
@@ -44,7 +45,7 @@ struct PromptTokens {
   }
 
   std::string TextOf(const std::vector<TokenId>& ids) const {
-    Detokenizer detokenizer(model.tokenizer);
+    Detokenizer detokenizer(model.tokenizer, /*at_text_start=*/true, render_control);
     std::string text;
     for (const TokenId token : ids) text += detokenizer.Push(token);
     return text + detokenizer.Flush();
@@ -59,9 +60,9 @@ struct PromptTokens {
 
 // A string, strings, ids, or lists of ids.
 absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const ServedModel& model,
-                                                    const CallContext& context, const PromptRoom& room, int n,
-                                                    bool keep_text) {
-  PromptTokens tokens = {model, room, keep_text};
+                                                    const CallContext& context, const PromptRoom& room,
+                                                    const GenerationFields& asked, bool keep_text) {
+  PromptTokens tokens = {model, room, keep_text, asked.render_control};
   tokens.parse_special = model.parse_special;
   RETURN_IF_ERROR(fields->Bool("add_special_tokens", &tokens.add_special));
   RETURN_IF_ERROR(fields->Bool("parse_special", &tokens.parse_special));
@@ -83,7 +84,7 @@ absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const S
     RETURN_IF_ERROR(add(tokens.OfIds(*given)));
     return prompts;
   }
-  const size_t most = static_cast<size_t>(std::max(context.max_requests / n, 1));
+  const size_t most = static_cast<size_t>(std::max(context.max_requests / asked.n, 1));
   if (given->size() > most) {
     return WrongField("prompt", absl::StrCat("has ", given->size(), " prompts, expected at most ", most));
   }
@@ -95,21 +96,34 @@ absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const S
   return prompts;
 }
 
+// They are held until the answer is whole.
+absl::Status CheckEchoedLogprobs(const CallPlan& plan) {
+  const int64_t tops = plan.fields.sampling.logprobs;
+  if (!plan.echo || tops <= 0) return absl::OkStatus();
+  int64_t tokens = 0;
+  for (const CallPrompt& prompt : plan.prompts) tokens += static_cast<int64_t>(prompt.tokens.size()) * plan.fields.n;
+  if (tokens * tops <= kMostEchoedLogprobs) return absl::OkStatus();
+  return WrongField(
+      "prompt", absl::StrCat("with 'echo' has ", tokens, " tokens in all, each with 'logprobs' ", tops,
+                             ", expected at most ", kMostEchoedLogprobs / tops, " tokens; send fewer prompts at once"));
+}
+
 }  // namespace
 
 absl::Status ReadCompletionFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
                                   CallPlan* plan) {
-  RETURN_IF_ERROR(fields->Number("logprobs", RangesOf(context.rules).logprobs, &plan->fields.sampling.logprobs));
   RETURN_IF_ERROR(fields->Bool("echo", &plan->echo));
   if (plan->echo && !context.rules.several_answers) {
     return WrongField("echo", "is not supported in a batch, expected false");
   }
+  const IntegerRange logprobs = plan->echo ? kPromptLogprobsRange : RangesOf(context.rules).logprobs;
+  RETURN_IF_ERROR(fields->Number("logprobs", logprobs, &plan->fields.sampling.logprobs));
   int64_t asked = model.completion_tokens;
   RETURN_IF_ERROR(fields->Number("max_tokens", IntegerRange{plan->echo ? 0 : 1, kMaxNewTokensRange.max}, &asked));
   RETURN_IF_ERROR(CheckMinTokens(plan->fields, asked));
   const PromptRoom room(asked, context.context_tokens);
-  ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, room, plan->fields.n, plan->echo));
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, room, plan->fields, plan->echo));
+  return CheckEchoedLogprobs(*plan);
 }
 
 }  // namespace stagecoach

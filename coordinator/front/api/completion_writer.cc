@@ -20,29 +20,42 @@ Json ChoiceJson(size_t choice, const std::string& text, Json finish_reason, Json
 // Four lists of one length, but top_logprobs is null where none were asked for.
 class TokenLists {
  public:
+  explicit TokenLists(bool with_tops) : tops_(with_tops ? Json::array() : Json(nullptr)) {}
+
   void Append(const Tokenizer& tokenizer, const std::vector<ListedToken>& listed) {
     for (const ListedToken& token : listed) {
       tokens_.push_back(TokenText(tokenizer, token.token));
       logprobs_.push_back(token.logprob.has_value() ? FloatJson(*token.logprob) : Json(nullptr));
       offsets_.push_back(token.text_offset);
-      Json top = Json::object();
-      for (const TokenLogprob& entry : token.top) {
-        const std::string text = TokenText(tokenizer, entry.token);
-        if (!top.contains(text)) top[text] = FloatJson(entry.logprob);  // of tokens that look alike the most probable
-      }
-      tops_.push_back(top.empty() ? Json(nullptr) : std::move(top));
+      if (tops_.is_array()) tops_.push_back(TopJson(tokenizer, token));
     }
   }
 
-  Json Take(bool with_tops) {
+  Json Take() {
     return {{"tokens", std::move(tokens_)},
             {"token_logprobs", std::move(logprobs_)},
-            {"top_logprobs", with_tops ? std::move(tops_) : Json(nullptr)},
+            {"top_logprobs", std::move(tops_)},
             {"text_offset", std::move(offsets_)}};
   }
 
  private:
-  Json tokens_ = Json::array(), logprobs_ = Json::array(), tops_ = Json::array(), offsets_ = Json::array();
+  // The most probable tokens and, under its text and with its number in token_logprobs, the token itself: clients
+  // compare that number with the largest one here. So a token that looks like it goes by its bytes. Of others that look
+  // alike there is the most probable.
+  static Json TopJson(const Tokenizer& tokenizer, const ListedToken& token) {
+    if (!token.logprob.has_value()) return nullptr;
+    Json top = Json::object();
+    const std::string own = TokenText(tokenizer, token.token);
+    for (const TokenLogprob& entry : token.top) {
+      std::string text = TokenText(tokenizer, entry.token);
+      if (text == own && entry.token != token.token) text = TokenBytesText(tokenizer, entry.token);
+      if (!top.contains(text)) top[text] = FloatJson(entry.logprob);
+    }
+    top[own] = FloatJson(*token.logprob);
+    return top;
+  }
+
+  Json tokens_ = Json::array(), logprobs_ = Json::array(), tops_, offsets_ = Json::array();
 };
 
 class CompletionStream final : public StreamWriter {
@@ -57,9 +70,9 @@ class CompletionStream final : public StreamWriter {
     for (const OutputDelta& delta : piece.deltas) text += delta.text;
     Json logprobs;
     if (!piece.tokens.empty()) {
-      TokenLists lists;
+      TokenLists lists(plan_.fields.sampling.logprobs > 0);
       lists.Append(*plan_.model->tokenizer, piece.tokens);
-      logprobs = lists.Take(plan_.fields.sampling.logprobs > 0);
+      logprobs = lists.Take();
     }
     return Event(ChoiceJson(choice, text, nullptr, std::move(logprobs)));
   }
@@ -73,7 +86,8 @@ class CompletionStream final : public StreamWriter {
 class CompletionBody final : public BodyWriter {
  public:
   explicit CompletionBody(const CallPlan& plan)
-      : BodyWriter(plan, kNames), choices_(plan.prompts.size() * plan.fields.n) {}
+      : BodyWriter(plan, kNames),
+        choices_(plan.prompts.size() * plan.fields.n, Choice{"", TokenLists(plan.fields.sampling.logprobs > 0)}) {}
 
   std::string Put(size_t choice, const AnswerPiece& piece) override {
     for (const OutputDelta& delta : piece.deltas) choices_[choice].text += delta.text;
@@ -89,9 +103,8 @@ class CompletionBody final : public BodyWriter {
 
   Json TakeChoice(size_t index, const std::string& finish_reason) override {
     Choice& choice = choices_[index];
-    const int32_t logprobs = plan_.fields.sampling.logprobs;
-    return ChoiceJson(index, choice.text, finish_reason,
-                      logprobs >= 0 ? choice.lists.Take(logprobs > 0) : Json(nullptr));
+    const bool listed = plan_.fields.sampling.logprobs >= 0;
+    return ChoiceJson(index, choice.text, finish_reason, listed ? choice.lists.Take() : Json(nullptr));
   }
 
   std::vector<Choice> choices_;

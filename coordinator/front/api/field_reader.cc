@@ -1,15 +1,27 @@
 #include "coordinator/front/api/field_reader.h"
 
+#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-constexpr size_t kMostShownBytes = 100;
+constexpr double kFirstInexact = 9007199254740992;  // 2^53: the next integer is the same double
+
+// Of ParseJson: it gives an integer of a type with a sign to none but what was written with one.
+bool IsNegativeZero(const Json& value) {
+  if (value.is_number_float()) return value.get<double>() == 0 && std::signbit(value.get<double>());
+  return value.is_number_integer() && !value.is_number_unsigned() && value.get<int64_t>() == 0;
+}
+
+absl::Status OutOfRange(absl::string_view field, absl::string_view shown, IntegerRange range) {
+  return WrongField(field, absl::StrCat(shown, " is out of range, ", Expected(range)));
+}
 
 }  // namespace
 
@@ -26,9 +38,7 @@ absl::Status MissingField(absl::string_view field) {
 }
 
 std::string ShownValue(const Json& value) {
-  if (value.is_structured()) return value.type_name();
-  const std::string text = CompactJson(value);
-  return text.size() <= kMostShownBytes ? text : absl::StrCat("a ", value.type_name(), " of ", text.size(), " bytes");
+  return value.is_structured() ? value.type_name() : CutText(CompactJson(value));
 }
 
 absl::Status ReadBool(absl::string_view field, const Json& value, bool* out) {
@@ -43,13 +53,29 @@ absl::Status ReadString(absl::string_view field, const Json& value, std::string*
   return absl::OkStatus();
 }
 
+std::optional<int64_t> IntegerOfFloat(const Json& value) {
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (!(std::fabs(number) < kFirstInexact) || std::trunc(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
 absl::Status ReadInteger(absl::string_view field, const Json& value, IntegerRange range, int64_t* out) {
-  if (!value.is_number_integer()) return WrongType(field, "an integer", value);
-  if (value.is_number_unsigned() &&
-      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    return WrongField(field, absl::StrCat(value.get<uint64_t>(), " is out of range, ", Expected(range)));
+  if (!value.is_number()) return WrongType(field, "an integer", value);
+  if (IsNegativeZero(value) && range.min >= 0) return OutOfRange(field, "-0", range);
+  int64_t number = 0;
+  if (value.is_number_float()) {
+    const std::optional<int64_t> exact = IntegerOfFloat(value);
+    const bool too_large = std::fabs(value.get<double>()) >= kFirstInexact;
+    if (!exact.has_value() && too_large) return OutOfRange(field, ShownValue(value), range);
+    if (!exact.has_value()) return WrongField(field, absl::StrCat("expected an integer, found ", ShownValue(value)));
+    number = *exact;
+  } else if (value.is_number_unsigned() &&
+             value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return OutOfRange(field, ShownValue(value), range);
+  } else {
+    number = value.get<int64_t>();
   }
-  const int64_t number = value.get<int64_t>();
   if (absl::Status status = CheckInteger(number, range); !status.ok()) return WrongField(field, status.message());
   *out = number;
   return absl::OkStatus();
@@ -69,7 +95,7 @@ absl::Status ReadNumber(absl::string_view field, const Json& value, NumberRange 
   // What is in the range may leave it when it is rounded: 1e-60 is above 0, but 0 as a float.
   const float rounded = static_cast<float>(number);
   if (absl::Status status = CheckNumber(rounded, range); !status.ok()) return WrongField(field, status.message());
-  *out = rounded;
+  *out = rounded + 0.0f;  // -0 is 0
   return absl::OkStatus();
 }
 

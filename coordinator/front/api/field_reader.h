@@ -4,6 +4,7 @@
 // The fields of an object that a client sent. Errors are those of ApiStatus and name the field.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -26,7 +27,12 @@ absl::Status MissingField(absl::string_view field);
 // For a message: nothing nested, which may be long.
 std::string ShownValue(const Json& value);
 
-// Each checks a value that is not null. `field` is what messages call it.
+// The integer that a JSON number with a fraction or an exponent is: of 4.0 and 1e3. Absent for any other value, and
+// from 2^53 on, where the number that was written may be another.
+std::optional<int64_t> IntegerOfFloat(const Json& value);
+
+// Each checks a value that is not null. `field` is what messages call it. An integer may be written as 4, 4.0 or 4e0;
+// -0 is none where the range begins at 0 or above, and is 0 elsewhere. A number in a string is no number.
 absl::Status ReadBool(absl::string_view field, const Json& value, bool* out);
 absl::Status ReadString(absl::string_view field, const Json& value, std::string* out);
 absl::Status ReadInteger(absl::string_view field, const Json& value, IntegerRange range, int64_t* out);

@@ -7,8 +7,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
+#include "coordinator/front/answer_end.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -63,6 +65,10 @@ absl::Status ReadSeed(FieldReader* fields, uint64_t drawn, uint64_t* out) {
   *out = drawn;
   const Json* value = fields->Find("seed");
   if (value == nullptr) return absl::OkStatus();
+  if (const std::optional<int64_t> exact = IntegerOfFloat(*value); exact.has_value()) {
+    if (*exact != -1) *out = static_cast<uint64_t>(*exact);
+    return absl::OkStatus();
+  }
   if (!value->is_number_integer()) {
     return WrongField("seed", absl::StrCat("expected an integer from 0 to 18446744073709551615, a negative one of 64 "
                                            "bits, or -1 for one that is drawn; found ",
@@ -136,8 +142,7 @@ absl::Status ReadLogitBias(FieldReader* fields, const ServedModel& model, Number
   for (const auto& [key, bias] : value->items()) {
     TokenId token = 0;
     if (!ReadTokenKey(key, model.vocab, &token)) {
-      return WrongField(kField, absl::StrCat("'", key.size() > 32 ? "..." : key, "' is no token id, expected 0 to ",
-                                             model.vocab - 1));
+      return WrongField(kField, absl::StrCat("'", CutText(key), "' is no token id, expected 0 to ", model.vocab - 1));
     }
     float number = 0;
     RETURN_IF_ERROR(ReadNumber(kField, bias, range, &number));
@@ -163,6 +168,23 @@ absl::Status ReadSampling(FieldReader* fields, const ServedModel& model, const C
   RETURN_IF_ERROR(fields->Bool("ignore_eos", &out->ignore_eos));
   const size_t ends = out->ignore_eos ? model.tokenizer->end_of_generation().size() : 0;
   return ReadLogitBias(fields, model, ranges.logit_bias, ends, s);
+}
+
+// Control tokens are no text of an answer, in any API, unless somebody asks for them. A stop string that is one ends
+// the answer all the same: clients send the ends of messages in all spellings.
+absl::Status ReadControl(FieldReader* fields, const ServedModel& model, GenerationFields* out) {
+  bool skip = true;
+  RETURN_IF_ERROR(fields->Bool("skip_special_tokens", &skip));
+  out->render_control = !skip;
+  if (!skip) return absl::OkStatus();
+  const Tokenizer& tokenizer = *model.tokenizer;
+  for (const std::string& stop : out->stops) {
+    const std::vector<TokenId> tokens = tokenizer.Encode(stop, /*add_special=*/false, /*parse_special=*/true);
+    if (tokens.size() != 1 || !tokenizer.TokenBytes(tokens[0], /*render_control=*/false).empty()) continue;
+    const bool ends_anyway = !out->ignore_eos && IsEndOfGeneration(tokenizer, tokens[0]);
+    if (!ends_anyway && out->stop_tokens.size() < kMostStops) out->stop_tokens.push_back(tokens[0]);
+  }
+  return absl::OkStatus();
 }
 
 // The tokens that would end the answer are held back so long.
@@ -206,6 +228,7 @@ absl::Status ReadStreaming(FieldReader* fields, const CallRules& rules, Generati
   if (!out->stream) return WrongField("stream_options", "is there without 'stream': true, expected both or neither");
   FieldReader inner(options);
   const Json* usage = inner.Find("include_usage");
+  for (const std::string& name : inner.Unknown()) out->ignored.push_back(absl::StrCat("stream_options.", name));
   return usage == nullptr ? absl::OkStatus() : ReadBool("stream_options.include_usage", *usage, &out->include_usage);
 }
 
@@ -283,6 +306,7 @@ absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model,
   RETURN_IF_ERROR(ReadChoices(fields, context, &out->n));
   RETURN_IF_ERROR(ReadStops(fields, &out->stops));
   RETURN_IF_ERROR(ReadStopTokens(fields, model, &out->stop_tokens));
+  RETURN_IF_ERROR(ReadControl(fields, model, out));
   RETURN_IF_ERROR(fields->Bool("include_stop_str_in_output", &out->include_stop));
   RETURN_IF_ERROR(ReadMinTokens(fields, model, out));
   RETURN_IF_ERROR(ReadStreaming(fields, context.rules, out));
@@ -297,16 +321,10 @@ absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_
                     absl::StrCat(fields.min_tokens, " are more than the ", *asked, " tokens of the longest answer"));
 }
 
-void SkipIgnoredFields(FieldReader* fields, const CallRules& rules) {
+void SkipHarmlessFields(FieldReader* fields) {
   for (const char* field : {"user", "metadata", "client_metadata", "store", "service_tier", "prompt_cache_key",
                             "prompt_cache_retention", "prompt_cache_options", "safety_identifier", "moderation",
                             "include_obfuscation", "cache_control", "inference_geo", "speed", "betas"}) {
-    fields->Find(field);
-  }
-  // These would change the answer, so they are not skipped in silence where unknown fields are refused.
-  if (rules.refuse_unknown_fields) return;
-  for (const char* field :
-       {"verbosity", "prediction", "include", "truncation", "context_management", "container", "mcp_servers"}) {
     fields->Find(field);
   }
 }

@@ -27,7 +27,7 @@ struct FieldRanges {
   NumberRange temperature;
   NumberRange penalty;  // presence and frequency
   NumberRange logit_bias;
-  IntegerRange logprobs;  // of prompts
+  IntegerRange logprobs;  // of completions; with a prompt that is echoed kPromptLogprobsRange
 };
 const FieldRanges& RangesOf(const CallRules& rules);
 
@@ -38,6 +38,7 @@ struct GenerationFields {
   std::vector<std::string> stops;
   std::vector<TokenId> stop_tokens;  // beside those that end every answer
   bool include_stop = false;         // the stop string is part of the text
+  bool render_control = false;       // the text of control tokens stays in the answer
   bool ignore_eos = false;
   int64_t min_tokens = 0;  // of an answer
   std::string cache_salt;
@@ -47,6 +48,7 @@ struct GenerationFields {
   bool stream = false;
   bool include_usage = false;
   std::optional<absl::Duration> timeout;
+  std::vector<std::string> ignored;  // names of what stands inside of these and has no effect
 };
 
 // All of them but those in which the APIs differ: the most tokens of an answer, and log-probabilities. Also refuses
@@ -57,8 +59,8 @@ absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model,
 // Whether min_tokens agrees with the most tokens that the answer may have: `asked`, or absent where nobody said.
 absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked);
 
-// What is known and has no effect here, in no API.
-void SkipIgnoredFields(FieldReader* fields, const CallRules& rules);
+// Where unknown fields are refused: those that may stand there as they cannot change the answer.
+void SkipHarmlessFields(FieldReader* fields);
 
 }  // namespace stagecoach
 

@@ -11,6 +11,7 @@
 #include "coordinator/front/api/field_reader.h"
 #include "coordinator/front/api/token_text.h"
 #include "coordinator/front/json_input.h"
+#include "coordinator/text/chat/chat_format.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -45,9 +46,17 @@ BodyAnswer Failed(const absl::Status& status) {
   return answer;
 }
 
+absl::Status CheckReplyBytes(size_t bytes) {
+  if (bytes <= kMostTextReplyBytes) return absl::OkStatus();
+  return ApiStatus(ApiErrorCode::kTooLarge,
+                   absl::StrCat("the answer has ", bytes, " bytes, at most ", kMostTextReplyBytes, " are sent"));
+}
+
 BodyAnswer Answered(const absl::StatusOr<Json>& json) {
   if (!json.ok()) return Failed(json.status());
-  return {.body = CompactJson(*json)};
+  BodyAnswer answer = {.body = CompactJson(*json)};
+  if (const absl::Status status = CheckReplyBytes(answer.body.size()); !status.ok()) return Failed(status);
+  return answer;
 }
 
 absl::StatusOr<Json> ParseBody(absl::string_view body) {
@@ -57,8 +66,13 @@ absl::StatusOr<Json> ParseBody(absl::string_view body) {
   return ApiStatus(ApiErrorCode::kInvalidJson, absl::StrCat("expected an object, found ", json->type_name()));
 }
 
-// What is listed one by one takes a hundred times the memory of the body that asks for it.
-constexpr size_t kMostListedTokens = size_t{1} << 18;
+// The conversation of a body, with no more tokens than are given out.
+absl::StatusOr<RenderedConversation> ConversationOf(FieldReader* fields, const ServedModel& model, absl::Time now) {
+  const PromptRoom room(/*asked=*/0, kMostTextTokens);
+  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, now, room));
+  RETURN_IF_ERROR(room.ForAnswer(static_cast<int64_t>(conversation.tokens.size())).status());
+  return conversation;
+}
 
 // A text, or its bytes where it is none.
 Json PieceJson(const Tokenizer& tokenizer, TokenId token) {
@@ -69,31 +83,32 @@ Json PieceJson(const Tokenizer& tokenizer, TokenId token) {
   return list;
 }
 
-// The two ways to ask for the tokens of a text, by the names of the field and of its switches.
+// The two ways to ask for the tokens of a text, by the names of the field and of its switch.
 struct TextForm {
   const char* text;
   const char* add_special;
   bool adds_special;
-  bool parses_special;
 };
-constexpr TextForm kTextForms[] = {{"prompt", "add_special_tokens", true, false},
-                                   {"content", "add_special", false, true}};
+constexpr TextForm kTextForms[] = {{"prompt", "add_special_tokens", true}, {"content", "add_special", false}};
 
 absl::StatusOr<std::vector<TokenId>> TokensOf(FieldReader* fields, const ServedModel& model, absl::Time now) {
   for (const TextForm& form : kTextForms) {
     const Json* value = fields->Find(form.text);
     if (value == nullptr) continue;
     std::string text;
-    bool add_special = form.adds_special, parse_special = form.parses_special;
+    bool add_special = form.adds_special, parse_special = model.parse_special;
     RETURN_IF_ERROR(ReadString(form.text, *value, &text));
     RETURN_IF_ERROR(fields->Bool(form.add_special, &add_special));
     RETURN_IF_ERROR(fields->Bool("parse_special", &parse_special));
-    return model.tokenizer->Encode(text, add_special, parse_special);
+    auto tokens = model.tokenizer->EncodeUpTo(kMostTextTokens, text, add_special, parse_special);
+    if (tokens.has_value()) return *std::move(tokens);
+    return WrongField(form.text, absl::StrCat("has more than ", kMostTextTokens, " tokens, expected at most that; its ",
+                                              text.size(), " bytes can be asked about in parts"));
   }
   if (fields->Find("messages") == nullptr) {
     return ApiStatus(ApiErrorCode::kMissingParameter, "expected one of 'prompt', 'content' and 'messages'", "prompt");
   }
-  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, now, PromptRoom()));
+  ASSIGN_OR_RETURN(RenderedConversation conversation, ConversationOf(fields, model, now));
   return std::move(conversation.tokens);
 }
 
@@ -129,9 +144,8 @@ absl::StatusOr<Json> Detokenize(absl::string_view body, const ServedModel& model
   const Json* given = fields.Find("tokens");
   if (given == nullptr) return MissingField("tokens");
   if (!given->is_array()) return WrongType("tokens", "a list of token ids", *given);
-  if (given->size() > kMostListedTokens) {
-    return WrongField("tokens",
-                      absl::StrCat("has ", given->size(), " token ids, expected at most ", kMostListedTokens));
+  if (given->size() > kMostTextTokens) {
+    return WrongField("tokens", absl::StrCat("has ", given->size(), " token ids, expected at most ", kMostTextTokens));
   }
   std::vector<TokenId> tokens;
   for (const Json& element : *given) {
@@ -140,6 +154,7 @@ absl::StatusOr<Json> Detokenize(absl::string_view body, const ServedModel& model
     tokens.push_back(token);
   }
   const std::string text = model.tokenizer->Decode(tokens, /*render_control=*/true);
+  RETURN_IF_ERROR(CheckReplyBytes(text.size()));
   Json answer = {{"prompt", text}, {"content", text}};
   return answer;
 }
@@ -147,14 +162,26 @@ absl::StatusOr<Json> Detokenize(absl::string_view body, const ServedModel& model
 absl::StatusOr<Json> ApplyTemplate(absl::string_view body, const ServedModel& model, const CallContext& context) {
   ASSIGN_OR_RETURN(const Json json, ParseBody(body));
   FieldReader fields(&json);
-  ASSIGN_OR_RETURN(const RenderedConversation conversation,
-                   ReadConversation(&fields, model, context.now, PromptRoom()));
+  ASSIGN_OR_RETURN(const RenderedConversation conversation, ConversationOf(&fields, model, context.now));
+  RETURN_IF_ERROR(CheckReplyBytes(conversation.text.size()));
   Json answer = Json::object();
   answer["prompt"] = conversation.text;
   return answer;
 }
 
 }  // namespace
+
+std::string TokenizerInfoBody(const ServedModel& model) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const auto text = [&tokenizer](TokenId token) {
+    return token == kNoToken ? Json(nullptr) : Json(tokenizer.TokenBytes(token, /*render_control=*/true));
+  };
+  const std::string chat_template = model.chat == nullptr ? "" : model.chat->source(/*with_tools=*/false);
+  return CompactJson({{"bos_token", text(tokenizer.bos())},
+                      {"eos_token", text(tokenizer.eos())},
+                      {"pad_token", text(tokenizer.pad())},
+                      {"chat_template", chat_template.empty() ? Json(nullptr) : Json(chat_template)}});
+}
 
 std::string ModelsBody(const ServedModel& model, int64_t context_tokens, bool anthropic) {
   Json data = Json::array();

@@ -1,5 +1,6 @@
 #include "coordinator/front/api/prompt_echo.h"
 
+#include "absl/types/span.h"
 #include "coordinator/front/api/token_text.h"
 
 namespace stagecoach {
@@ -18,12 +19,17 @@ PromptEcho::PromptEcho(const Tokenizer& tokenizer, const std::vector<TokenId>& p
 }
 
 void PromptEcho::Take(const std::vector<TargetLogprobs>& scores) {
-  for (const TargetLogprobs& row : scores) {
-    for (size_t i = 0; i < row.logprobs.size(); ++i) {
+  for (const TargetLogprobs& rows : scores) {
+    const size_t tops = rows.logprobs.empty() ? 0 : rows.top.size() / rows.logprobs.size();
+    for (size_t i = 0; i < rows.logprobs.size(); ++i) {
       // A row says how probable the token behind it was.
-      const size_t place = static_cast<size_t>(row.start) + i + 1;
-      if (row.start < 0 || place >= piece_.tokens.size() || piece_.tokens[place].logprob.has_value()) continue;
-      piece_.tokens[place].logprob = row.logprobs[i];
+      const size_t place = static_cast<size_t>(rows.start) + i + 1;
+      if (rows.start < 0 || place >= piece_.tokens.size() || piece_.tokens[place].logprob.has_value()) continue;
+      ListedToken& token = piece_.tokens[place];
+      token.logprob = rows.logprobs[i];
+      for (const TokenLogprob& top : absl::MakeConstSpan(rows.top).subspan(i * tops, tops)) {
+        if (top.token != kNoToken) token.top.push_back(top);
+      }
       --missing_;
     }
   }

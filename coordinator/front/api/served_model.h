@@ -42,7 +42,7 @@ struct ServedModel {
   // What holds for requests that do not say otherwise. The seed is drawn for each call: CallContext.
   SamplingParams sampling;
   bool ignore_eos = false;
-  bool parse_special = false;                         // control tokens written in a prompt's text become tokens
+  bool parse_special = true;                          // control tokens written in a prompt's text become tokens
   int64_t completion_tokens = 16;                     // most of an answer to a prompt
   std::optional<int64_t> chat_tokens;                 // ... to a conversation; absent: the room left
   OutputFormat output_format = OutputFormat::kPlain;  // how the model marks its reasoning

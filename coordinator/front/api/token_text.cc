@@ -25,25 +25,42 @@ int64_t CodePoints(absl::string_view utf8) {
 }
 
 std::string TokenText(const Tokenizer& tokenizer, TokenId token) {
-  const std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
-  if (IsValidUtf8(bytes)) return bytes;
+  std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
+  return IsValidUtf8(bytes) ? bytes : TokenBytesText(tokenizer, token);
+}
+
+std::string TokenBytesText(const Tokenizer& tokenizer, TokenId token) {
   std::string text = "bytes:";
-  for (char byte : bytes) absl::StrAppendFormat(&text, "\\x%02x", static_cast<uint8_t>(byte));
+  for (const char byte : tokenizer.TokenBytes(token, /*render_control=*/true)) {
+    absl::StrAppendFormat(&text, "\\x%02x", static_cast<uint8_t>(byte));
+  }
   return text;
 }
 
 // A token's text is sought where the last one's ended: the tokens that the vocabulary adds at the ends are not in the
-// text, nor is the space that it puts before it.
+// text, nor is the space that it puts before it. Tokens that are no UTF-8 stand there as replacement characters. A
+// character that several tokens make up counts with its last byte, as in an answer.
 std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, absl::Span<const TokenId> prompt,
                                    absl::string_view text) {
+  constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
+  const auto inside_character = [text](size_t at) { return at < text.size() && CodePoints(text.substr(at, 1)) == 0; };
   std::vector<int64_t> offsets;
   size_t at = 0;
   int64_t code_points = 0;
   for (const TokenId token : prompt) {
-    offsets.push_back(code_points);
     std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
     if (!absl::StartsWith(text.substr(at), bytes) && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
-    if (!absl::StartsWith(text.substr(at), bytes)) continue;
+    size_t replaced = at;
+    while (!absl::StartsWith(text.substr(replaced), bytes) && absl::StartsWith(text.substr(replaced), kReplacement)) {
+      replaced += kReplacement.size();
+    }
+    const bool found = absl::StartsWith(text.substr(replaced), bytes);
+    if (found) {
+      code_points += CodePoints(text.substr(at, replaced - at));
+      at = replaced;
+    }
+    offsets.push_back(code_points - (inside_character(at) ? 1 : 0));
+    if (!found) continue;
     code_points += CodePoints(bytes);
     at += bytes.size();
   }

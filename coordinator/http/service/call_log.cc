@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 #include "coordinator/http/service/open_calls.h"
 #include "nlohmann/json.hpp"
 
@@ -67,8 +67,7 @@ void OpenCalls::NoteIgnored(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     metrics_->Ignored("parameter");
     if (ignored_names_.size() >= kMostNames || !ignored_names_.insert(name.substr(0, kMostNameBytes)).second) continue;
-    LogInfo(absl::StrCat("requests have '", absl::CHexEscape(name.substr(0, kMostNameBytes)),
-                         "', which means nothing here; said once"));
+    LogInfo(absl::StrCat("requests have ", ShownText(name), ", which means nothing here; said once"));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -16,8 +17,9 @@
 namespace stagecoach {
 namespace {
 
-constexpr int kRetryLaterS = 60;    // 503, where nobody knows when somebody will answer
-constexpr int kMostChoices = 1024;  // of one call, all its prompts
+constexpr double kAssumedQueueSeconds = 20;  // of a full queue, before any request has ended
+constexpr int kRetryLaterS = 60;             // 503, where nobody knows when somebody will answer
+constexpr int kMostChoices = 1024;           // of one call, all its prompts
 
 // One that no timeout ends.
 constexpr int64_t kNever = INT64_MAX;
@@ -47,7 +49,9 @@ int64_t BytesOf(const SessionEvent& event) {
   constexpr size_t kTokenBytes = 8, kLogprobBytes = 80;
   size_t bytes = 0;
   for (const SampledToken& token : event.tokens) bytes += kTokenBytes + token.top.size() * kLogprobBytes;
-  for (const TargetLogprobs& scores : event.scores) bytes += scores.logprobs.size() * kLogprobBytes;
+  for (const TargetLogprobs& scores : event.scores) {
+    bytes += (scores.logprobs.size() + scores.top.size()) * kLogprobBytes;
+  }
   return static_cast<int64_t>(bytes);
 }
 
@@ -80,7 +84,7 @@ HttpResponse ErrorResponse(const ApiError& error) {
   std::optional<int> retry_after_s = error.retry_after_s;
   if (error.status == 503 && !retry_after_s.has_value()) retry_after_s = kRetryLaterS;
   if (retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*retry_after_s));
-  if (error.no_retry) response.headers.emplace_back("x-should-retry", "false");
+  if (!RetryCanSucceed(error.status)) response.headers.emplace_back("x-should-retry", "false");
   return response;
 }
 
@@ -89,7 +93,8 @@ OpenCalls::OpenCalls(CallOptions options, const ServedModel* model, ServiceMetri
       model_(model),
       metrics_(metrics),
       pool_(options_.preparation_threads),
-      places_(options_.queue) {}
+      places_(options_.queue),
+      retry_times_(options_.queue.requests, kAssumedQueueSeconds) {}
 
 OpenCalls::~OpenCalls() = default;
 
@@ -104,9 +109,14 @@ OpenCalls::Call* OpenCalls::Find(uint64_t number) {
   return found == calls_.end() ? nullptr : found->second.get();
 }
 
-int OpenCalls::RetryAfter() const { return RetryAfterSeconds(places_.tokens(), metrics_->PromptRate(MonotonicUs())); }
+// Requests a second whose prompts can be computed, of those that wait.
+double OpenCalls::PromptPace() const {
+  const double rate = metrics_->PromptRate(MonotonicUs());
+  if (rate <= 0 || places_.tokens() <= 0) return std::numeric_limits<double>::infinity();
+  return rate * static_cast<double>(places_.requests()) / static_cast<double>(places_.tokens());
+}
 
-ApiError OpenCalls::QueueError(QueuePlaces::Verdict verdict) const {
+ApiError OpenCalls::QueueError(QueuePlaces::Verdict verdict) {
   ApiError error =
       verdict == QueuePlaces::Verdict::kTenantLimit
           ? MakeApiError(ApiErrorCode::kTenantLimit,
@@ -115,11 +125,11 @@ ApiError OpenCalls::QueueError(QueuePlaces::Verdict verdict) const {
                          absl::StrCat("the queue is full: ", places_.requests(), " requests with ", places_.tokens(),
                                       " prompt tokens wait, of at most ", options_.queue.requests, " and ",
                                       options_.queue.tokens, "; try again later"));
-  error.retry_after_s = RetryAfter();
+  error.retry_after_s = retry_times_.SecondsToRoom(MonotonicUs(), PromptPace());
   return error;
 }
 
-std::optional<ApiError> OpenCalls::Refusal(const std::string& tenant) const {
+std::optional<ApiError> OpenCalls::Refusal(const std::string& tenant) {
   // How many tokens it has is not known yet: only a queue that holds no more at all refuses for those.
   const int64_t tokens = places_.tokens() >= options_.queue.tokens ? 1 : 0;
   const QueuePlaces::Verdict verdict = places_.Check(tenant, 1, tokens);
@@ -266,6 +276,7 @@ std::optional<ApiError> OpenCalls::Submit(Call* call) {
     running.metered.prompt_tokens = choice.prompt_tokens;
     running.metered.accepted_us = call->accepted_us;
     metrics_->Submitted(running.metered);
+    retry_times_.Started(MonotonicUs());
     running_[id] = std::move(running);
   }
   return std::nullopt;
@@ -296,7 +307,10 @@ void OpenCalls::HandleEvent(SessionEvent event) {
   } else {
     metrics_->Took(event, MonotonicUs(), &running.metered);
   }
-  if (ends) running_.erase(found);
+  if (ends) {
+    retry_times_.Ended(MonotonicUs(), running.metered.tokens > 0);
+    running_.erase(found);
+  }
   Call* call = Find(number);
   if (call == nullptr) return;
   Choice& taken = call->choices[static_cast<size_t>(choice)];

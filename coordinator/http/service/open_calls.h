@@ -27,6 +27,7 @@
 #include "coordinator/http/service/line_log.h"
 #include "coordinator/http/service/preparation_pool.h"
 #include "coordinator/http/service/queue_places.h"
+#include "coordinator/http/service/retry_times.h"
 
 namespace stagecoach {
 
@@ -53,7 +54,8 @@ class OpenCalls {
   void Attach(HttpServer* server, SessionThread* session, std::function<void()> on_prepared);
 
   // Why another call of this tenant is not taken now: the queue is full, or the tenant has its share of it.
-  std::optional<ApiError> Refusal(const std::string& tenant) const;
+  // Who is told so has his time to come again.
+  std::optional<ApiError> Refusal(const std::string& tenant);
   // A whole request: takes a place, or refuses. The answer comes in its time.
   void Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange);
 
@@ -80,7 +82,6 @@ class OpenCalls {
   size_t preparing() const { return preparing_; }  // calls
   size_t size() const { return calls_.size(); }
   const QueuePlaces& places() const { return places_; }
-  int RetryAfter() const;  // seconds until the queue is worked off
 
  private:
   struct Choice {
@@ -129,7 +130,8 @@ class OpenCalls {
   void NoteIgnored(const std::vector<std::string>& names);
   CallContext ContextOf(const HttpRequest& request, const std::string& answer_id) const;
   HttpHeaders AnswerHeaders(const Call& call) const;
-  ApiError QueueError(QueuePlaces::Verdict verdict) const;
+  ApiError QueueError(QueuePlaces::Verdict verdict);
+  double PromptPace() const;
   void ReadBodiesOrWait();
 
   const CallOptions options_;
@@ -141,6 +143,7 @@ class OpenCalls {
 
   PreparationPool pool_;
   QueuePlaces places_;
+  RetryTimes retry_times_;
   uint64_t last_number_ = 0;
   RequestId last_request_ = 0;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Call>> calls_;  // by number

@@ -1,7 +1,6 @@
 #include "coordinator/http/service/queue_places.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/base/check.h"
 
@@ -35,12 +34,6 @@ void QueuePlaces::Leave(const std::string& tenant, int64_t requests, int64_t tok
   if (own == requests_of_.end()) return;
   own->second -= requests;
   if (own->second <= 0) requests_of_.erase(own);
-}
-
-int RetryAfterSeconds(int64_t waiting_tokens, double tokens_per_second) {
-  if (waiting_tokens <= 0) return 1;
-  if (!(tokens_per_second > 0)) return 60;
-  return static_cast<int>(std::clamp(std::ceil(static_cast<double>(waiting_tokens) / tokens_per_second), 1.0, 60.0));
 }
 
 }  // namespace stagecoach

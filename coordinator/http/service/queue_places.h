@@ -36,9 +36,6 @@ class QueuePlaces {
   absl::flat_hash_map<std::string, int64_t> requests_of_;  // by tenant, those with any
 };
 
-// For the header Retry-After: how long it takes to compute what waits, 1 to 60.
-int RetryAfterSeconds(int64_t waiting_tokens, double tokens_per_second);
-
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COORDINATOR_HTTP_SERVICE_QUEUE_PLACES_H_

@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace stagecoach {
 namespace {
@@ -15,6 +16,7 @@ constexpr RouteFacts kRoutes[] = {
     {Route::kCompletions, "/v1/completions", "POST", true},
     {Route::kTokenize, "/tokenize", "POST", true},
     {Route::kDetokenize, "/detokenize", "POST", true},
+    {Route::kTokenizerInfo, "/tokenizer_info", "GET", true},
     {Route::kApplyTemplate, "/apply-template", "POST", true},
     {Route::kMetrics, "/metrics", "GET", false},
     {Route::kVersion, "/version", "GET", false},
@@ -40,6 +42,7 @@ bool IsPrefix(absl::string_view path) { return path.size() > 1 && path.back() ==
 }  // namespace
 
 FoundRoute FindRoute(absl::string_view path) {
+  if (path.size() > 1) absl::ConsumeSuffix(&path, "/");
   for (const RouteFacts& facts : kRoutes) {
     const absl::string_view known = facts.path;
     if (path == known && !IsPrefix(known)) return {&facts, ""};

@@ -18,6 +18,7 @@ enum class Route {
   kCompletions,
   kTokenize,
   kDetokenize,
+  kTokenizerInfo,
   kApplyTemplate,
   kMetrics,
   kVersion,
@@ -36,7 +37,8 @@ struct RouteFacts {
   bool needs_key;       // where the server has keys
 };
 
-// The route of a path, and what is behind the '/' it ends with; null: there is none.
+// The route of a path, and what is behind the '/' it ends with; null: there is none. A '/' more at the end of a path is
+// none: base URLs are joined with one or without.
 struct FoundRoute {
   const RouteFacts* facts = nullptr;
   std::string rest;
@@ -45,10 +47,12 @@ FoundRoute FindRoute(absl::string_view path);
 
 // Whether its calls produce tokens, and so take a place in the queue.
 inline bool Generates(Route route) { return route == Route::kChatCompletions || route == Route::kCompletions; }
-// Whether it takes a JSON body.
-inline bool TakesJson(Route route) {
-  return Generates(route) || route == Route::kTokenize || route == Route::kDetokenize || route == Route::kApplyTemplate;
+// Whether it makes tokens of text, or text of something, for a caller that wants no more.
+inline bool TakesText(Route route) {
+  return route == Route::kTokenize || route == Route::kDetokenize || route == Route::kApplyTemplate;
 }
+// Whether it takes a JSON body.
+inline bool TakesJson(Route route) { return Generates(route) || TakesText(route); }
 
 // For the header Allow: "GET, HEAD".
 std::string AllowedMethods(const RouteFacts& facts);

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 
 namespace stagecoach {
 namespace {
@@ -18,6 +18,9 @@ namespace {
 constexpr int64_t kMostTelemetryBytes = 1 << 20;
 // From the end of the drain timeout on, until requests that were cancelled have ended.
 constexpr absl::Duration kCancelTime = absl::Seconds(2);
+
+// As many calls for tokens and texts as there are places for, before any has ended.
+constexpr double kAssumedTextSeconds = 1;
 
 // application/json, or something that is written in it.
 bool IsJson(absl::string_view content_type) {
@@ -36,7 +39,9 @@ Serving::Serving(ServingOptions options, ServedModel model)
     : options_(std::move(options)),
       model_(std::move(model)),
       metrics_(options_.facts),
-      calls_(options_.calls, &model_, &metrics_) {}
+      calls_(options_.calls, &model_, &metrics_),
+      text_places_(options_.texts),
+      text_retry_times_(options_.texts.requests, kAssumedTextSeconds) {}
 
 Serving::~Serving() = default;
 
@@ -75,11 +80,11 @@ std::optional<ApiError> Serving::StateRefusal() const {
   return error;
 }
 
-std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequest& request,
-                                         HttpHeaders* headers) const {
+std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequest& request, HttpHeaders* headers) {
   if (found.facts == nullptr) {
-    return MakeApiError(ApiErrorCode::kNotFound, absl::StrCat("there is nothing at ", request.method, " ", request.path,
-                                                              "; the routes of this server begin with /v1/"));
+    return MakeApiError(ApiErrorCode::kNotFound,
+                        absl::StrCat("there is nothing at ", request.method, " ", CutText(request.path),
+                                     "; the routes of this server begin with /v1/"));
   }
   const Route route = found.facts->route;
   if (!Allows(*found.facts, request.method)) {
@@ -98,12 +103,19 @@ std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequ
     return MakeApiError(ApiErrorCode::kNotSupported, absl::StrCat(request.path, " is not supported by this server"));
   }
   if (const absl::string_view type = request.header("content-type"); TakesJson(route) && !IsJson(type)) {
-    return MakeApiError(
-        ApiErrorCode::kUnsupportedMediaType,
-        absl::StrCat("expected a body of JSON under the header 'Content-Type: application/json' (curl: "
-                     "-H and this header), found ",
-                     type.empty() ? "none" : absl::StrCat("'", absl::CHexEscape(type.substr(0, 80)), "'")));
+    return MakeApiError(ApiErrorCode::kUnsupportedMediaType,
+                        absl::StrCat("expected a body of JSON under the header 'Content-Type: application/json' (curl: "
+                                     "-H and this header), found ",
+                                     type.empty() ? "none" : ShownText(type)));
   }
+  if (const absl::string_view coding = request.header("content-encoding");
+      TakesJson(route) && !coding.empty() && !absl::EqualsIgnoreCase(coding, "identity")) {
+    headers->emplace_back("Accept-Encoding", "identity");
+    return MakeApiError(ApiErrorCode::kUnsupportedMediaType,
+                        absl::StrCat("expected a body that is not compressed, found 'Content-Encoding: ",
+                                     CutText(coding), "'; send the JSON as it is"));
+  }
+  if (TakesText(route)) return TextRefusal(text_places_.Check(request.tenant, 1, 0));
   if (!Generates(route)) return std::nullopt;
   std::optional<ApiError> error = StateRefusal();
   return error.has_value() ? error : calls_.Refusal(request.tenant);
@@ -120,6 +132,7 @@ HeadVerdict Serving::OnHead(const HttpRequest& request) {
     return verdict;
   }
   if (!TakesJson(found.facts->route)) verdict.max_body_bytes = kMostTelemetryBytes;
+  if (TakesText(found.facts->route)) verdict.max_body_bytes = kMostTextBodyBytes;
   return verdict;
 }
 
@@ -136,7 +149,7 @@ void Serving::OnRequest(std::shared_ptr<HttpExchange> exchange) {
   // What OnHead let through has a route.
   const Route route = found.facts->route;
   if (!TakesJson(route)) return exchange->Respond(Answer(found, exchange->request()));
-  if (!Generates(route)) return AnswerBody(route, std::move(exchange));
+  if (TakesText(route)) return AnswerBody(route, std::move(exchange));
   if (const std::optional<ApiError> error = StateRefusal(); error.has_value()) {  // it may have changed
     metrics_.Refused(error->code);
     return exchange->Respond(ErrorResponse(*error));

@@ -26,12 +26,14 @@
 #include "coordinator/http/http_handler.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/service/open_calls.h"
+#include "coordinator/http/service/queue_places.h"
 #include "coordinator/http/service/service_routes.h"
 
 namespace stagecoach {
 
 struct ServingOptions {
   CallOptions calls;
+  QueuePlaces::Limits texts = {.requests = 32, .tokens = int64_t{32} << 20};  // the latter of bytes; beyond: 429
   absl::Duration drain_timeout = absl::Seconds(30);
   bool metrics_need_key = false;
   ServiceFacts facts;  // of the metrics
@@ -69,7 +71,7 @@ class Serving : public HttpHandler, public SessionListener {
   using State = SessionStatus::State;
 
   // Why a request of this head is not taken; `headers`: what the refusal has to have.
-  std::optional<ApiError> Refusal(const FoundRoute& found, const HttpRequest& request, HttpHeaders* headers) const;
+  std::optional<ApiError> Refusal(const FoundRoute& found, const HttpRequest& request, HttpHeaders* headers);
   void CountRefusal(const HttpRequest& request, const std::string& code);
   std::optional<ApiError> StateRefusal() const;
   int LoadingSeconds(const SessionStatus& status) const;
@@ -80,18 +82,23 @@ class Serving : public HttpHandler, public SessionListener {
   void CountConnections();
 
   HttpResponse Answer(const FoundRoute& found, const HttpRequest& request);
+  State ShownState(const SessionStatus& status) const;  // draining from the first word of it on
   HttpResponse Health() const;
   HttpResponse Cluster() const;
   HttpResponse Models(const FoundRoute& found, const HttpRequest& request) const;
   HttpResponse CancelCall(const std::string& id, const HttpRequest& request);
   HttpResponse Metrics();
-  HttpResponse Root() const;
+  HttpResponse Root(const HttpRequest& request) const;
+  std::optional<ApiError> TextRefusal(QueuePlaces::Verdict verdict);
   void AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange);
 
   const ServingOptions options_;
   const ServedModel model_;
   ServiceMetrics metrics_;
   OpenCalls calls_;
+  // Of the calls for tokens and texts, from their body to their answer, and of the bytes of these bodies.
+  QueuePlaces text_places_;
+  RetryTimes text_retry_times_;
   HttpServer* server_ = nullptr;
   SessionThread* session_ = nullptr;
   int64_t attached_us_ = 0;

@@ -6,9 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/shown_text.h"
 #include "coordinator/front/json.h"
 #include "coordinator/front/metrics/cluster_json.h"
 #include "coordinator/http/service/serving.h"
+#include "coordinator/http/service/start_page.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -39,6 +41,23 @@ const StageLoss* KnownLoss(const SessionStatus& status) {
   return nullptr;
 }
 
+// What people are told of a state; nothing of one in which all is well.
+std::string StateSentence(SessionStatus::State state, const SessionStatus& status) {
+  switch (state) {
+    case SessionStatus::State::kReady: return "";
+    case SessionStatus::State::kLoading:
+      return absl::StrCat("the model loads: ", status.progress.bytes_loaded(), " of ", status.progress.bytes_to_load(),
+                          " bytes");
+    case SessionStatus::State::kDraining: return "the server ends";
+    case SessionStatus::State::kEnded: return "the cluster is lost, and the server ends";
+    case SessionStatus::State::kRecovering: break;
+  }
+  const StageLoss* loss = KnownLoss(status);
+  const std::string who = loss != nullptr ? absl::StrCat("stage ", *loss->stage) : "the cluster";
+  return absl::StrCat(who, loss != nullptr && !loss->host.empty() ? absl::StrCat(" on ", loss->host) : "",
+                      " was lost; requests wait for the next launch");
+}
+
 BodyAnswer AnswerOf(Route route, const std::string& body, const ServedModel& model, const CallContext& context) {
   try {
     if (route == Route::kTokenize) return TokenizeBody(body, model, context);
@@ -57,40 +76,44 @@ HttpResponse Serving::Answer(const FoundRoute& found, const HttpRequest& request
     case Route::kHealth: return Health();
     case Route::kModels:
     case Route::kModel: return Models(found, request);
+    case Route::kTokenizerInfo: return {.body = TokenizerInfoBody(model_)};
     case Route::kMetrics: return Metrics();
     case Route::kVersion: return JsonResponse({{"version", options_.facts.version}});
     case Route::kHello: return JsonResponse({{"status", "ok"}});
     case Route::kTelemetry: return {.status = 204, .content_type = ""};
     case Route::kCluster: return Cluster();
     case Route::kRequest: return CancelCall(found.rest, request);
-    case Route::kRoot: return Root();
+    case Route::kRoot: return Root(request);
     default: return ErrorResponse(MakeApiError(ApiErrorCode::kInternal, "this route has no answer"));
   }
 }
 
+Serving::State Serving::ShownState(const SessionStatus& status) const {
+  return draining() && status.state != State::kEnded ? State::kDraining : status.state;
+}
+
 HttpResponse Serving::Health() const {
   const std::shared_ptr<const SessionStatus> status = session_->Status();
-  const State state = draining() && status->state != State::kEnded ? State::kDraining : status->state;
+  const State state = ShownState(*status);
   if (state == State::kReady) return JsonResponse({{"status", "ok"}});
   Json body = {{"status", StateName(state)}};
-  ApiError error = MakeApiError(ApiErrorCode::kStagesLost, "the cluster is lost, and the server ends");
+  ApiErrorCode code = ApiErrorCode::kStagesLost;
+  std::optional<int> retry_after_s;
   if (state == State::kLoading) {
     body["bytes_loaded"] = status->progress.bytes_loaded();
     body["bytes_to_load"] = status->progress.bytes_to_load();
-    error = MakeApiError(ApiErrorCode::kLoading, "the model loads");
-    error.retry_after_s = LoadingSeconds(*status);
+    code = ApiErrorCode::kLoading;
+    retry_after_s = LoadingSeconds(*status);
   } else if (state == State::kDraining) {
-    error = MakeApiError(ApiErrorCode::kDraining, "the server ends");
+    code = ApiErrorCode::kDraining;
   } else if (state == State::kRecovering) {
-    std::string who = "the cluster";
     const StageLoss* loss = KnownLoss(*status);
-    const bool on_host = loss != nullptr && !loss->host.empty();
     body["stage"] = loss != nullptr ? Json(*loss->stage) : Json(nullptr);
-    body["host"] = on_host ? Json(loss->host) : Json(nullptr);
-    if (loss != nullptr) who = absl::StrCat("stage ", *loss->stage);
-    if (on_host) absl::StrAppend(&who, " on ", loss->host);
-    error = MakeApiError(ApiErrorCode::kRecovering, absl::StrCat(who, " was lost; requests wait for the next launch"));
+    body["host"] = loss != nullptr && !loss->host.empty() ? Json(loss->host) : Json(nullptr);
+    code = ApiErrorCode::kRecovering;
   }
+  ApiError error = MakeApiError(code, StateSentence(state, *status));
+  error.retry_after_s = retry_after_s;
   body["error"] = Json::parse(ErrorBody(error))["error"];
   HttpResponse response = ErrorResponse(error);
   response.status = 503;
@@ -113,7 +136,7 @@ HttpResponse Serving::Cluster() const {
   facts.bubble_floor = metrics_.BubbleFloorOf(60 * kSecondUs);
   const std::shared_ptr<const SessionStatus> status = session_->Status();
   Json body = ClusterJson(*status, facts);
-  if (draining() && status->state != State::kEnded) body["state"] = StateName(State::kDraining);
+  body["state"] = StateName(ShownState(*status));
   return JsonResponse(body);
 }
 
@@ -124,8 +147,8 @@ HttpResponse Serving::CancelCall(const std::string& id, const HttpRequest& reque
       return ErrorResponse(MakeApiError(ApiErrorCode::kNotOwner, "this request was made with another key"));
     case OpenCalls::Cancelled::kNotFound: break;
   }
-  return ErrorResponse(MakeApiError(ApiErrorCode::kNotFound,
-                                    absl::StrCat("no request '", id, "' is being answered; it may have ended")));
+  return ErrorResponse(MakeApiError(
+      ApiErrorCode::kNotFound, absl::StrCat("no request '", CutText(id), "' is being answered; it may have ended")));
 }
 
 HttpResponse Serving::Metrics() {
@@ -134,28 +157,55 @@ HttpResponse Serving::Metrics() {
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.Text(ReadProcessUse())};
 }
 
-HttpResponse Serving::Root() const {
-  return {.content_type = "text/plain; charset=utf-8",
-          .body = absl::StrCat("Stagecoach ", options_.facts.version, " serves ", model_.names.front(),
-                               ".\n\n"
-                               "POST /v1/chat/completions, /v1/completions    for OpenAI's clients: their base URL is ",
-                               server_->address(),
-                               "/v1\n"
-                               "POST /tokenize, /detokenize, /apply-template\n"
-                               "GET  /v1/models, /health, /metrics, /version, /api/cluster\n")};
+HttpResponse Serving::Root(const HttpRequest& request) const {
+  const std::shared_ptr<const SessionStatus> status = session_->Status();
+  const State state = ShownState(*status);
+  StartPageFacts facts;
+  facts.version = options_.facts.version;
+  facts.models = model_.names;
+  facts.state = StateName(state);
+  facts.detail = StateSentence(state, *status);
+  facts.settled = state == State::kReady || state == State::kEnded;
+  facts.context_tokens = status->context_tokens();
+  facts.stages = status->ready.stages_size();
+  facts.calls = static_cast<int64_t>(calls_.size());
+  facts.waiting = calls_.places().requests();
+  facts.places = options_.calls.queue.requests;
+  facts.base_url = BaseUrlOf(request, server_->address());
+  return StartPage(facts);
+}
+
+std::optional<ApiError> Serving::TextRefusal(QueuePlaces::Verdict verdict) {
+  if (verdict == QueuePlaces::Verdict::kTaken) return std::nullopt;
+  const bool tenant = verdict == QueuePlaces::Verdict::kTenantLimit;
+  ApiError error = MakeApiError(
+      tenant ? ApiErrorCode::kTenantLimit : ApiErrorCode::kQueueFull,
+      absl::StrCat(text_places_.requests(), " requests for tokens and texts with ", text_places_.tokens(),
+                   " bytes are answered, of at most ", options_.texts.requests, " and ", options_.texts.tokens,
+                   tenant ? ", of which a key may have half while others ask" : "", "; try again later"));
+  error.retry_after_s = text_retry_times_.SecondsToRoom(MonotonicUs());
+  return error;
 }
 
 // Takes as long as the body is long: on another thread.
 void Serving::AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange) {
+  const std::string tenant = exchange->request().tenant;
+  const int64_t body_bytes = static_cast<int64_t>(exchange->request().body.size());
+  if (const std::optional<ApiError> error = TextRefusal(text_places_.Take(tenant, 1, body_bytes)); error.has_value()) {
+    return exchange->Respond(ErrorResponse(*error));
+  }
+  text_retry_times_.Started(MonotonicUs());
   CallContext context;
   context.now = absl::Now();
   context.context_tokens = session_->Status()->context_tokens();
   const auto body = std::make_shared<std::string>(exchange->TakeBody());
   const auto answer = std::make_shared<BodyAnswer>();
-  const size_t bytes = body->size();
-  calls_.Prepare(
-      bytes, [this, route, body, answer, context] { *answer = AnswerOf(route, *body, model_, context); },
-      [answer, exchange = std::move(exchange)] { exchange->Respond(ResponseOf(std::move(*answer))); });
+  const auto work = [this, route, body, answer, context] { *answer = AnswerOf(route, *body, model_, context); };
+  calls_.Prepare(body->size(), work, [this, answer, tenant, body_bytes, exchange = std::move(exchange)] {
+    text_places_.Leave(tenant, 1, body_bytes);
+    text_retry_times_.Ended(MonotonicUs(), /*served=*/true);
+    exchange->Respond(ResponseOf(std::move(*answer)));
+  });
 }
 
 }  // namespace stagecoach

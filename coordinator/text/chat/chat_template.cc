@@ -7,6 +7,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/jinja_template.h"
 #include "nlohmann/json.hpp"
@@ -129,7 +130,7 @@ absl::StatusOr<std::string*> TextToContinue(TemplateJson* messages) {
   TemplateJson& last = messages->back();
   if (last["role"] != "assistant") {
     return absl::InvalidArgumentError(
-        absl::StrCat(kExpected, "one of the role 'assistant', found '", last["role"].get<std::string>(), "'"));
+        absl::StrCat(kExpected, "one of the role 'assistant', found '", CutText(last["role"].get<std::string>()), "'"));
   }
   if (const auto calls = last.find("tool_calls"); calls != last.end() && !calls->empty()) {
     return absl::InvalidArgumentError(absl::StrCat(kExpected, "one without calls of tools, found 'tool_calls'"));
@@ -193,7 +194,7 @@ absl::StatusOr<ChatTemplateSource> ChooseChatTemplate(const ChatTemplateChoice& 
       }
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("'", choice.built_in, "' is no built-in chat template, expected one of: ", names));
+        absl::StrCat("'", CutText(choice.built_in), "' is no built-in chat template, expected one of: ", names));
   }
   const char* key = with_tools && metadata.Has(kToolTemplateKey) ? kToolTemplateKey : kTemplateKey;
   if (!metadata.Has(key)) {

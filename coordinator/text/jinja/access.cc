@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/builtins.h"
 #include "coordinator/text/jinja/characters.h"
@@ -102,8 +103,10 @@ absl::StatusOr<Value> SliceOfString(Heap& heap, const String& string, const Slic
     return Characters(heap, string, static_cast<size_t>(bounds.begin),
                       static_cast<size_t>(std::max(bounds.begin, bounds.end)));
   }
+  Scratch counted(&heap.budget());
+  RETURN_IF_ERROR(counted.Take((string.code_points + 1) * sizeof(size_t)));
   std::vector<size_t> starts;  // of the characters, and the end
-  RETURN_IF_ERROR(heap.budget().Take(string.text.size() * sizeof(size_t)));
+  starts.reserve(string.code_points + 1);
   for (size_t i = 0; i <= string.text.size(); ++i) {
     if (i == string.text.size() || (static_cast<uint8_t>(string.text.text()[i]) & 0xC0) != 0x80) starts.push_back(i);
   }
@@ -113,7 +116,6 @@ absl::StatusOr<Value> SliceOfString(Heap& heap, const String& string, const Slic
     const size_t start = starts[static_cast<size_t>(place)];
     RETURN_IF_ERROR(text.Append(string.text, start, starts[static_cast<size_t>(place) + 1] - start));
   }
-  heap.budget().Give(string.text.size() * sizeof(size_t));
   return heap.NewString(&text);
 }
 
@@ -121,7 +123,7 @@ absl::StatusOr<Value> SliceOfString(Heap& heap, const String& string, const Slic
 
 absl::StatusOr<Value> Attribute(Heap& heap, const Value& object, const std::string& name) {
   if (object.IsUndefined())
-    return absl::InvalidArgumentError(absl::StrCat(UndefinedMessage(object), " and has no '", name, "'"));
+    return absl::InvalidArgumentError(absl::StrCat(UndefinedMessage(object), " and has no ", ShownText(name)));
   ASSIGN_OR_RETURN(std::optional<Value> own, OwnAttribute(heap, object, name));
   if (own.has_value()) return *std::move(own);
   if (const Dict* dict = object.AsDict()) {
@@ -170,12 +172,12 @@ absl::StatusOr<Value> Slice(Heap& heap, const Value& object, const Value& begin,
     return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(object), " has no slices"));
   }
   ASSIGN_OR_RETURN(const SliceBounds bounds, BoundsOf(list->items.size(), begin, end, stride));
-  std::vector<Value> items;
-  items.reserve(bounds.Count());
+  Items items = heap.NewItems();
+  RETURN_IF_ERROR(items.Reserve(bounds.Count()));
   RETURN_IF_ERROR(heap.budget().Work(bounds.Count()));
   int64_t place = bounds.begin;
   for (size_t count = bounds.Count(); count > 0; --count, place += bounds.stride)
-    items.push_back(list->items[static_cast<size_t>(place)]);
+    RETURN_IF_ERROR(items.Add(list->items[static_cast<size_t>(place)]));
   return heap.NewList(list->kind == List::Kind::kRange ? List::Kind::kList : list->kind, list->origin,
                       std::move(items));
 }
@@ -185,6 +187,7 @@ absl::StatusOr<Value> AttributePath(Heap& heap, const Value& object, const Value
   if (names == nullptr) return Item(heap, object, path, nullptr);
   Value value = object;
   for (const absl::string_view name : absl::StrSplit(names->view(), '.')) {
+    RETURN_IF_ERROR(heap.budget().Work(1));
     int64_t index = 0;
     const bool is_index =
         !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -199,26 +202,26 @@ absl::StatusOr<Value> AttributePath(Heap& heap, const Value& object, const Value
   return value;
 }
 
-absl::StatusOr<std::vector<Value>> Iterate(Heap& heap, const Value& iterable) {
-  std::vector<Value> items;
+absl::StatusOr<Items> Iterate(Heap& heap, const Value& iterable) {
+  Items items = heap.NewItems();
   if (List* list = iterable.AsList()) {
-    RETURN_IF_ERROR(heap.budget().Work(list->items.size() / 8));
-    if (list->kind == List::Kind::kGenerator) return std::exchange(list->items, {});
-    return list->items;
+    if (list->kind == List::Kind::kGenerator) return Items(&heap.budget(), std::exchange(list->items, {}));
+    RETURN_IF_ERROR(items.AddAll(list->items));
+    return items;
   }
   if (const Dict* dict = iterable.AsDict()) {
     RETURN_IF_ERROR(heap.budget().Work(dict->entries().size() / 8));
-    for (const auto& [key, value] : dict->entries()) items.push_back(key);
+    RETURN_IF_ERROR(items.Reserve(dict->entries().size()));
+    for (const auto& [key, value] : dict->entries()) RETURN_IF_ERROR(items.Add(key));
     return items;
   }
   if (const String* string = iterable.AsString()) {
-    // Counted one by one, and not given back before the rendering ends only where a limit is met.
+    RETURN_IF_ERROR(items.Reserve(string->code_points));
     for (size_t begin = 0; begin < string->text.size();) {
       size_t end = begin + 1;
       while (end < string->text.size() && (static_cast<uint8_t>(string->text.text()[end]) & 0xC0) == 0x80) ++end;
-      RETURN_IF_ERROR(heap.budget().Work(1));
-      ASSIGN_OR_RETURN(Value character, heap.NewString(string->text.Substr(begin, end - begin)));
-      items.push_back(std::move(character));
+      ASSIGN_OR_RETURN(Value character, heap.NewString(string->text, begin, end - begin));
+      RETURN_IF_ERROR(items.Add(std::move(character)));
       begin = end;
     }
     return items;
@@ -244,8 +247,7 @@ absl::StatusOr<Value> Characters(Heap& heap, const String& string, size_t begin,
     end = begin_byte + ByteOfCharacter(string.view().substr(begin_byte), end - begin);
     begin = begin_byte;
   }
-  RETURN_IF_ERROR(heap.budget().WorkOverBytes(end - begin));
-  return heap.NewString(string.text.Substr(begin, end - begin));
+  return heap.NewString(string.text, begin, end - begin);
 }
 
 size_t FindText(absl::string_view text, absl::string_view part, size_t begin) {

@@ -28,7 +28,7 @@ absl::StatusOr<Value> AttributePath(Heap& heap, const Value& object, const Value
 
 // What a loop over it goes through: of a string its characters, of a dict its keys. A generator has nothing left after
 // it.
-absl::StatusOr<std::vector<Value>> Iterate(Heap& heap, const Value& iterable);
+absl::StatusOr<Items> Iterate(Heap& heap, const Value& iterable);
 
 // len(). InvalidArgument for what has none.
 absl::StatusOr<Integer> Length(const Value& value);

@@ -113,14 +113,8 @@ absl::StatusOr<Value> RepeatString(Heap& heap, const String& string, Integer cou
 
 absl::StatusOr<Value> RepeatList(Heap& heap, const List& list, Integer count, TextOrigin origin) {
   const size_t times = list.items.empty() ? 0 : Times(count);
-  std::vector<Value> items;
-  for (size_t i = 0; i < times; ++i) {
-    // Counted before it is made, and given back to NewList, which counts it again.
-    RETURN_IF_ERROR(heap.Grow(list.items.size()));
-    RETURN_IF_ERROR(heap.budget().Work(list.items.size()));
-    items.insert(items.end(), list.items.begin(), list.items.end());
-  }
-  heap.budget().Give(items.size() * sizeof(Value));
+  Items items = heap.NewItems();
+  for (size_t i = 0; i < times; ++i) RETURN_IF_ERROR(items.AddAll(list.items));
   return heap.NewList(list.kind, origin, std::move(items));
 }
 
@@ -141,9 +135,10 @@ absl::StatusOr<std::optional<Value>> CalculateSequences(Heap& heap, ArithmeticOp
     }
     const List* list = a.AsList();
     if (!IsListOrTuple(list) || b.AsList(list->kind) == nullptr) return std::optional<Value>();
-    std::vector<Value> items = list->items;
-    items.insert(items.end(), b.AsList()->items.begin(), b.AsList()->items.end());
-    RETURN_IF_ERROR(heap.budget().Work(items.size()));
+    Items items = heap.NewItems();
+    RETURN_IF_ERROR(items.Reserve(list->items.size() + b.AsList()->items.size()));
+    RETURN_IF_ERROR(items.AddAll(list->items));
+    RETURN_IF_ERROR(items.AddAll(b.AsList()->items));
     return heap.NewList(list->kind, Both(a.origin(), b.origin()), std::move(items));
   }
   Integer count = 0;

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach::jinja {
@@ -74,11 +75,11 @@ absl::Status Bind(const Builtin& builtin, const Arguments& arguments, std::vecto
   for (const auto& [name, value] : arguments.by_name) {
     const auto parameter = std::find(builtin.parameters.begin(), builtin.parameters.end(), name);
     if (parameter == builtin.parameters.end())
-      return absl::InvalidArgumentError(absl::StrCat("'", builtin.name, "' has no argument '", name, "'"));
+      return absl::InvalidArgumentError(absl::StrCat("'", builtin.name, "' has no argument ", ShownText(name)));
     const Value*& place = (*given)[static_cast<size_t>(parameter - builtin.parameters.begin())];
     if (place != nullptr)
       return absl::InvalidArgumentError(
-          absl::StrCat("the argument '", name, "' of '", builtin.name, "' is given twice"));
+          absl::StrCat("the argument ", ShownText(name), " of '", builtin.name, "' is given twice"));
     place = &value;
   }
   for (int i = 0; i < builtin.required; ++i) {

@@ -1,5 +1,8 @@
 #include "coordinator/text/jinja/characters.h"
 
+#include <algorithm>
+
+#include "coordinator/text/unicode_tables.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach::jinja {
@@ -20,6 +23,15 @@ bool IsWhiteSpace(uint32_t code_point) {
 bool IsLineEnd(uint32_t code_point) {
   return (code_point >= 0x0A && code_point <= 0x0D) || (code_point >= 0x1C && code_point <= 0x1E) ||
          code_point == 0x85 || code_point == 0x2028 || code_point == 0x2029;
+}
+
+bool IsAlphanumeric(uint32_t code_point) {
+  const CharClass kind = ClassOf(code_point);
+  return kind == CharClass::kLetter || kind == CharClass::kNumber;
+}
+
+size_t CountCharacters(absl::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
 }
 
 size_t SkipWhiteSpace(absl::string_view text, size_t begin) {

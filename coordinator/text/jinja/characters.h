@@ -19,6 +19,9 @@ bool IsLineEnd(uint32_t code_point);
 // str.isprintable: what repr() shows as it is.
 bool IsPrintable(uint32_t code_point);
 
+// str.isalnum: letters and numbers of any script.
+bool IsAlphanumeric(uint32_t code_point);
+
 // How many code points its upper case has: 1 to 3, written to `upper`.
 size_t ToUpper(uint32_t code_point, uint32_t upper[3]);
 // Of the Turkish I with a dot only the letter; a sigma at the end of a word is as any other.
@@ -28,6 +31,8 @@ uint32_t ToLower(uint32_t code_point);
 size_t SkipWhiteSpace(absl::string_view text, size_t begin);
 // How many bytes are left of `text` without the white space at its end.
 size_t SizeWithoutTrailingSpace(absl::string_view text);
+
+size_t CountCharacters(absl::string_view text);
 
 // The byte at which the `index`th character begins, in valid UTF-8; text.size() beyond the last.
 size_t ByteOfCharacter(absl::string_view text, size_t index);

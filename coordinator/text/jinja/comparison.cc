@@ -125,6 +125,7 @@ absl::Status AppendDictKey(Heap& heap, const Value& key, int depth, std::string*
   Integer integer = 0;
   if (const String* string = key.AsString()) {
     RETURN_IF_ERROR(heap.budget().WorkOverBytes(string->text.size()));
+    RETURN_IF_ERROR(heap.budget().CheckRoom(2 * (string->text.size() + out->size())));
     absl::StrAppend(out, "s", string->view());
   } else if (key.AsInteger(&integer)) {
     absl::StrAppend(out, "i", IntegerText(integer));
@@ -139,8 +140,7 @@ absl::Status AppendDictKey(Heap& heap, const Value& key, int depth, std::string*
       std::string part;
       RETURN_IF_ERROR(AppendDictKey(heap, item, depth + 1, &part));
       RETURN_IF_ERROR(heap.budget().Work(1));
-      if (out->size() + part.size() > heap.budget().limits().memory_bytes)
-        return absl::ResourceExhaustedError("a key is too long");
+      RETURN_IF_ERROR(heap.budget().CheckRoom(2 * (out->size() + part.size())));
       absl::StrAppend(out, ",", part.size(), ":", part);
     }
   } else if (key.IsUndefined()) {

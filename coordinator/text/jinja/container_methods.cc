@@ -13,23 +13,16 @@ namespace {
 
 Value NoValue() { return Value::NoneOf(TextOrigin::kTemplate); }
 
-absl::Status PutInto(Heap& heap, List* list, size_t place, const Value& value) {
-  RETURN_IF_ERROR(heap.Grow(1));
-  RETURN_IF_ERROR(heap.budget().Work((list->items.size() - place) / 8 + 1));
-  list->items.insert(list->items.begin() + static_cast<std::ptrdiff_t>(place), value);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Value> AppendMethod(const Call& call) {
   List* list = call.self.AsList();
-  RETURN_IF_ERROR(PutInto(call.heap, list, list->items.size(), call.Get(0)));
+  RETURN_IF_ERROR(call.heap.InsertItem(list, list->items.size(), call.Get(0)));
   return NoValue();
 }
 
 absl::StatusOr<Value> ExtendMethod(const Call& call) {
   List* list = call.self.AsList();
-  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(call.heap, call.Get(0)));
-  for (const Value& item : items) RETURN_IF_ERROR(PutInto(call.heap, list, list->items.size(), item));
+  ASSIGN_OR_RETURN(const Items items, Iterate(call.heap, call.Get(0)));
+  for (const Value& item : items) RETURN_IF_ERROR(call.heap.InsertItem(list, list->items.size(), item));
   return NoValue();
 }
 
@@ -41,7 +34,7 @@ absl::StatusOr<Value> InsertMethod(const Call& call) {
   const Integer size = static_cast<int64_t>(list->items.size());
   ASSIGN_OR_RETURN(const Integer index, call.IntegerOr(0, 0));
   const Integer place = std::clamp<Integer>(index < -size ? 0 : FromEnd(index, list->items.size()), 0, size);
-  RETURN_IF_ERROR(PutInto(call.heap, list, static_cast<size_t>(place), call.Get(1)));
+  RETURN_IF_ERROR(call.heap.InsertItem(list, static_cast<size_t>(place), call.Get(1)));
   return NoValue();
 }
 
@@ -108,32 +101,34 @@ absl::StatusOr<Value> ClearListMethod(const Call& call) {
 }
 
 absl::StatusOr<Value> CopyListMethod(const Call& call) {
-  return call.heap.NewList(List::Kind::kList, call.self.origin(), call.self.AsList()->items);
+  Items items = call.heap.NewItems();
+  RETURN_IF_ERROR(items.AddAll(call.self.AsList()->items));
+  return call.heap.NewList(List::Kind::kList, call.self.origin(), std::move(items));
 }
 
-absl::StatusOr<Value> View(const Call& call, const char* label, std::vector<Value> items) {
+absl::StatusOr<Value> View(const Call& call, const char* label, Items items) {
   ASSIGN_OR_RETURN(const Value view, call.heap.NewList(List::Kind::kView, call.self.origin(), std::move(items)));
   view.AsList()->label = label;
   return view;
 }
 
 absl::StatusOr<Value> ItemsMethod(const Call& call) {
-  std::vector<Value> items;
+  Items items = call.heap.NewItems();
   for (const auto& [key, value] : call.self.AsDict()->entries()) {
-    ASSIGN_OR_RETURN(Value entry, call.heap.NewList(List::Kind::kTuple, call.self.origin(), {key, value}));
-    items.push_back(std::move(entry));
+    ASSIGN_OR_RETURN(Value entry, call.heap.NewTuple(call.self.origin(), key, value));
+    RETURN_IF_ERROR(items.Add(std::move(entry)));
   }
   return View(call, "dict_items", std::move(items));
 }
 
 absl::StatusOr<Value> KeysMethod(const Call& call) {
-  ASSIGN_OR_RETURN(std::vector<Value> keys, Iterate(call.heap, call.self));
+  ASSIGN_OR_RETURN(Items keys, Iterate(call.heap, call.self));
   return View(call, "dict_keys", std::move(keys));
 }
 
 absl::StatusOr<Value> ValuesMethod(const Call& call) {
-  std::vector<Value> values;
-  for (const auto& [key, value] : call.self.AsDict()->entries()) values.push_back(value);
+  Items values = call.heap.NewItems();
+  for (const auto& [key, value] : call.self.AsDict()->entries()) RETURN_IF_ERROR(values.Add(value));
   return View(call, "dict_values", std::move(values));
 }
 
@@ -145,7 +140,7 @@ absl::StatusOr<Value> GetMethod(const Call& call) {
 
 absl::Status SetEntry(Heap& heap, Dict* dict, const Value& name, const Value& value) {
   ASSIGN_OR_RETURN(const std::string key, DictKey(heap, name));
-  return dict->Set(key, name, value) ? heap.GrowEntry(key) : absl::OkStatus();
+  return heap.SetEntry(dict, key, name, value);
 }
 
 absl::StatusOr<Value> SetDefaultMethod(const Call& call) {
@@ -180,6 +175,8 @@ absl::StatusOr<Value> UpdateMethod(const Call& call) {
     if (other == nullptr)
       return absl::InvalidArgumentError(
           absl::StrCat("'update' needs a dict, not a ", TypeName(call.arguments.by_place[0])));
+    Scratch counted(&call.heap.budget());
+    RETURN_IF_ERROR(counted.Take(other->entries().size() * sizeof(Dict::Entry)));
     const std::vector<Dict::Entry> entries = other->entries();  // it may be the same dict
     for (const auto& [key, value] : entries) RETURN_IF_ERROR(SetEntry(call.heap, dict, key, value));
   }

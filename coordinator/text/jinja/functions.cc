@@ -1,6 +1,7 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/access.h"
 #include "coordinator/text/jinja/builtins.h"
@@ -43,11 +44,9 @@ absl::StatusOr<Value> RangeFunction(const Call& call) {
   if (count > limit)
     return absl::ResourceExhaustedError(absl::StrCat("a range of ", IntegerText(count), " numbers, at most ", limit));
   RETURN_IF_ERROR(call.heap.budget().Work(static_cast<size_t>(count)));
-  RETURN_IF_ERROR(call.heap.Grow(static_cast<size_t>(count)));
-  call.heap.budget().Give(static_cast<size_t>(count) * sizeof(Value));  // NewList counts it for good
-  std::vector<Value> items;
-  items.reserve(static_cast<size_t>(count));
-  for (Integer i = 0; i < count; ++i) items.emplace_back(range.begin + i * range.stride, origin);
+  Items items = call.heap.NewItems();
+  RETURN_IF_ERROR(items.Reserve(static_cast<size_t>(count)));
+  for (Integer i = 0; i < count; ++i) RETURN_IF_ERROR(items.Add(Value(range.begin + i * range.stride, origin)));
   ASSIGN_OR_RETURN(const Value list, call.heap.NewList(List::Kind::kRange, origin, std::move(items)));
   list.AsList()->label = absl::StrCat("range(", IntegerText(range.begin), ", ", IntegerText(range.end),
                                       range.stride == 1 ? "" : absl::StrCat(", ", IntegerText(range.stride)), ")");
@@ -65,7 +64,7 @@ absl::StatusOr<Dict*> DictOfArguments(const Call& call) {
   ASSIGN_OR_RETURN(Dict * dict, call.heap.NewDict(start == nullptr ? TextOrigin::kTemplate : start->origin));
   const auto set = [&](const Value& name, const Value& value) -> absl::Status {
     ASSIGN_OR_RETURN(const std::string key, DictKey(call.heap, name));
-    return dict->Set(key, name, value) ? call.heap.GrowEntry(key) : absl::OkStatus();
+    return call.heap.SetEntry(dict, key, name, value);
   };
   for (size_t i = 0; start != nullptr && i < start->entries().size(); ++i) {
     RETURN_IF_ERROR(set(start->entries()[i].first, start->entries()[i].second));
@@ -88,14 +87,26 @@ absl::StatusOr<Value> NamespaceFunction(const Call& call) {
   for (const auto& [name, value] : dict->entries()) {
     if (name.AsString() == nullptr)
       return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(name), " is no name in a namespace"));
-    names->attributes.emplace_back(std::string(name.AsString()->view()), value);
+    RETURN_IF_ERROR(call.heap.SetAttribute(names, name.AsString()->view(), value));
   }
   return Value(names);
 }
 
+// The template's own words are shown, what they echo of the request is cut.
 absl::StatusOr<Value> RaiseExceptionFunction(const Call& call) {
-  ASSIGN_OR_RETURN(const Value message, ToText(call.heap, call.Get(0)));
-  return RaisedError(message.AsString()->view());
+  constexpr size_t kMostCharacters = 1000;
+  ASSIGN_OR_RETURN(const Value value, ToText(call.heap, call.Get(0)));
+  const MarkedText& text = value.AsString()->text;
+  std::string message;
+  size_t begin = 0;
+  for (const MarkedText::Run& run : text.runs()) {
+    const absl::string_view part = value.AsString()->view().substr(begin, run.end - begin);
+    absl::StrAppend(&message,
+                    CutText(part, run.origin == TextOrigin::kRequest ? kMostShownCharacters : kMostCharacters));
+    if (message.size() > 4 * kMostCharacters) break;
+    begin = run.end;
+  }
+  return RaisedError(CutText(message, kMostCharacters));
 }
 
 absl::StatusOr<Value> StrftimeNowFunction(const Call& call) {

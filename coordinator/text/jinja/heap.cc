@@ -31,8 +31,15 @@ absl::Status Budget::OutOfMemory() const {
       absl::StrCat("the values take more than ", limits_.memory_bytes, " bytes of memory"));
 }
 
+absl::Status Items::AddAll(const std::vector<Value>& values) {
+  RETURN_IF_ERROR(Reserve(values.size()));
+  RETURN_IF_ERROR(budget_->Work(values.size() / 8 + 1));
+  values_.insert(values_.end(), values.begin(), values.end());
+  return absl::OkStatus();
+}
+
 absl::Status TextBuilder::Append(absl::string_view text, TextOrigin origin) {
-  RETURN_IF_ERROR(Account(text.size()));
+  RETURN_IF_ERROR(Account(text.size(), 1));
   text_.Append(text, origin);
   return absl::OkStatus();
 }
@@ -40,52 +47,79 @@ absl::Status TextBuilder::Append(absl::string_view text, TextOrigin origin) {
 absl::Status TextBuilder::Append(const MarkedText& text, size_t begin, size_t size) {
   if (begin >= text.size()) return absl::OkStatus();
   size = std::min(size, text.size() - begin);
-  RETURN_IF_ERROR(Account(size));
+  RETURN_IF_ERROR(Account(size, std::min(text.runs().size(), size)));
   text_.Append(text, begin, size);
-  return Account(0);
-}
-
-absl::Status TextBuilder::AppendRepeated(char c, size_t count, TextOrigin origin) {
-  RETURN_IF_ERROR(Account(std::min(count, SIZE_MAX / 4)));
-  text_.Append(std::string(count, c), origin);
   return absl::OkStatus();
 }
 
-absl::Status TextBuilder::Account(size_t added_bytes) {
+absl::Status TextBuilder::AppendRepeated(char c, size_t count, TextOrigin origin) {
+  constexpr size_t kBlock = 4096;
+  RETURN_IF_ERROR(Account(std::min(count, SIZE_MAX / 4), 1));
+  for (const std::string block(std::min(count, kBlock), c); count > 0; count -= std::min(count, kBlock)) {
+    text_.Append(absl::string_view(block).substr(0, count), origin);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TextBuilder::Account(size_t added_bytes, size_t added_runs) {
   if (added_bytes > max_bytes_ - text_.size()) {
     return absl::ResourceExhaustedError(absl::StrCat("the output is longer than ", max_bytes_, " bytes"));
   }
   RETURN_IF_ERROR(budget_.WorkOverBytes(added_bytes));
-  const size_t bytes = text_.size() + added_bytes + text_.runs().size() * sizeof(MarkedText::Run);
-  if (bytes <= taken_bytes_) return absl::OkStatus();
-  RETURN_IF_ERROR(budget_.Take(bytes - taken_bytes_));
-  taken_bytes_ = bytes;
+  const size_t bytes = text_.size() + added_bytes, runs = text_.runs().size() + added_runs;
+  if (const size_t before = text_.text().capacity(); bytes > before) {
+    const size_t room = std::max(bytes, 2 * before);  // what a string makes of it
+    RETURN_IF_ERROR(budget_.Take(room));              // beside the old, as long as that is copied
+    text_.Reserve(room);
+    budget_.Give(room_bytes_);
+    room_bytes_ = room;
+  }
+  // Runs are made room for by the text, which at least doubles it.
+  if (runs > room_runs_) {
+    const size_t room = std::max({runs, 2 * room_runs_, size_t{4}});
+    RETURN_IF_ERROR(budget_.Take((room - room_runs_) * 2 * sizeof(MarkedText::Run)));
+    room_runs_ = room;
+  }
+  taken_bytes_ = room_bytes_ + 2 * room_runs_ * sizeof(MarkedText::Run);
   return absl::OkStatus();
 }
 
 MarkedText TextBuilder::Take() {
   budget_.Give(taken_bytes_);
-  taken_bytes_ = 0;
+  room_bytes_ = room_runs_ = taken_bytes_ = 0;
   return std::exchange(text_, MarkedText());
 }
 
 absl::StatusOr<Value> Heap::NewString(MarkedText text) {
+  RETURN_IF_ERROR(budget_.WorkOverBytes(text.size()));
   RETURN_IF_ERROR(budget_.Take(StringBytes(text)));
   return Value(std::make_shared<const String>(std::move(text), &budget_));
 }
 
+absl::StatusOr<Value> Heap::NewString(const MarkedText& text, size_t begin, size_t size) {
+  RETURN_IF_ERROR(budget_.CheckRoom(std::min(size, text.size()) + 64));
+  return NewString(text.Substr(begin, size));
+}
+
 absl::StatusOr<Value> Heap::NewString(absl::string_view text, TextOrigin origin) {
-  RETURN_IF_ERROR(budget_.WorkOverBytes(text.size()));
+  RETURN_IF_ERROR(budget_.CheckRoom(text.size() + 64));
   return NewString(MarkedText(text, origin));
 }
 
-absl::StatusOr<Value> Heap::NewList(List::Kind kind, TextOrigin origin, std::vector<Value> items) {
-  RETURN_IF_ERROR(Grow(items.size()));
+absl::StatusOr<Value> Heap::NewList(List::Kind kind, TextOrigin origin, Items items) {
   ASSIGN_OR_RETURN(List * list, New<List>());
   list->kind = kind;
   list->origin = origin;
-  list->items = std::move(items);
+  list->items = items.Detach();  // counted to the end: it is nowhere else
   return Value(list);
+}
+
+absl::StatusOr<Value> Heap::NewTuple(TextOrigin origin, const Value& first, const Value& second) {
+  Items items = NewItems();
+  RETURN_IF_ERROR(items.Reserve(2));
+  RETURN_IF_ERROR(items.Add(first));
+  RETURN_IF_ERROR(items.Add(second));
+  return NewList(List::Kind::kTuple, origin, std::move(items));
 }
 
 absl::StatusOr<Dict*> Heap::NewDict(TextOrigin origin) {
@@ -94,12 +128,36 @@ absl::StatusOr<Dict*> Heap::NewDict(TextOrigin origin) {
   return dict;
 }
 
-absl::Status Heap::GrowEntry(const std::string& key) {
-  return budget_.Take(sizeof(Dict::Entry) + 2 * (sizeof(std::string) + sizeof(size_t)) + key.size());
+absl::Status Heap::InsertItem(List* list, size_t place, const Value& value) {
+  RETURN_IF_ERROR(budget_.Work((list->items.size() - place) / 8 + 1));
+  RETURN_IF_ERROR(budget_.Grow(&list->items, 1));
+  list->items.insert(list->items.begin() + static_cast<std::ptrdiff_t>(place), value);
+  return absl::OkStatus();
 }
 
-size_t StringBytes(const MarkedText& text) {
-  return sizeof(String) + 32 + text.size() + text.runs().size() * sizeof(MarkedText::Run);
+absl::Status Heap::SetEntry(Dict* dict, const std::string& key, Value name, Value value) {
+  // A place of the index, four times: it is half empty, and there twice when it grows.
+  constexpr size_t kPlaceBytes = 4 * (sizeof(std::string) + sizeof(size_t) + 1);
+  if (dict->Find(key) == nullptr) {
+    RETURN_IF_ERROR(budget_.Take(kPlaceBytes + key.capacity()));
+    RETURN_IF_ERROR(budget_.Grow(&dict->entries_, 1));
+  }
+  dict->Set(key, std::move(name), std::move(value));
+  return absl::OkStatus();
 }
+
+absl::Status Heap::SetAttribute(Namespace* names, absl::string_view name, const Value& value) {
+  RETURN_IF_ERROR(budget_.Work(names->attributes.size() / 16 + 1));
+  if (Value* attribute = names->Find(name)) {
+    *attribute = value;
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(budget_.Take(name.size()));
+  RETURN_IF_ERROR(budget_.Grow(&names->attributes, 1));
+  names->attributes.emplace_back(std::string(name), value);
+  return absl::OkStatus();
+}
+
+size_t StringBytes(const MarkedText& text) { return sizeof(String) + 32 + text.memory_bytes(); }
 
 }  // namespace stagecoach::jinja

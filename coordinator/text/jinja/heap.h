@@ -3,6 +3,7 @@
 
 // What one rendering may still use, and the owner of every value that it makes. One thread's.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,10 @@
 namespace stagecoach::jinja {
 
 // Counts a rendering's work and memory against its limits. Every error is ResourceExhausted and names the limit.
+//
+// Memory is counted before it is taken, with the room that containers keep for more and with the copy that they make
+// when they grow: what a rendering has of the system's is never more than the limit, but for some 100 KiB of what is
+// not worth counting. Work is counted for all that takes time with the size of a value.
 class Budget {
  public:
   explicit Budget(const JinjaLimits& limits)
@@ -35,11 +40,30 @@ class Budget {
   absl::Status Round();  // one more of a loop
   absl::Status CheckDepth(int depth) const;
 
+  // What there is no room for is not counted.
   absl::Status Take(size_t bytes) {
-    if (bytes > limits_.memory_bytes || (memory_bytes_ += bytes) > limits_.memory_bytes) return OutOfMemory();
-    return absl::OkStatus();
+    absl::Status room = CheckRoom(bytes);
+    if (room.ok()) memory_bytes_ += bytes;
+    return room;
   }
   void Give(size_t bytes) { memory_bytes_ -= bytes; }
+  // Whether there are so many bytes for something that is soon gone again.
+  absl::Status CheckRoom(size_t bytes) const {
+    return bytes <= limits_.memory_bytes - memory_bytes_ ? absl::OkStatus() : OutOfMemory();
+  }
+
+  // Makes room for so many more elements.
+  template <typename T>
+  absl::Status Grow(std::vector<T>* elements, size_t more) {
+    const size_t before = elements->capacity(), needed = elements->size() + more;
+    if (needed <= before) return absl::OkStatus();
+    if (needed > limits_.memory_bytes / sizeof(T)) return OutOfMemory();
+    const size_t after = std::max(needed, before == 0 && more == 1 ? size_t{4} : 2 * before);
+    if (absl::Status taken = Take(after * sizeof(T)); !taken.ok()) return taken;
+    elements->reserve(after);
+    Give(before * sizeof(T));
+    return absl::OkStatus();
+  }
 
  private:
   static constexpr size_t kWorkBetweenLooks = 4096;
@@ -52,6 +76,62 @@ class Budget {
   size_t work_since_look_ = 0;
   size_t memory_bytes_ = 0;
   int64_t rounds_ = 0;
+};
+
+// Bytes that are needed for a while.
+class Scratch {
+ public:
+  explicit Scratch(Budget* budget) : budget_(*budget) {}
+  Scratch(const Scratch&) = delete;
+  ~Scratch() { budget_.Give(bytes_); }
+
+  absl::Status Take(size_t bytes) {
+    absl::Status taken = budget_.Take(bytes);
+    if (taken.ok()) bytes_ += bytes;
+    return taken;
+  }
+
+ private:
+  Budget& budget_;
+  size_t bytes_ = 0;
+};
+
+// Values that are gathered, counted until they go elsewhere.
+class Items {
+ public:
+  explicit Items(Budget* budget) : budget_(budget) {}
+  // Of values that are counted already.
+  Items(Budget* budget, std::vector<Value> counted) : budget_(budget), values_(std::move(counted)) {}
+  Items(Items&& other) noexcept : budget_(other.budget_), values_(std::exchange(other.values_, {})) {}
+  Items& operator=(Items&& other) noexcept {
+    values_.swap(other.values_);
+    return *this;
+  }
+  ~Items() { budget_->Give(values_.capacity() * sizeof(Value)); }
+
+  absl::Status Reserve(size_t more) { return budget_->Grow(&values_, more); }
+  absl::Status Add(Value value) {
+    if (absl::Status room = Reserve(1); !room.ok()) return room;
+    values_.push_back(std::move(value));
+    return absl::OkStatus();
+  }
+  absl::Status AddAll(const std::vector<Value>& values);
+
+  size_t size() const { return values_.size(); }
+  bool empty() const { return values_.empty(); }
+  Value& operator[](size_t i) { return values_[i]; }
+  const Value& operator[](size_t i) const { return values_[i]; }
+  std::vector<Value>::iterator begin() { return values_.begin(); }
+  std::vector<Value>::iterator end() { return values_.end(); }
+  std::vector<Value>::const_iterator begin() const { return values_.begin(); }
+  std::vector<Value>::const_iterator end() const { return values_.end(); }
+
+  // The values, which whoever takes them has counted from here on.
+  std::vector<Value> Detach() { return std::exchange(values_, {}); }
+
+ private:
+  Budget* budget_;
+  std::vector<Value> values_;
 };
 
 // A text that grows within the budget.
@@ -72,12 +152,14 @@ class TextBuilder {
   MarkedText Take();
 
  private:
-  absl::Status Account(size_t added_bytes);
+  // Counts what is added: bytes of text, and at most so many runs.
+  absl::Status Account(size_t added_bytes, size_t added_runs);
 
   Budget& budget_;
   const size_t max_bytes_;
   MarkedText text_;
-  size_t taken_bytes_ = 0;
+  size_t room_bytes_ = 0, room_runs_ = 0;  // that are counted
+  size_t taken_bytes_ = 0;                 // of both
 };
 
 // Owns lists, dicts and the other objects until the rendering ends, so that values may refer to each other in any way:
@@ -92,15 +174,20 @@ class Heap {
   int depth_limit() const { return budget_.limits().depth; }
 
   absl::StatusOr<Value> NewString(MarkedText text);
+  // The bytes [begin, begin + size) of a text.
+  absl::StatusOr<Value> NewString(const MarkedText& text, size_t begin, size_t size);
   absl::StatusOr<Value> NewString(absl::string_view text, TextOrigin origin);
   absl::StatusOr<Value> NewString(TextBuilder* builder) { return NewString(builder->Take()); }
 
-  absl::StatusOr<Value> NewList(List::Kind kind, TextOrigin origin, std::vector<Value> items);
+  absl::StatusOr<Value> NewList(List::Kind kind, TextOrigin origin, Items items);
+  absl::StatusOr<Value> NewTuple(TextOrigin origin, const Value& first, const Value& second);
   absl::StatusOr<Dict*> NewDict(TextOrigin origin);
 
-  // Values that a list or dict took in after it was made.
-  absl::Status Grow(size_t values) { return budget_.Take(values * sizeof(Value)); }
-  absl::Status GrowEntry(const std::string& key);
+  Items NewItems() { return Items(&budget_); }
+  absl::Status InsertItem(List* list, size_t place, const Value& value);
+  // `key` is the DictKey of `name`.
+  absl::Status SetEntry(Dict* dict, const std::string& key, Value name, Value value);
+  absl::Status SetAttribute(Namespace* names, absl::string_view name, const Value& value);
 
   template <typename T, typename... Args>
   absl::StatusOr<T*> New(Args&&... args) {

@@ -31,7 +31,7 @@ struct JinjaLimits {
   size_t output_bytes = 16 << 20;
   int64_t loop_rounds = 1'000'000;  // of all loops together; also the longest range
   int depth = 64;                   // of macros that call each other, and of values within values
-  size_t memory_bytes = 256 << 20;  // of the values that a rendering holds, the variables among them
+  size_t memory_bytes = 128 << 20;  // of all that a rendering holds, the variables among it
   absl::Duration time = absl::Seconds(2);
 };
 

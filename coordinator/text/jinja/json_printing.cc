@@ -107,6 +107,8 @@ class JsonWriter {
   absl::Status WriteDict(const Dict& dict, int depth) {
     if (dict.entries().empty()) return out_.Append("{}", dict.origin);
     if (!style_.sort_keys) return WriteEntries(dict.entries(), dict, depth);
+    Scratch counted(&heap_.budget());
+    RETURN_IF_ERROR(counted.Take(dict.entries().size() * 2 * sizeof(Dict::Entry)));  // half of it by the sorting
     std::vector<Dict::Entry> entries = dict.entries();
     RETURN_IF_ERROR(SortBy(
         heap_, [](const Dict::Entry& entry) -> const Value& { return entry.first; }, /*reverse=*/false, &entries));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/characters.h"
 #include "coordinator/text/jinja/literals.h"
@@ -218,7 +219,7 @@ class Lexer {
     const size_t bytes = IntegerBytes(Rest());
     const absl::string_view text = Rest().substr(0, bytes);
     Integer value = 0;
-    if (!ParseInteger(text, &value)) return ErrorAt(line_, absl::StrCat("the number ", text, " is too large"));
+    if (!ParseInteger(text, &value)) return ErrorAt(line_, absl::StrCat("the number ", CutText(text), " is too large"));
     Push(Kind::kInteger, text).integer = value;
     position_ += bytes;
     return absl::OkStatus();
@@ -249,7 +250,7 @@ std::string Describe(const Token& token) {
     case Token::Kind::kText: return "text";
     case Token::Kind::kEnd: return "the end of the template";
     case Token::Kind::kString: return "a string";
-    default: return absl::StrCat("'", token.text, "'");
+    default: return ShownText(token.text);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/parser.h"
 #include "coordinator/text/utf8.h"
@@ -86,8 +87,9 @@ absl::Status Parser::CheckDepth(int more) const {
 }
 
 void Parser::NoteUnknown(absl::string_view what, absl::string_view name, absl::string_view known) {
-  if (conditions_ > 0) return;
-  unknown_.push_back(ErrorAt(Current().line, absl::StrCat("unknown ", what, " '", name, "'; there are ", known)));
+  if (conditions_ > 0 || !unknown_.empty()) return;
+  unknown_.push_back(
+      ErrorAt(Current().line, absl::StrCat("unknown ", what, " ", ShownText(name), "; there are ", known)));
 }
 
 Symbol Parser::SymbolOf(absl::string_view name) {
@@ -159,7 +161,7 @@ absl::Status Parser::ParseTag(Body* body) {
   }
   const std::string known =
       absl::StrJoin(kTags, ", ", [](std::string* out, const Tag& tag) { absl::StrAppend(out, tag.name); });
-  return ErrorAt(statement.line, absl::StrCat("unknown statement '", Current().text, "'; there are ", known));
+  return ErrorAt(statement.line, absl::StrCat("unknown statement ", ShownText(Current().text), "; there are ", known));
 }
 
 absl::Status Parser::ParseIf(Statement* statement) {
@@ -237,8 +239,8 @@ absl::Status Parser::ParseMacroParameters(MacroDefinition* macro) {
     if (SkipOperator("=")) {
       ASSIGN_OR_RETURN(parameter.default_value, ParseExpression());
     } else if (!macro->parameters.empty() && macro->parameters.back().default_value != nullptr) {
-      return ErrorAt(Current().line,
-                     absl::StrCat("the parameter '", parameter.name, "' without a default follows one that has one"));
+      return ErrorAt(Current().line, absl::StrCat("the parameter ", ShownText(parameter.name),
+                                                  " without a default follows one that has one"));
     }
     macro->parameters.push_back(std::move(parameter));
   }

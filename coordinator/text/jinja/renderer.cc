@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/access.h"
 #include "coordinator/text/jinja/raised.h"
@@ -49,7 +50,7 @@ Renderer::InScope::~InScope() {
   if (scope_->is_kept) {
     renderer_.kept_scopes_.push_back(std::move(scope_));
   } else {
-    renderer_.heap_.budget().Give(scope_->variables.size() * sizeof(scope_->variables[0]));
+    renderer_.heap_.budget().Give(scope_->variables.capacity() * sizeof(scope_->variables[0]));
   }
 }
 
@@ -75,7 +76,7 @@ absl::Status Renderer::SetInScope(Symbol symbol, Value value) {
     present = std::move(value);
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(heap_.budget().Take(sizeof(scope_->variables[0])));
+  RETURN_IF_ERROR(heap_.budget().Grow(&scope_->variables, 1));
   scope_->variables.emplace_back(symbol, std::move(value));
   return absl::OkStatus();
 }
@@ -87,7 +88,7 @@ absl::Status Renderer::Assign(const Target& target, const Value& value) {
 }
 
 absl::Status Renderer::AssignParts(const Target& target, const Value& value) {
-  ASSIGN_OR_RETURN(const std::vector<Value> values, Iterate(heap_, value));
+  ASSIGN_OR_RETURN(const Items values, Iterate(heap_, value));
   if (values.size() != target.parts.size()) {
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values for ", target.parts.size(), " variables"));
   }
@@ -99,16 +100,11 @@ absl::Status Renderer::AssignAttribute(const Target& target, const Value& value)
   const Value* variable = Find(target.symbol);
   Namespace* names = variable == nullptr ? nullptr : variable->AsNamespace();
   if (names == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("'", program_.names[static_cast<size_t>(target.symbol)],
-                                                   "' is no namespace, so its '", target.attribute, "' cannot be set"));
+    return absl::InvalidArgumentError(absl::StrCat(ShownText(program_.names[static_cast<size_t>(target.symbol)]),
+                                                   " is no namespace, so its ", ShownText(target.attribute),
+                                                   " cannot be set"));
   }
-  if (Value* attribute = names->Find(target.attribute)) {
-    *attribute = value;
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(heap_.Grow(2));
-  names->attributes.emplace_back(target.attribute, value);
-  return absl::OkStatus();
+  return heap_.SetAttribute(names, target.attribute, value);
 }
 
 }  // namespace stagecoach::jinja

@@ -25,10 +25,10 @@ absl::StatusOr<Value> Renderer::Evaluate(const Name& name) {
 }
 
 absl::StatusOr<Value> Renderer::Evaluate(const ListDisplay& display) {
-  std::vector<Value> items;
+  Items items = heap_.NewItems();
   for (const ExpressionPtr& expression : display.items) {
     ASSIGN_OR_RETURN(Value item, Evaluate(*expression));
-    items.push_back(std::move(item));
+    RETURN_IF_ERROR(items.Add(std::move(item)));
   }
   return heap_.NewList(display.is_tuple ? List::Kind::kTuple : List::Kind::kList, TextOrigin::kTemplate,
                        std::move(items));
@@ -40,7 +40,7 @@ absl::StatusOr<Value> Renderer::Evaluate(const DictDisplay& display) {
     ASSIGN_OR_RETURN(Value name, Evaluate(*key_expression));
     ASSIGN_OR_RETURN(Value value, Evaluate(*value_expression));
     ASSIGN_OR_RETURN(const std::string key, DictKey(heap_, name));
-    if (dict->Set(key, std::move(name), std::move(value))) RETURN_IF_ERROR(heap_.GrowEntry(key));
+    RETURN_IF_ERROR(heap_.SetEntry(dict, key, std::move(name), std::move(value)));
   }
   return Value(dict);
 }

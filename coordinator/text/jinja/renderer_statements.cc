@@ -41,7 +41,7 @@ absl::StatusOr<Renderer::Flow> Renderer::Execute(const For& statement) {
   ASSIGN_OR_RETURN(Loop * loop, StartLoop(statement));
   ASSIGN_OR_RETURN(const bool went_through, RunRounds(statement, loop));
   // What goes through a loop is free again after it, whoever still has the loop itself.
-  heap_.budget().Give(loop->items.size() * sizeof(Value));
+  heap_.budget().Give(loop->items.capacity() * sizeof(Value));
   loop->items = std::vector<Value>();
   if (went_through) return Flow::kEnd;
   const InScope scope(this);
@@ -50,20 +50,19 @@ absl::StatusOr<Renderer::Flow> Renderer::Execute(const For& statement) {
 
 absl::StatusOr<Loop*> Renderer::StartLoop(const For& statement) {
   ASSIGN_OR_RETURN(const Value iterable, Evaluate(*statement.iterable));
-  ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(heap_, iterable));
+  ASSIGN_OR_RETURN(Items items, Iterate(heap_, iterable));
   if (statement.condition != nullptr) {
-    std::vector<Value> passing;
+    Items passing = heap_.NewItems();
     for (Value& item : items) {
       ASSIGN_OR_RETURN(const bool passes, PassesCondition(statement, item));
-      if (passes) passing.push_back(std::move(item));
+      if (passes) RETURN_IF_ERROR(passing.Add(std::move(item)));
     }
     items = std::move(passing);
   }
   ASSIGN_OR_RETURN(Loop * loop, heap_.New<Loop>());
-  RETURN_IF_ERROR(heap_.Grow(items.size()));
   loop->length = items.size();
   loop->origin = iterable.origin();
-  loop->items = std::move(items);
+  loop->items = items.Detach();
   return loop;
 }
 

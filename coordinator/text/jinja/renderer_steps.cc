@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/access.h"
 #include "coordinator/text/jinja/renderer.h"
@@ -56,14 +57,15 @@ absl::StatusOr<Value> Renderer::TakeSlice(const Value& value, const Step& step) 
 
 absl::StatusOr<Value> Renderer::ApplyFilter(const Value& value, const Step& step) {
   if (step.builtin == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat("unknown filter '", step.name, "'; there are ", FilterNames()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown filter ", ShownText(step.name), "; there are ", FilterNames()));
   ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(step.arguments));
   return RunBuiltin(*step.builtin, heap_, now_, value, arguments);
 }
 
 absl::StatusOr<Value> Renderer::ApplyTest(const Value& value, const Step& step) {
   if (step.builtin == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat("unknown test '", step.name, "'; there are ", TestNames()));
+    return absl::InvalidArgumentError(absl::StrCat("unknown test ", ShownText(step.name), "; there are ", TestNames()));
   ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(step.arguments));
   ASSIGN_OR_RETURN(const Value passed, RunBuiltin(*step.builtin, heap_, now_, value, arguments));
   return step.negated ? Value::Bool(!Truth(passed)) : passed;
@@ -94,7 +96,7 @@ absl::StatusOr<Value> Renderer::CallMacro(const Macro& macro, const Arguments& a
 // In the scope of the call, so that a default sees the parameters before it.
 absl::Status Renderer::BindParameters(const MacroDefinition& definition, const Arguments& arguments) {
   if (arguments.by_place.size() > definition.parameters.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("macro '", definition.name, "' takes at most ",
+    return absl::InvalidArgumentError(absl::StrCat("macro ", ShownText(definition.name), " takes at most ",
                                                    definition.parameters.size(), " arguments, not ",
                                                    arguments.by_place.size()));
   }
@@ -105,8 +107,8 @@ absl::Status Renderer::BindParameters(const MacroDefinition& definition, const A
                                     [&](const auto& argument) { return argument.first == parameter.name; });
     const bool is_named = named != arguments.by_name.end();
     if (is_named && i < arguments.by_place.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the argument '", parameter.name, "' of macro '", definition.name, "' is given twice"));
+      return absl::InvalidArgumentError(absl::StrCat("the argument ", ShownText(parameter.name), " of macro ",
+                                                     ShownText(definition.name), " is given twice"));
     }
     Value value(&parameter.name);
     if (i < arguments.by_place.size()) {
@@ -126,7 +128,7 @@ absl::Status Renderer::BindParameters(const MacroDefinition& definition, const A
   }
   if (used >= arguments.by_place.size() + arguments.by_name.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("macro '", definition.name, "' is given an argument that it has no parameter for"));
+      absl::StrCat("macro ", ShownText(definition.name), " is given an argument that it has no parameter for"));
 }
 
 }  // namespace stagecoach::jinja

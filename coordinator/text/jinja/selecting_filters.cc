@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/access.h"
 #include "coordinator/text/jinja/builtins.h"
@@ -33,8 +34,8 @@ absl::StatusOr<const String*> NameAt(const Arguments& arguments, size_t place, a
 }
 
 // What is false has no items, even if it is nothing that has items: none, 0.
-absl::StatusOr<std::vector<Value>> ItemsOf(const Call& call) {
-  if (!Truth(call.self)) return std::vector<Value>();
+absl::StatusOr<Items> ItemsOf(const Call& call) {
+  if (!Truth(call.self)) return call.heap.NewItems();
   return Iterate(call.heap, call.self);
 }
 
@@ -42,7 +43,7 @@ absl::StatusOr<Value> MapAttribute(const Call& call, const Value& attribute) {
   if (!call.arguments.by_place.empty())
     return absl::InvalidArgumentError("'map' takes a filter or an attribute, not both");
   const Value* otherwise = Named(call.arguments, "default");
-  ASSIGN_OR_RETURN(std::vector<Value> items, ItemsOf(call));
+  ASSIGN_OR_RETURN(Items items, ItemsOf(call));
   for (Value& item : items) {
     ASSIGN_OR_RETURN(item, AttributePath(call.heap, item, attribute));
     if (item.IsUndefined() && otherwise != nullptr) item = *otherwise;
@@ -55,12 +56,13 @@ absl::StatusOr<Value> MapFilter(const Call& call) {
   ASSIGN_OR_RETURN(const String* name, NameAt(call.arguments, 0, "a filter"));
   const Builtin* filter = FindFilter(name->view());
   if (filter == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat("unknown filter '", name->view(), "'; there are ", FilterNames()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown filter ", ShownText(name->view()), "; there are ", FilterNames()));
   // map('map', 'map', ...) goes one level deeper for each.
   RETURN_IF_ERROR(
       call.heap.budget().CheckDepth(static_cast<int>(std::min<size_t>(call.arguments.by_place.size(), 1 << 20))));
   const Arguments rest = Without(call.arguments, 1);
-  ASSIGN_OR_RETURN(std::vector<Value> items, ItemsOf(call));
+  ASSIGN_OR_RETURN(Items items, ItemsOf(call));
   for (Value& item : items) {
     ASSIGN_OR_RETURN(item, RunBuiltin(*filter, call.heap, call.now, item, rest));
   }
@@ -79,11 +81,12 @@ absl::StatusOr<Value> SelectFilter(const Call& call) {
     ASSIGN_OR_RETURN(const String* name, NameAt(call.arguments, test_place, "a test"));
     test = FindTest(name->view());
     if (test == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat("unknown test '", name->view(), "'; there are ", TestNames()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown test ", ShownText(name->view()), "; there are ", TestNames()));
     rest = Without(call.arguments, test_place + 1);
   }
-  ASSIGN_OR_RETURN(const std::vector<Value> items, ItemsOf(call));
-  std::vector<Value> selected;
+  ASSIGN_OR_RETURN(const Items items, ItemsOf(call));
+  Items selected = call.heap.NewItems();
   for (const Value& item : items) {
     RETURN_IF_ERROR(call.heap.budget().Work(1));
     Value value = item;
@@ -93,7 +96,7 @@ absl::StatusOr<Value> SelectFilter(const Call& call) {
     if (test != nullptr) {
       ASSIGN_OR_RETURN(value, RunBuiltin(*test, call.heap, call.now, value, rest));
     }
-    if (Truth(value) == kWanted) selected.push_back(item);
+    if (Truth(value) == kWanted) RETURN_IF_ERROR(selected.Add(item));
   }
   return call.heap.NewList(List::Kind::kGenerator, call.self.origin(), std::move(selected));
 }

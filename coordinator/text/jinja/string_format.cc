@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/literals.h"
 #include "coordinator/text/jinja/operators.h"
@@ -179,7 +180,7 @@ class FormatValues {
       if (dict == nullptr) return absl::InvalidArgumentError("a format with names needs a dict");
       const Value* value = dict->Find(DictKeyOf(*field.name));
       if (value == nullptr)
-        return absl::InvalidArgumentError(absl::StrCat("the format's '", *field.name, "' is not in the dict"));
+        return absl::InvalidArgumentError(absl::StrCat("the format's ", ShownText(*field.name), " is not in the dict"));
       return *value;
     }
     const size_t count = tuple_ == nullptr ? 1 : tuple_->items.size();
@@ -234,7 +235,7 @@ absl::StatusOr<Value> BraceValue(absl::string_view name, const Arguments& argume
     for (const auto& [known, value] : arguments.by_name) {
       if (known == name) return value;
     }
-    return absl::InvalidArgumentError(absl::StrCat("the format's '", name, "' is not among the arguments"));
+    return absl::InvalidArgumentError(absl::StrCat("the format's ", ShownText(name), " is not among the arguments"));
   }
   if (place >= arguments.by_place.size()) return absl::InvalidArgumentError("not enough values for the format");
   return arguments.by_place[place];
@@ -244,7 +245,7 @@ absl::Status AppendBraceField(absl::string_view field, const Arguments& argument
   const size_t mark = field.find_first_of("!:.[");
   const absl::string_view rest = mark == absl::string_view::npos ? "" : field.substr(mark);
   if (!rest.empty() && rest != "!s" && rest != "!r") {
-    return absl::InvalidArgumentError(absl::StrCat("the format's '", rest, "' is not supported"));
+    return absl::InvalidArgumentError(absl::StrCat("the format's ", ShownText(rest), " is not supported"));
   }
   ASSIGN_OR_RETURN(const Value value, BraceValue(field.substr(0, mark), arguments, next));
   return rest == "!r" ? AppendRepr(value, /*depth=*/1, text) : AppendText(value, text);

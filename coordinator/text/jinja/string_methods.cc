@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/access.h"
 #include "coordinator/text/jinja/builtins.h"
@@ -43,7 +45,7 @@ absl::StatusOr<Value> SplitMethod(const Call& call) {
 }
 
 absl::StatusOr<Value> SplitLinesMethod(const Call& call) {
-  ASSIGN_OR_RETURN(std::vector<Value> lines, SplitLines(call.heap, SelfText(call)));
+  ASSIGN_OR_RETURN(Items lines, SplitLines(call.heap, SelfText(call)));
   return call.heap.NewList(List::Kind::kList, call.self.origin(), std::move(lines));
 }
 
@@ -55,7 +57,7 @@ absl::StatusOr<Value> ReplaceMethod(const Call& call) {
 }
 
 absl::StatusOr<Value> JoinMethod(const Call& call) {
-  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(call.heap, call.Get(0)));
+  ASSIGN_OR_RETURN(const Items items, Iterate(call.heap, call.Get(0)));
   for (const Value& item : items) {
     if (item.AsString() == nullptr)
       return absl::InvalidArgumentError(absl::StrCat("'join' needs strings, not a ", TypeName(item)));
@@ -66,8 +68,8 @@ absl::StatusOr<Value> JoinMethod(const Call& call) {
 // Whether the text begins, or ends, with a string, or with one of a tuple of strings.
 template <bool kAtEnd>
 absl::StatusOr<Value> AffixMethod(const Call& call) {
-  std::vector<Value> affixes = {call.Get(0)};
-  if (const List* tuple = call.Get(0).AsList(List::Kind::kTuple)) affixes = tuple->items;
+  const List* tuple = call.Get(0).AsList(List::Kind::kTuple);
+  const absl::Span<const Value> affixes = tuple == nullptr ? absl::MakeConstSpan(&call.Get(0), 1) : tuple->items;
   bool found = false;
   for (const Value& value : affixes) {
     const String* affix = value.AsString();
@@ -87,7 +89,7 @@ absl::StatusOr<Value> RemoveAffixMethod(const Call& call) {
   const String& text = SelfText(call);
   if (kAtEnd ? !absl::EndsWith(text.view(), affix->view()) : !absl::StartsWith(text.view(), affix->view()))
     return call.self;
-  return call.heap.NewString(text.text.Substr(kAtEnd ? 0 : affix->text.size(), text.text.size() - affix->text.size()));
+  return call.heap.NewString(text.text, kAtEnd ? 0 : affix->text.size(), text.text.size() - affix->text.size());
 }
 
 // Where the argument is in the text, as the byte that it begins at; npos when it is not.
@@ -96,6 +98,8 @@ absl::StatusOr<size_t> Place(const Call& call, bool last) {
   const absl::string_view text = SelfText(call).view();
   RETURN_IF_ERROR(call.heap.budget().WorkOverBytes(text.size() + part->text.size()));
   if (!last) return FindText(text, part->view(), 0);
+  Scratch counted(&call.heap.budget());
+  RETURN_IF_ERROR(counted.Take(text.size() + part->text.size()));
   const std::string reversed_text(text.rbegin(), text.rend());
   const std::string reversed_part(part->view().rbegin(), part->view().rend());
   const size_t from_end = FindText(reversed_text, reversed_part, 0);
@@ -109,8 +113,25 @@ absl::StatusOr<Value> FindMethodOfStrings(const Call& call) {
     if (kMustBeThere) return absl::InvalidArgumentError("'index' did not find the text");
     return Value(Integer{-1}, call.self.origin());
   }
-  const String before(MarkedText(SelfText(call).view().substr(0, byte), TextOrigin::kTemplate), nullptr);
-  return Value(Integer{static_cast<int64_t>(before.code_points)}, call.self.origin());
+  return Value(Integer{static_cast<int64_t>(CountCharacters(SelfText(call).view().substr(0, byte)))},
+               call.self.origin());
+}
+
+// What comes before the separator, it, and what comes after it. Where it is nowhere, the text and two of nothing.
+template <bool kFromRight>
+absl::StatusOr<Value> PartitionMethod(const Call& call) {
+  ASSIGN_OR_RETURN(const String* separator, call.StringOf(0));
+  if (separator->text.empty()) return absl::InvalidArgumentError("an empty separator");
+  ASSIGN_OR_RETURN(size_t begin, Place(call, kFromRight));
+  const MarkedText& text = SelfText(call).text;
+  size_t end = begin + separator->text.size();
+  if (begin == absl::string_view::npos) begin = end = kFromRight ? 0 : text.size();
+  Items parts = call.heap.NewItems();
+  for (const auto& [from, to] : {std::pair<size_t, size_t>{0, begin}, {begin, end}, {end, text.size()}}) {
+    ASSIGN_OR_RETURN(Value part, call.heap.NewString(text, from, to - from));
+    RETURN_IF_ERROR(parts.Add(std::move(part)));
+  }
+  return call.heap.NewList(List::Kind::kTuple, call.self.origin(), std::move(parts));
 }
 
 absl::StatusOr<Value> CountMethod(const Call& call) {
@@ -130,7 +151,6 @@ absl::StatusOr<Value> CountMethod(const Call& call) {
 
 bool IsDigit(uint32_t code_point) { return code_point >= '0' && code_point <= '9'; }
 bool IsAlpha(uint32_t code_point) { return ClassOf(code_point) == CharClass::kLetter; }
-bool IsAlphanumeric(uint32_t code_point) { return IsAlpha(code_point) || ClassOf(code_point) == CharClass::kNumber; }
 
 // Whether the text has characters, and all of them are of the kind.
 template <bool (*kIsOfKind)(uint32_t)>
@@ -176,11 +196,13 @@ absl::Span<const Builtin> StringMethods() {
       {"join", JoinMethod, 1, {"iterable"}},
       {"lower", CaseMethod<LetterCase::kLower>},
       {"lstrip", StripMethod<true, false>, 0, {"chars"}},
+      {"partition", PartitionMethod<false>, 1, {"sep"}},
       {"removeprefix", RemoveAffixMethod<false>, 1, {"prefix"}},
       {"removesuffix", RemoveAffixMethod<true>, 1, {"suffix"}},
       {"replace", ReplaceMethod, 2, {"old", "new", "count"}},
       {"rfind", FindMethodOfStrings<true, false>, 1, {"sub"}},
       {"rindex", FindMethodOfStrings<true, true>, 1, {"sub"}},
+      {"rpartition", PartitionMethod<true>, 1, {"sep"}},
       {"rsplit", SplitMethod<true>, 0, {"sep", "maxsplit"}},
       {"rstrip", StripMethod<false, true>, 0, {"chars"}},
       {"split", SplitMethod<false>, 0, {"sep", "maxsplit"}},

@@ -13,8 +13,7 @@ namespace stagecoach::jinja {
 namespace {
 
 absl::StatusOr<Value> Part(Heap& heap, const String& text, size_t begin, size_t end) {
-  RETURN_IF_ERROR(heap.budget().WorkOverBytes(end - begin));
-  return heap.NewString(text.text.Substr(begin, end - begin));
+  return heap.NewString(text.text, begin, end - begin);
 }
 
 // What strip() takes away.
@@ -78,12 +77,11 @@ class CaseChanger {
 // Pieces of a text, which end up as a list.
 class Pieces {
  public:
-  Pieces(Heap* heap, const String* text) : heap_(*heap), text_(*text) {}
+  Pieces(Heap* heap, const String* text) : heap_(*heap), text_(*text), pieces_(heap->NewItems()) {}
 
   absl::Status Add(size_t begin, size_t end) {
     ASSIGN_OR_RETURN(Value piece, Part(heap_, text_, begin, end));
-    pieces_.push_back(std::move(piece));
-    return absl::OkStatus();
+    return pieces_.Add(std::move(piece));
   }
 
   absl::StatusOr<Value> Finish(bool reversed) {
@@ -96,7 +94,7 @@ class Pieces {
  private:
   Heap& heap_;
   const String& text_;
-  std::vector<Value> pieces_;
+  Items pieces_;
 };
 
 absl::StatusOr<Value> SplitAtText(Heap& heap, const String& text, absl::string_view separator, Integer count) {
@@ -114,6 +112,8 @@ absl::StatusOr<Value> SplitAtText(Heap& heap, const String& text, absl::string_v
 
 // Searches the text from its end, by a search of the reversed text from its beginning.
 absl::StatusOr<Value> SplitAtTextFromRight(Heap& heap, const String& text, absl::string_view separator, Integer count) {
+  Scratch counted(&heap.budget());
+  RETURN_IF_ERROR(counted.Take(text.text.size() + separator.size()));
   const std::string reversed_text(text.view().rbegin(), text.view().rend());
   const std::string reversed_separator(separator.rbegin(), separator.rend());
   const size_t size = text.text.size();
@@ -246,8 +246,8 @@ absl::StatusOr<Value> Split(Heap& heap, const String& text, const String* separa
                     : SplitAtText(heap, text, separator->view(), count);
 }
 
-absl::StatusOr<std::vector<Value>> SplitLines(Heap& heap, const String& text) {
-  std::vector<Value> lines;
+absl::StatusOr<Items> SplitLines(Heap& heap, const String& text) {
+  Items lines = heap.NewItems();
   const absl::string_view view = text.view();
   size_t begin = 0;
   for (size_t i = 0; i < view.size();) {
@@ -257,16 +257,16 @@ absl::StatusOr<std::vector<Value>> SplitLines(Heap& heap, const String& text) {
     if (!IsLineEnd(next.code_point)) continue;
     if (next.code_point == '\r' && i < view.size() && view[i] == '\n') ++i;
     ASSIGN_OR_RETURN(Value line, Part(heap, text, begin, end));
-    lines.push_back(std::move(line));
+    RETURN_IF_ERROR(lines.Add(std::move(line)));
     begin = i;
   }
   if (begin == view.size()) return lines;
   ASSIGN_OR_RETURN(Value line, Part(heap, text, begin, view.size()));
-  lines.push_back(std::move(line));
+  RETURN_IF_ERROR(lines.Add(std::move(line)));
   return lines;
 }
 
-absl::StatusOr<Value> Join(Heap& heap, const MarkedText& separator, const std::vector<Value>& items) {
+absl::StatusOr<Value> Join(Heap& heap, const MarkedText& separator, const Items& items) {
   TextBuilder out(&heap.budget());
   bool first = true;
   for (const Value& item : items) {

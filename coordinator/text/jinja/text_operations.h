@@ -4,8 +4,6 @@
 // What filters and methods do with strings, as Python's str does it. Every byte that comes through keeps its origin;
 // what stands in the place of a request's bytes counts as the request's.
 
-#include <vector>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/text/jinja/heap.h"
@@ -37,10 +35,10 @@ absl::StatusOr<Value> ChangeCase(Heap& heap, const String& text, LetterCase to);
 absl::StatusOr<Value> Split(Heap& heap, const String& text, const String* separator, Integer count, bool from_right);
 
 // str.splitlines, without the ends of the lines.
-absl::StatusOr<std::vector<Value>> SplitLines(Heap& heap, const String& text);
+absl::StatusOr<Items> SplitLines(Heap& heap, const String& text);
 
 // The items as text, with `separator` between them.
-absl::StatusOr<Value> Join(Heap& heap, const MarkedText& separator, const std::vector<Value>& items);
+absl::StatusOr<Value> Join(Heap& heap, const MarkedText& separator, const Items& items);
 
 }  // namespace stagecoach::jinja
 

@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "coordinator/text/jinja/builtins.h"
+#include "coordinator/text/jinja/characters.h"
 #include "coordinator/text/jinja/heap.h"
 
 namespace stagecoach::jinja {
 namespace {
-
-size_t CountCodePoints(absl::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
 
 // One for each alternative of Value::Form.
 struct TypeNames {
@@ -56,7 +54,7 @@ struct Truths {
 }  // namespace
 
 String::String(MarkedText marked, Budget* owner)
-    : text(std::move(marked)), code_points(CountCodePoints(text.text())), budget(owner) {}
+    : text(std::move(marked)), code_points(CountCharacters(text.text())), budget(owner) {}
 
 String::~String() {
   if (budget != nullptr) budget->Give(StringBytes(text));
@@ -69,14 +67,13 @@ const Value* Dict::Find(const std::string& key) const {
 
 Value* Dict::Find(const std::string& key) { return const_cast<Value*>(std::as_const(*this).Find(key)); }
 
-bool Dict::Set(const std::string& key, Value name, Value value) {
+void Dict::Set(const std::string& key, Value name, Value value) {
   const auto [place, is_new] = places_.try_emplace(key, entries_.size());
   if (is_new) {
     entries_.emplace_back(std::move(name), std::move(value));
   } else {
     entries_[place->second].second = std::move(value);
   }
-  return is_new;
 }
 
 void Dict::Erase(const std::string& key) {
@@ -165,7 +162,7 @@ std::string DictKeyOf(absl::string_view text) { return absl::StrCat("s", text); 
 std::string UndefinedMessage(const Value& undefined) {
   const auto* form = std::get_if<Undefined>(&undefined.form());
   if (form == nullptr || form->name == nullptr) return "the value is undefined";
-  return absl::StrCat("'", *form->name, "' is undefined");
+  return absl::StrCat(ShownText(*form->name), " is undefined");
 }
 
 }  // namespace stagecoach::jinja

@@ -144,12 +144,12 @@ class Dict : public Object {
   // `key` is DictKey's or DictKeyOf's.
   const Value* Find(const std::string& key) const;
   Value* Find(const std::string& key);
-  // Whether the key is new.
-  bool Set(const std::string& key, Value name, Value value);
-  void Erase(const std::string& key);  // it is there
+  void Set(const std::string& key, Value name, Value value);  // Heap::SetEntry counts it
+  void Erase(const std::string& key);                         // it is there
   void Clear();
 
  private:
+  friend class Heap;
   std::vector<Entry> entries_;
   absl::flat_hash_map<std::string, size_t> places_;
 };

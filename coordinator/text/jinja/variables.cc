@@ -11,6 +11,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 absl::StatusOr<Value> StringOfJson(Heap& heap, const std::string& text, TextOrigin origin) {
+  Scratch counted(&heap.budget());
+  RETURN_IF_ERROR(counted.Take(text.size()));
   std::string valid;
   valid.reserve(text.size());
   if (AppendWholeUtf8(text, &valid) < text.size()) AppendUtf8(kReplacementCharacter, &valid);
@@ -19,11 +21,11 @@ absl::StatusOr<Value> StringOfJson(Heap& heap, const std::string& text, TextOrig
 
 absl::StatusOr<Value> ListOfJson(Heap& heap, const Json& json, const std::vector<KeyPath>& paths, TextOrigin origin,
                                  int depth) {
-  std::vector<Value> items;
-  items.reserve(json.size());
+  Items items = heap.NewItems();
+  RETURN_IF_ERROR(items.Reserve(json.size()));
   for (const Json& element : json) {
     ASSIGN_OR_RETURN(Value item, ValueOfJson(heap, element, paths, depth + 1));
-    items.push_back(std::move(item));
+    RETURN_IF_ERROR(items.Add(std::move(item)));
   }
   return heap.NewList(List::Kind::kList, origin, std::move(items));
 }
@@ -35,8 +37,7 @@ absl::StatusOr<Value> DictOfJson(Heap& heap, const Json& json, const std::vector
     ASSIGN_OR_RETURN(Value key, StringOfJson(heap, name, origin));
     const std::string dict_key = DictKeyOf(key.AsString()->view());
     ASSIGN_OR_RETURN(Value value, ValueOfJson(heap, element, PathsThrough(paths, name), depth + 1));
-    RETURN_IF_ERROR(heap.GrowEntry(dict_key));
-    dict->Set(dict_key, std::move(key), std::move(value));
+    RETURN_IF_ERROR(heap.SetEntry(dict, dict_key, std::move(key), std::move(value)));
   }
   return Value(dict);
 }

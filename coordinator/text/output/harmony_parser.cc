@@ -57,19 +57,9 @@ HarmonyParser::HarmonyParser(const OutputStart& start, std::shared_ptr<const Out
   }
 }
 
-std::vector<OutputDelta> HarmonyParser::Feed(absl::string_view text) {
-  Deltas out;
-  held_.append(text.data(), text.size());
-  while (Step(/*at_end=*/false, &out)) {
+void HarmonyParser::Advance(bool at_end, Deltas* out) {
+  while (Step(at_end, out)) {
   }
-  return out;
-}
-
-std::vector<OutputDelta> HarmonyParser::Finish() {
-  Deltas out;
-  while (Step(/*at_end=*/true, &out)) {
-  }
-  return out;
 }
 
 bool HarmonyParser::Step(bool at_end, Deltas* out) {
@@ -80,7 +70,7 @@ bool HarmonyParser::Step(bool at_end, Deltas* out) {
     case Place::kBody: return StepBody(at_end, out);
     case Place::kCall: return StepCall(at_end, out);
     case Place::kAfterCall:
-      held_.erase(0, LeadingSpace(held_));
+      DropHeld(LeadingSpace(held_));
       if (!held_.empty()) place_ = Place::kBody;
       return true;
   }
@@ -93,7 +83,7 @@ bool HarmonyParser::StepBetween(bool at_end, Deltas* out) {
   if (fit == MarkerFit::kPerhaps) return false;
   place_ = Place::kHead;
   if (fit == MarkerFit::kYes) {
-    held_.erase(0, kAssistant.size());
+    DropHeld(kAssistant.size());
   } else if (absl::StartsWith(held_, kStart)) {  // the role of another
     kind_ = OutputKind::kContent;
     PutOut(kStart.size(), out);
@@ -118,7 +108,7 @@ bool HarmonyParser::StepHead(bool at_end, Deltas* out) {
     }
     if (held_.size() < kMostHead && !at_end) return false;
     if (held_.size() < kMostHead && is_marked) {
-      held_.clear();  // marks alone, and no message after them
+      DropHeld(held_.size());  // marks alone, and no message after them
       return false;
     }
   }
@@ -132,7 +122,7 @@ void HarmonyParser::TakeHead(size_t bytes, Deltas* out) {
   kind_ = KindOf(head);
   place_ = Place::kBody;
   if (!IsFunction(head, *tools_)) {
-    held_.erase(0, bytes);
+    DropHeld(bytes);
   } else if (tools_->empty()) {
     PutOut(bytes, out);
   } else {
@@ -145,7 +135,7 @@ bool HarmonyParser::StepBody(bool at_end, Deltas* out) {
   const MarkerPlace found = FindMarker(held_, kBodyEnds, at_end);
   PutOut(found.position, out);
   if (found.marker.empty()) return false;
-  if (found.marker != kStart) held_.erase(0, found.marker.size());
+  if (found.marker != kStart) DropHeld(found.marker.size());
   place_ = Place::kBetween;
   return true;
 }
@@ -163,7 +153,7 @@ bool HarmonyParser::StepCall(bool at_end, Deltas* out) {
     out->push_back({OutputKind::kCallStart, std::string(FunctionOf(text.substr(0, head_bytes_))), ""});
     out->push_back({OutputKind::kCallArguments, std::string(arguments), ""});
     out->push_back({OutputKind::kCallEnd, "", ""});
-    held_.erase(0, head_bytes_ + reading.bytes);
+    DropHeld(head_bytes_ + reading.bytes);
     place_ = Place::kAfterCall;
   } else {
     place_ = Place::kBody;
@@ -174,8 +164,8 @@ bool HarmonyParser::StepCall(bool at_end, Deltas* out) {
 }
 
 void HarmonyParser::PutOut(size_t bytes, Deltas* out) {
-  AppendDelta(kind_, absl::string_view(held_).substr(0, bytes), out);
-  held_.erase(0, bytes);
+  AppendDelta(kind_, TextOfHeld(bytes), out);
+  DropHeld(bytes);
 }
 
 }  // namespace stagecoach

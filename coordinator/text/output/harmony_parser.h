@@ -16,13 +16,10 @@ class HarmonyParser : public OutputParser {
  public:
   HarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools);
 
-  std::vector<OutputDelta> Feed(absl::string_view text) override;
-  std::vector<OutputDelta> Finish() override;
   bool inside_reasoning() const override { return place_ == Place::kBody && kind_ == OutputKind::kReasoning; }
   size_t held_bytes() const override { return held_.size(); }
 
  private:
-  using Deltas = std::vector<OutputDelta>;
   enum class Place {
     kBetween,  // after a message
     kHead,     // after the role, which is in the prompt the first time
@@ -31,6 +28,7 @@ class HarmonyParser : public OutputParser {
     kAfterCall,
   };
 
+  void Advance(bool at_end, Deltas* out) override;
   // Each takes something off held_ or goes to another place; false: it cannot without more text.
   bool Step(bool at_end, Deltas* out);
   bool StepBetween(bool at_end, Deltas* out);
@@ -45,7 +43,6 @@ class HarmonyParser : public OutputParser {
   Place place_ = Place::kHead;
   OutputKind kind_ = OutputKind::kContent;  // of the body
   size_t head_bytes_ = 0;                   // kCall
-  std::string held_;
 };
 
 }  // namespace stagecoach

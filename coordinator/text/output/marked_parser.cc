@@ -47,22 +47,13 @@ void MarkedParser::ChooseContentMarks() {
   if (in_content_marks_) add({grammar_.content_close});
 }
 
-std::vector<OutputDelta> MarkedParser::Feed(absl::string_view text) {
-  Deltas out;
-  held_.append(text.data(), text.size());
-  while (Step(/*at_end=*/false, &out)) {
+void MarkedParser::Advance(bool at_end, Deltas* out) {
+  while (Step(at_end, out)) {
   }
-  return out;
-}
-
-std::vector<OutputDelta> MarkedParser::Finish() {
-  Deltas out;
-  while (Step(/*at_end=*/true, &out)) {
-  }
+  if (!at_end) return;
   // Around calls, and after them, it is the format's.
-  if (!had_calls_) AppendDelta(inside_reasoning() ? OutputKind::kReasoning : OutputKind::kContent, space_, &out);
+  if (!had_calls_) AppendDelta(inside_reasoning() ? OutputKind::kReasoning : OutputKind::kContent, space_, out);
   space_.clear();
-  return out;
 }
 
 bool MarkedParser::Step(bool at_end, Deltas* out) {
@@ -80,8 +71,8 @@ bool MarkedParser::Step(bool at_end, Deltas* out) {
 
 void MarkedParser::SkipSpace() {
   const size_t bytes = LeadingSpace(held_);
-  if (!drops_space_) space_.append(held_, 0, bytes);
-  held_.erase(0, bytes);
+  if (!drops_space_) space_ += TextOfHeld(bytes);
+  DropHeld(bytes);
 }
 
 bool MarkedParser::Begins(const std::vector<absl::string_view>& marks, bool at_end, bool* perhaps) const {
@@ -97,7 +88,7 @@ bool MarkedParser::StepStart(bool at_end) {
   bool perhaps = false;
   if (grammar_.model_opens && space_.size() <= kMostSpace) {
     if (Begins({grammar_.open}, at_end, &perhaps)) {
-      held_.erase(0, grammar_.open.size());
+      DropHeld(grammar_.open.size());
       space_.clear();
       place_ = Place::kReasoningStart;
       return true;
@@ -109,11 +100,11 @@ bool MarkedParser::StepStart(bool at_end) {
 }
 
 bool MarkedParser::StepReasoningStart(bool at_end) {
-  held_.erase(0, LeadingSpace(held_));
+  DropHeld(LeadingSpace(held_));
   if (held_.empty()) return false;
   bool perhaps = false;
   if (may_open_again_ && Begins({grammar_.open}, at_end, &perhaps)) {
-    held_.erase(0, grammar_.open.size());
+    DropHeld(grammar_.open.size());
     may_open_again_ = false;
     return true;
   }
@@ -126,7 +117,7 @@ bool MarkedParser::StepReasoning(bool at_end, Deltas* out) {
   const MarkerPlace found = FindMarker(held_, reasoning_ends_, at_end);
   PutOut(OutputKind::kReasoning, found.position, out);
   if (found.marker.empty()) return false;
-  if (found.marker == grammar_.close) held_.erase(0, found.marker.size());
+  if (found.marker == grammar_.close) DropHeld(found.marker.size());
   space_.clear();
   drops_space_ = true;
   place_ = Place::kContentStart;
@@ -139,7 +130,7 @@ bool MarkedParser::StepContentStart(bool at_end) {
   bool perhaps = false;
   if (space_.size() <= kMostSpace) {
     if (!grammar_.content_open.empty() && Begins({grammar_.content_open}, at_end, &perhaps)) {
-      held_.erase(0, grammar_.content_open.size());
+      DropHeld(grammar_.content_open.size());
       space_.clear();
       in_content_marks_ = true;
       ChooseContentMarks();
@@ -165,7 +156,7 @@ bool MarkedParser::StepContent(bool at_end, Deltas* out) {
     place_ = Place::kCall;
     return true;
   }
-  held_.erase(0, found.marker.size());
+  DropHeld(found.marker.size());
   if (is_one_of(grammar_.section_ends)) in_section_ = false;
   if (found.marker == grammar_.content_close) in_content_marks_ = false;
   ChooseContentMarks();
@@ -196,18 +187,19 @@ bool MarkedParser::StepCall(bool at_end, Deltas* out) {
 
 void MarkedParser::PutOut(OutputKind kind, size_t bytes, Deltas* out) {
   if (bytes == 0) return;
-  const absl::string_view text = absl::string_view(held_).substr(0, bytes);
+  const std::string held = TextOfHeld(bytes);
+  DropHeld(bytes);
+  const absl::string_view text = held;
   const bool holds_space = kind == OutputKind::kReasoning || reads_calls_;
   const size_t trailing = holds_space ? TrailingSpace(text) : 0;
-  if (trailing < bytes) AppendDelta(kind, std::exchange(space_, ""), out);
-  AppendDelta(kind, text.substr(0, bytes - trailing), out);
-  space_.append(held_, bytes - trailing, trailing);
+  if (trailing < text.size()) AppendDelta(kind, std::exchange(space_, ""), out);
+  AppendDelta(kind, text.substr(0, text.size() - trailing), out);
+  space_.append(held, text.size() - trailing, trailing);
   if (space_.size() > kMostSpace) {
     const size_t certain = space_.size() - kMostSpace;
     AppendDelta(kind, absl::string_view(space_).substr(0, certain), out);
     space_.erase(0, certain);
   }
-  held_.erase(0, bytes);
 }
 
 void MarkedParser::PutOutCalls(const Calls& calls, size_t bytes, Deltas* out) {
@@ -216,7 +208,7 @@ void MarkedParser::PutOutCalls(const Calls& calls, size_t bytes, Deltas* out) {
     out->push_back({OutputKind::kCallArguments, call.arguments, ""});
     out->push_back({OutputKind::kCallEnd, "", ""});
   }
-  held_.erase(0, bytes);
+  DropHeld(bytes);
   had_calls_ = true;
   in_section_ = true;
   ChooseContentMarks();

@@ -15,13 +15,10 @@ class MarkedParser : public OutputParser {
  public:
   MarkedParser(OutputGrammar grammar, const OutputStart& start, std::shared_ptr<const OutputTools> tools);
 
-  std::vector<OutputDelta> Feed(absl::string_view text) override;
-  std::vector<OutputDelta> Finish() override;
   bool inside_reasoning() const override { return place_ == Place::kReasoningStart || place_ == Place::kReasoning; }
   size_t held_bytes() const override { return held_.size() + space_.size(); }
 
  private:
-  using Deltas = std::vector<OutputDelta>;
   enum class Place {
     kStart,           // nothing but white space so far
     kReasoningStart,  // likewise, after the mark
@@ -31,6 +28,7 @@ class MarkedParser : public OutputParser {
     kCall,  // held_ begins with one
   };
 
+  void Advance(bool at_end, Deltas* out) override;
   // Each takes something off held_ or goes to another place; false: it cannot without more text.
   bool Step(bool at_end, Deltas* out);
   bool StepStart(bool at_end);
@@ -59,7 +57,6 @@ class MarkedParser : public OutputParser {
   bool had_calls_ = false;
   std::vector<absl::string_view> reasoning_ends_;
   std::vector<absl::string_view> content_marks_;
-  std::string held_;   // not decided yet
   std::string space_;  // before held_
 };
 

@@ -55,6 +55,44 @@ OutputTools::Parameter OutputTools::Find(absl::string_view function, absl::strin
   return found != parameters->second.end() ? found->second : Parameter::kUnknown;
 }
 
+std::vector<OutputDelta> OutputParser::Feed(absl::string_view text) {
+  Deltas out;
+  held_.append(text.data(), text.size());
+  Advance(/*at_end=*/false, &out);
+  return out;
+}
+
+std::vector<OutputDelta> OutputParser::FeedControl(absl::string_view text) {
+  const size_t begin = dropped_bytes_ + held_.size();
+  control_.push_back({begin, begin + text.size()});
+  return Feed(text);
+}
+
+std::vector<OutputDelta> OutputParser::Finish() {
+  Deltas out;
+  Advance(/*at_end=*/true, &out);
+  return out;
+}
+
+std::string OutputParser::TextOfHeld(size_t bytes) const {
+  std::string text;
+  size_t at = 0;
+  for (const Range& control : control_) {
+    // One of which a part was taken before is left out to its end.
+    const size_t begin = std::max(control.begin, dropped_bytes_) - dropped_bytes_;
+    if (begin >= bytes) break;
+    text.append(held_, at, begin - at);
+    at = std::min(control.end - dropped_bytes_, bytes);
+  }
+  return text.append(held_, at, bytes - at);
+}
+
+void OutputParser::DropHeld(size_t bytes) {
+  held_.erase(0, bytes);
+  dropped_bytes_ += bytes;
+  while (!control_.empty() && control_.front().end <= dropped_bytes_) control_.pop_front();
+}
+
 std::unique_ptr<OutputParser> OutputParser::Make(OutputFormat format, const OutputStart& start,
                                                  std::shared_ptr<const OutputTools> tools) {
   if (format == OutputFormat::kHarmony) return std::make_unique<HarmonyParser>(start, std::move(tools));

@@ -3,6 +3,7 @@
 
 // Parts the text of a model into reasoning, content and calls of tools while it is written.
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,12 +65,13 @@ struct OutputStart {
   static OutputStart After(absl::string_view prompt);
 };
 
-// Fed with the text of an answer, control tokens as their text and without the token that ended it. How the text is cut
-// to pieces makes no difference to what comes out, pieces of one kind put together. Text leaves once it cannot belong
-// to a marker any more, a call once it is complete; the memory is bounded by kMostCallBytes. What can not be read as a
-// call, its markers included, is content. Of the text only markers are left out, and the white space that belongs to
-// them: at both ends of a reasoning block, after it, and around calls where no text follows. Bytes that are no UTF-8
-// pass through.
+// Fed with the text of an answer, control tokens as their text and without the token that ended it. What is fed as a
+// control token is a marker or nothing: where it turns out to be content or reasoning it is left out. How the text is
+// cut to pieces makes no difference to what comes out, pieces of one kind put together. Text leaves once it cannot
+// belong to a marker any more, a call once it is complete; the memory is bounded by kMostCallBytes. What can not be
+// read as a call, its markers included, is content. Of the text only markers are left out, and the white space that
+// belongs to them: at both ends of a reasoning block, after it, and around calls where no text follows. Bytes that are
+// no UTF-8 pass through.
 //
 // Not thread-safe.
 class OutputParser {
@@ -82,14 +84,34 @@ class OutputParser {
   virtual ~OutputParser() = default;
 
   // No delta has an empty text but kCallEnd.
-  virtual std::vector<OutputDelta> Feed(absl::string_view text) = 0;
+  std::vector<OutputDelta> Feed(absl::string_view text);
+  std::vector<OutputDelta> FeedControl(absl::string_view text);  // of one token, or what is left of it
   // The text ends here. Nothing is to be fed afterwards.
-  virtual std::vector<OutputDelta> Finish() = 0;
+  std::vector<OutputDelta> Finish();
 
   // Whether what has been fed ends inside reasoning, as far as that is certain.
   virtual bool inside_reasoning() const = 0;
   // Of the end of what has been fed: how many bytes are not decided yet.
   virtual size_t held_bytes() const = 0;
+
+ protected:
+  using Deltas = std::vector<OutputDelta>;
+
+  // Takes as many steps as what is held allows; at_end: no more will come.
+  virtual void Advance(bool at_end, Deltas* out) = 0;
+
+  // The first bytes of what is held, as text without the control tokens in it.
+  std::string TextOfHeld(size_t bytes) const;
+  void DropHeld(size_t bytes);
+
+  std::string held_;  // not decided yet
+
+ private:
+  struct Range {
+    size_t begin, end;  // bytes since the beginning
+  };
+  size_t dropped_bytes_ = 0;   // before held_
+  std::deque<Range> control_;  // control tokens in held_
 };
 
 }  // namespace stagecoach

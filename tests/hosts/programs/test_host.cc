@@ -200,12 +200,13 @@ void MakeEnvironment() {
 }
 
 [[noreturn]] void RunHost(const char* name, const std::vector<std::string>& kept) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
+  const int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);  // which takes IPv4's connections, too
+  const int yes = 1, no = 0;
+  CheckZero(setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)), "setsockopt");
   CheckZero(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), "setsockopt");
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(kPort);
+  sockaddr_in6 address = {};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(kPort);
   CheckZero(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), "bind");
   CheckZero(listen(listener, 16), "listen");
   MakeHost(name, kept);
@@ -235,10 +236,10 @@ void MakeEnvironment() {
 
 int Connect(const std::string& host) {
   addrinfo hints = {}, *list = nullptr;
-  hints.ai_family = AF_INET;
+  hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   if (getaddrinfo(host.c_str(), std::to_string(kPort).c_str(), &hints, &list) != 0) Unreachable(host, "unknown host");
-  const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int connection = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   int error = connect(connection, list->ai_addr, list->ai_addrlen) == 0 ? 0 : errno;
   freeaddrinfo(list);
   if (error == EINPROGRESS) {

@@ -63,7 +63,7 @@ void HostsTest::TearDownTestSuite() {
 void HostsTest::SetUp() {
   static const std::string* why_not = new std::string(EmulatedHosts::WhyNot());
   if (!why_not->empty()) GTEST_SKIP() << "no emulated hosts on this machine: " << *why_not;
-  if (hosts_ == nullptr) hosts_ = new EmulatedHosts(kHosts);
+  if (hosts_ == nullptr) hosts_ = new EmulatedHosts(kHosts, EmulatedHosts::TreeBelowTmp(), network());
 }
 
 void HostsTest::TearDown() {

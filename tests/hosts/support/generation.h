@@ -29,6 +29,7 @@ class HostsTest : public ::testing::Test {
   static void TearDownTestSuite();
   void SetUp() override;
   void TearDown() override;
+  virtual EmulatedHosts::Network network() const { return EmulatedHosts::Network::kBridge; }
 
   EmulatedHosts& hosts() { return *hosts_; }
 

@@ -29,7 +29,10 @@ using Words = std::vector<std::string>;
 std::string TestHost() { return BuildPath("tests/hosts/test_host"); }
 
 constexpr double kSetUpTimeoutS = 30;
-constexpr char kNetwork[] = "10.77.0.";
+// Beside what leads to the other hosts, and before it; with a carrier, as where containers run.
+constexpr char kDocker[] =
+    "ip link add docker0 type veth peer name container; ip addr add 172.17.0.1/16 dev docker0; "
+    "ip link set docker0 up; ip link set container up; ";
 
 // Namespaces of everything that a host has for itself. Their process 1 is killed when its parent dies, and takes all
 // others along.
@@ -40,8 +43,6 @@ const Words kUnshare = {"unshare", "--net", "--mount", "--propagation", "private
 Words OwnClock(int host) { return {"--time", "--monotonic", absl::StrCat(EmulatedHosts::ClockOffsetS(host))}; }
 
 std::string Link(int host) { return absl::StrCat("port", host); }
-std::string Address(int host) { return absl::StrCat(kNetwork, host); }
-
 // setpriv: that parent's parent is us.
 std::unique_ptr<Subprocess> StartWords(Words words,
                                        const std::vector<std::pair<std::string, std::string>>& environment = {}) {
@@ -75,7 +76,7 @@ Words InNetwork(pid_t init, const std::string& script) {
 }
 
 // In the network namespace of a process.
-void Ip(pid_t init, const std::string& script) { RunOrDie(InNetwork(init, script)); }
+void RunInNetwork(pid_t init, const std::string& script) { RunOrDie(InNetwork(init, script)); }
 
 // The process id in "ready <pid>".
 pid_t AwaitReady(Subprocess* process) {
@@ -125,8 +126,8 @@ std::vector<std::string> EmulatedHosts::TreeBelowTmp() {
   return kept;
 }
 
-EmulatedHosts::EmulatedHosts(int count, std::vector<std::string> kept)
-    : kept_(std::move(kept)), hosts_(static_cast<size_t>(count)) {
+EmulatedHosts::EmulatedHosts(int count, std::vector<std::string> kept, Network network)
+    : kept_(std::move(kept)), network_(network), hosts_(static_cast<size_t>(count)) {
   holder_ = StartWords(Joined(kUnshare, {TestHost(), "lab"}));
   init_ = AwaitReady(holder_.get());
   std::string addresses = "127.0.0.1 localhost\n";
@@ -135,7 +136,11 @@ EmulatedHosts::EmulatedHosts(int count, std::vector<std::string> kept)
   fs::create_directory(Outside("/mnt/hang"));
   WriteFileOrDie(Outside(agent()), absl::StrCat("#!/bin/sh\nexec ", TestHost(), " shell \"$@\"\n"));
   fs::permissions(Outside(agent()), fs::perms::owner_all);
-  Ip(init_, "ip link add name lab type bridge; ip link set lab up");
+  if (network_ == Network::kBridge) {
+    RunInNetwork(init_, "ip link add name lab type bridge; ip link set lab up");
+  } else {
+    RunInNetwork(init_, "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
+  }
   for (int host = 1; host <= count; ++host) Revive(host);
 }
 
@@ -151,12 +156,33 @@ void EmulatedHosts::Revive(int host) {
   const Words namespaces = HaveClocks() ? Joined(kUnshare, OwnClock(host)) : kUnshare;
   h.holder = StartWords(Inside(init_, Joined(Joined(namespaces, {TestHost(), "host", Name(host)}), kept_)));
   h.init = AwaitReady(h.holder.get());
+  if (network_ != Network::kBridge) RunInNetwork(h.init, kDocker);
   // The last one's link goes only some time after its host.
-  Ip(init_,
-     absl::StrCat("! ip link show ", Link(host), " >/dev/null 2>&1 || ip link del ", Link(host), "; ip link add ",
-                  Link(host), " type veth peer name eth0 address 02:00:00:00:00:", absl::Dec(host, absl::kZeroPad2),
-                  " netns ", h.init, "; ip link set ", Link(host), " master lab up"));
-  Ip(h.init, absl::StrCat("ip addr add ", Address(host), "/24 dev eth0; ip link set eth0 up; ip link set lo up"));
+  RunInNetwork(init_, absl::StrCat("! ip link show ", Link(host), " >/dev/null 2>&1 || ip link del ", Link(host),
+                                   "; ip link add ", Link(host), " type veth peer name eth0 address 02:00:00:00:00:",
+                                   absl::Dec(host, absl::kZeroPad2), " netns ", h.init, "; ip link set ", Link(host),
+                                   network_ == Network::kBridge ? " master lab up" : " up"));
+  const bool ipv6 = network_ == Network::kRoutedIpv6;
+  const std::string bits = ipv6 ? "/64 nodad" : "/24";
+  RunInNetwork(h.init,
+               absl::StrCat("ip addr add ", Address(host), bits, " dev eth0; ip link set eth0 up; ip link set lo up"));
+  if (network_ == Network::kBridge) return;
+  const std::string router = ipv6 ? absl::StrCat("fd00:77:", host, "::fe") : absl::StrCat("10.77.", host, ".254");
+  RunInNetwork(init_, absl::StrCat("ip addr add ", router, bits, " dev ", Link(host)));
+  RunInNetwork(h.init, absl::StrCat("ip route add default via ", router));
+}
+
+std::string EmulatedHosts::Address(int host) const {
+  switch (network_) {
+    case Network::kRouted: return absl::StrCat("10.77.", host, ".1");
+    case Network::kRoutedIpv6: return absl::StrCat("fd00:77:", host, "::1");
+    case Network::kBridge: break;
+  }
+  return absl::StrCat("10.77.0.", host);
+}
+
+void EmulatedHosts::Ip(int host, const std::string& script) {
+  RunInNetwork(hosts_[static_cast<size_t>(host - 1)].init, script);
 }
 
 std::unique_ptr<Subprocess> EmulatedHosts::Start(int host, const std::string& program, const Words& arguments,
@@ -188,7 +214,7 @@ pid_t EmulatedHosts::PidOf(const Subprocess& started) const {
 
 // State 0: the port neither learns nor forwards, and neither end's carrier changes. 3 forwards.
 void EmulatedHosts::SetLink(int host, bool up) {
-  Ip(init_, absl::StrCat("bridge link set dev ", Link(host), " state ", up ? 3 : 0));
+  RunInNetwork(init_, absl::StrCat("bridge link set dev ", Link(host), " state ", up ? 3 : 0));
 }
 
 void EmulatedHosts::Cut(int host) { SetLink(host, false); }

@@ -33,13 +33,22 @@ class EmulatedHosts {
   static bool HaveClocks();
   static constexpr int ClockOffsetS(int host) { return 1000 * host; }
 
+  // kBridge: all hosts in one network. kRouted, kRoutedIpv6: each in a network of its own, with a router between them,
+  // and beside it an interface docker0 that has the same address on every host and leads nowhere.
+  enum class Network { kBridge, kRouted, kRoutedIpv6 };
+
+  // Of this tree's directories, those that hosts would not see else.
+  static std::vector<std::string> TreeBelowTmp();
+
   // Hosts 1..count, all up. `kept`: directories of this machine that the hosts see although they lie below /tmp.
-  explicit EmulatedHosts(int count, std::vector<std::string> kept = TreeBelowTmp());
+  explicit EmulatedHosts(int count, std::vector<std::string> kept = TreeBelowTmp(),
+                         Network network = Network::kBridge);
   ~EmulatedHosts();
   EmulatedHosts(const EmulatedHosts&) = delete;
 
   int count() const { return static_cast<int>(hosts_.size()); }
   static std::string Name(int host) { return "host" + std::to_string(host); }
+  std::string Address(int host) const;  // of eth0
 
   // The command that mpirun uses in the place of ssh.
   std::string agent() const { return "/mnt/agent"; }
@@ -57,6 +66,8 @@ class EmulatedHosts {
   // The link between host and bridge carries nothing from now on, and nobody is told.
   void Cut(int host);
   void Heal(int host);
+  // Commands of ip(8), as a shell's, in the network of a host; until it is revived.
+  void Ip(int host, const std::string& script);
   // From now on every link carries so much in either direction (tc's tbf). Where the kernel has netem, each also takes
   // a millisecond. kUnimplemented, with what tc said, where it cannot be done.
   absl::Status LimitLinks(int mbit_s);
@@ -80,10 +91,10 @@ class EmulatedHosts {
     std::unique_ptr<Subprocess> holder;
     pid_t init = 0;  // process 1, by this machine's process id; 0: the host is dead
   };
-  static std::vector<std::string> TreeBelowTmp();
   void SetLink(int host, bool up);
 
   const std::vector<std::string> kept_;
+  const Network network_;
   std::unique_ptr<Subprocess> holder_;
   pid_t init_ = 0;
   std::vector<Host> hosts_;

@@ -209,6 +209,11 @@ void ScriptedEngine::Score(const Request& request, pb::TokenDelta* delta) const 
   pb::TargetLogprobs* scores = delta->add_scores();
   scores->set_start(first);
   for (int32_t row = first; row + 1 < request.submit.prompt_size(); ++row) scores->add_logprobs(-1);
+  const int tops = request.submit.sampling().prompt_logprobs();
+  for (int i = 0; i < scores->logprobs_size() * tops; ++i) {
+    scores->add_top_tokens(i % tops);
+    scores->add_top_logprobs(-0.5f - static_cast<float>(i % tops));
+  }
 }
 
 std::unique_ptr<Session> JoinScriptedEngine(ScriptedEngineOptions options, std::unique_ptr<ScriptedEngine>* engine) {

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
+#include "common/step/step.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/sanitizers.h"
@@ -43,16 +45,25 @@ std::vector<ClusterRequest> Conversation() {
     request.sampling.set_seed(static_cast<uint64_t>(sibling));
   }
   ask(150, 0).score_from = 100;
+  ClusterRequest& whole = ask(150, 0);
+  whole.score_from = 1;
+  whole.sampling.set_prompt_logprobs(kMaxPromptLogprobs);
   return requests;
 }
 
 std::string Bits(const testing::ClusterAnswer& answer) {
   std::string bits = answer.Bits();
   std::vector<float> scores;
+  std::vector<int32_t> tops;
   for (const pb::TargetLogprobs& some : answer.scores) {
     scores.insert(scores.end(), some.logprobs().begin(), some.logprobs().end());
+    tops.insert(tops.end(), some.top_tokens().begin(), some.top_tokens().end());
+  }
+  for (const pb::TargetLogprobs& some : answer.scores) {
+    scores.insert(scores.end(), some.top_logprobs().begin(), some.top_logprobs().end());
   }
   for (const float score : scores) absl::StrAppend(&bits, absl::Hex(absl::bit_cast<uint32_t>(score)), " ");
+  for (const int32_t token : tops) absl::StrAppend(&bits, token, " ");
   return bits;
 }
 
@@ -64,6 +75,7 @@ class PrefixCache : public ::testing::TestWithParam<pb::KvType> {
     pb::ConfigureJob job = testing::DefaultJob(path_);
     job.set_kv_type(GetParam());
     job.set_prefix_caching(cache);
+    job.set_max_prompt_logprobs(kMaxPromptLogprobs);
     return job;
   }
 
@@ -75,6 +87,7 @@ class PrefixCache : public ::testing::TestWithParam<pb::KvType> {
       EXPECT_TRUE(run.ok()) << run.status();
       expected.push_back(run.ok() ? Bits(run->answers[0]) : "");
     }
+    EXPECT_EQ(absl::c_count(expected.back(), ' '), 149 * (1 + 2 * kMaxPromptLogprobs));
     return expected;
   }
 
@@ -109,6 +122,7 @@ TEST_P(PrefixCache, HitsGiveTheBitsOfComputing) {
           EXPECT_EQ(cached(6), 128) << name;
           for (const size_t sibling : {7, 8}) EXPECT_EQ(cached(sibling), 224) << name << ": all full blocks";
           EXPECT_LE(cached(9), 99) << name << ": rows from 99 on are scored";
+          EXPECT_EQ(cached(10), 0) << name << ": all rows are scored";
           EXPECT_GE(run->statistics.prefix_hit_tokens(), 64u + 64 + 128 + 128 + 128 + 2 * 224) << name;
         }
       }

@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/private_dir.h"
+#include "common/net/message_channel.h"
 #include "common/wire/host_report.h"
 
 namespace stagecoach {
@@ -71,6 +73,35 @@ TEST(ReportHost, SaysWhatTheHostIs) {
   EXPECT_GE(report->hello().isas_size(), 1);
   EXPECT_GT(report->hello().available_memory_bytes(), 0u);
   EXPECT_EQ(report->left_size(), 0);
+  EXPECT_EQ(report->limits().temporary_directory(), "/tmp");
+  EXPECT_GT(report->limits().open_files(), 0u);
+}
+
+TEST(ReportHost, NamesWhatIsStoppedOfALaunchAndItsRank) {
+  const std::string name = "stagecoach.Look42";
+  setenv("OMPI_COMM_WORLD_RANK", "3", 1);
+  const pid_t rank = StartChild("/tmp/" + name), other = StartChild("/tmp/stagecoach.Other1");
+  unsetenv("OMPI_COMM_WORLD_RANK");
+  const auto stopped = [&] { return FindHostReport(*ReportHost({"--look", name}))->stopped(); };
+  EXPECT_EQ(stopped().size(), 0);
+  for (const pid_t child : {rank, other}) {
+    kill(child, SIGSTOP);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  }
+  // A child that was stopped before it became its program has its parent's words.
+  for (int i = 0; i < 100 && stopped().empty(); ++i) {
+    kill(rank, SIGCONT);
+    usleep(10000);
+    kill(rank, SIGSTOP);
+  }
+  ASSERT_EQ(stopped().size(), 1);
+  EXPECT_EQ(stopped()[0].pid(), rank);
+  EXPECT_EQ(stopped()[0].rank(), 3);
+  for (const pid_t child : {rank, other}) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
 }
 
 TEST(ReportHost, SaysWhetherItCanReadTheModel) {
@@ -84,12 +115,59 @@ TEST(ReportHost, SaysWhetherItCanReadTheModel) {
   EXPECT_THAT(model_of("m.gguf"), HasSubstr("an absolute path"));
 }
 
+TEST(ReportHost, ListensWhereItIsToBeTried) {
+  std::optional<NetworkAgent> network;
+  const absl::StatusOr<std::string> line = ReportHost({"--network", "20"}, &network);
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_TRUE(network.has_value());
+  const absl::StatusOr<pb::HostReport> report = FindHostReport(*line);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GE(report->addresses_size(), 1);
+  EXPECT_GT(report->trial_port(), 0);
+  EXPECT_EQ(report->trial_token().size(), 16u);
+  for (const char* seconds : {"0", "x", "-1", "4000", ""}) {
+    EXPECT_FALSE(ReportHost({"--network", seconds}, &network).ok()) << seconds;
+  }
+}
+
+// A front that comes, orders a trial and goes.
+TEST(NetworkAgent, TriesWhatItIsToldAndEndsWithItsFront) {
+  const absl::StatusOr<std::unique_ptr<TrialServer>> target = TrialServer::Listen();
+  ASSERT_TRUE(target.ok()) << target.status();
+  NetworkAgent agent(absl::Seconds(20));
+  pb::HostReport report;
+  agent.Announce(&report);
+  std::thread serving([&agent] { agent.Serve(); });
+  TcpTrial front("127.0.0.1", report.trial_port(), report.trial_token(), TrialKind::kControl);
+  while (!front.ended()) front.Advance();
+  ASSERT_TRUE(front.passed()) << front.error();
+  {
+    MessageChannel channel(front.Release());
+    pb::TrialOrder order;
+    order.set_id(7);
+    order.set_address("127.0.0.1");
+    order.set_port((*target)->port());
+    order.set_token((*target)->token());
+    ASSERT_TRUE(channel.Send(order.SerializeAsString()));
+    std::optional<std::string> message;
+    while (!message.has_value() && channel.Receive()) {
+      (*target)->Advance();
+      message = channel.Next();
+    }
+    pb::TrialOutcome outcome;
+    ASSERT_TRUE(message.has_value() && outcome.ParseFromString(*message));
+    EXPECT_EQ(outcome.id(), 7);
+    EXPECT_EQ(outcome.step(), static_cast<int>(TrialStep::kPassed)) << outcome.error();
+  }
+  serving.join();
+}
+
 TEST(ReportHost, RefusesOtherNamesThanThoseOfLaunches) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--clear"}, {"--clear", "x"}, {"--clear", "stagecoach.abc/.."}, {"--wipe", "y"}}) {
     const absl::Status status = ReportHost(arguments).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("expected --clear stagecoach.AbC123"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("expected --clear or --look stagecoach.AbC123"));
   }
 }
 

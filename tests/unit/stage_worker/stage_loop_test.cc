@@ -455,6 +455,22 @@ TEST_F(StageLoopTest, ChecksumsAreOfAllLayersOfTheModelOrOfNone) {
   }
 }
 
+TEST_F(StageLoopTest, RoomForMostProbableTokensOfPromptsIsWithinItsRange) {
+  for (const int32_t most : {-1, kMaxPromptLogprobs + 1, std::numeric_limits<int32_t>::max()}) {
+    heard_ = {};
+    assignment_ = Assignment(1, 3);
+    Connect();
+    pb::StageAssignment changed = assignment_;
+    changed.set_max_prompt_logprobs(most);
+    stage_thread_ = std::thread([this, changed] {
+      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
+      status_ = StageLoop(endpoint.get(), changed).Run();
+    });
+    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << most;
+    EXPECT_THAT(heard_.failure->message(), HasSubstr("`max_prompt_logprobs` is"));
+  }
+}
+
 TEST_F(StageLoopTest, TheEndOfTheJobEndsTheStageInWhateverItIsDoing) {
   for (const bool ready : {false, true}) {
     heard_ = {};

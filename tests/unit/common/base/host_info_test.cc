@@ -41,6 +41,19 @@ TEST_F(FakeHost, TakesTheTightestQuotaOfTheGroupAndItsAncestors) {
   EXPECT_DOUBLE_EQ(CgroupCpuQuota(root_), 2.5);
 }
 
+TEST_F(FakeHost, CountsTheTasksThatItsGroupsStillAllow) {
+  EXPECT_EQ(CgroupTasksLeft(root_), std::numeric_limits<uint64_t>::max());
+  Write("/proc/self/cgroup", "0::/outer/inner\n");
+  Write("/proc/self/mountinfo", "41 31 0:38 / /sys/fs/cgroup rw,relatime shared:1 - cgroup2 cgroup2 rw\n");
+  Write("/sys/fs/cgroup/outer/inner/pids.max", "max\n");
+  Write("/sys/fs/cgroup/outer/pids.max", "100\n");
+  EXPECT_EQ(CgroupTasksLeft(root_), 100u) << "how many there are is not known";
+  Write("/sys/fs/cgroup/outer/pids.current", "90\n");
+  EXPECT_EQ(CgroupTasksLeft(root_), 10u);
+  Write("/sys/fs/cgroup/outer/pids.current", "120\n");
+  EXPECT_EQ(CgroupTasksLeft(root_), 0u);
+}
+
 TEST_F(FakeHost, ReadsTheQuotaOfVersionOne) {
   Write("/proc/self/cgroup", "5:cpu,cpuacct:/job\n1:name=systemd:/\n");
   Write("/proc/self/mountinfo", "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n");

@@ -21,5 +21,15 @@ TEST(ShownText, IsNeverLong) {
   EXPECT_EQ(ShownText(std::string(5000000, 'x')), "'" + std::string(60, 'x') + "...'");
 }
 
+TEST(CutText, EndsBetweenTwoCharacters) {
+  EXPECT_EQ(CutText(""), "");
+  EXPECT_EQ(CutText(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(CutText(std::string(201, 'x')), std::string(200, 'x') + "...");
+  EXPECT_EQ(CutText("h\xC3\xA9h\xC3\xA9", 4), "h\xC3\xA9h\xC3\xA9");
+  EXPECT_EQ(CutText("h\xC3\xA9h\xC3\xA9", 3), "h\xC3\xA9h...");
+  EXPECT_EQ(CutText("h\xC3\xA9h\xC3\xA9", 2), "h\xC3\xA9...");
+  EXPECT_EQ(CutText(std::string(5000000, '\x80'), 5).size(), 23u) << "no character begins";
+}
+
 }  // namespace
 }  // namespace stagecoach

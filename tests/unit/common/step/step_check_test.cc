@@ -35,6 +35,7 @@ TEST(StepCheck, AcceptsDefaultsAndTheEndsOfTheRanges) {
   s.frequency_penalty = 100;
   s.repeat_last_n = -1;
   s.logprobs = kMaxLogprobs;
+  s.prompt_logprobs = kMaxPromptLogprobs;
   s.logit_bias.assign(kMaxLogitBias, {9, -1e6f});
   s.min_new_tokens = std::numeric_limits<int32_t>::max();
   s.end_tokens.assign(kMaxEndTokens, 9);

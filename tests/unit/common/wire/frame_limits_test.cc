@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "common/step/sampling_limits.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
@@ -147,6 +148,8 @@ TEST(FrameLimits, HoldForSamplingParameters) {  // step_check_test.cc has all of
            "0 to 100"},
           {[](MicroBatch* b) { b->open[0].sampling.logprobs = kMaxLogprobs + 1; },
            "step.open[0]': sampling.logprobs is 129", "-1 to 128"},
+          {[](MicroBatch* b) { b->open[0].sampling.prompt_logprobs = 4; },
+           "step.open[0].sampling.prompt_logprobs' is 4", "0 to 3"},
           {[](MicroBatch* b) { b->open[0].sampling.logit_bias[0].second = kInfinity; },
            "step.open[0]': sampling.logit_bias[0].bias is inf", "-1e+06 to 1e+06 or -inf"},
       },
@@ -227,7 +230,8 @@ TEST(FrameLimits, HoldForHeaderAndTensor) {
   const FrameLimits limits = SmallLimits();
   const std::vector<uint8_t> good = EncodedStep(limits, SampleBatch(), true);
   const std::vector<HeaderCase> cases = {
-      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1", "4"},
+      {[](pb::FrameHeader* h) { h->set_protocol_version(1); }, "protocol_version' is 1",
+       absl::StrCat(kProtocolVersion)},
       {[](pb::FrameHeader* h) { h->set_run_id(5); }, "run_id' is 5", "81985529216486895"},
       {[](pb::FrameHeader* h) { h->set_epoch(2); }, "epoch' is 2", "1"},
       {[](pb::FrameHeader* h) { h->set_sequence_number(8); }, "sequence_number' is 8", "7"},
@@ -315,7 +319,12 @@ TEST(FrameLimits, HoldForResults) {
       {[](StepResult* r) { r->targets[0].start = -1; }, "result.targets[0].start' is -1", "0 to 63"},
       {[](StepResult* r) { r->targets[0].logprobs.clear(); }, "result.targets[0].logprobs' is empty", "at least one"},
       {[](StepResult* r) { r->targets[0].start = 62; }, "result.targets[0] end (start + logprobs)' is 65", "1 to 64"},
-      {[](StepResult* r) { r->targets[0].logprobs.resize(33); }, "result.targets rows in all' is 33", "0 to 32"},
+      {[](StepResult* r) { r->targets[0].logprobs.resize(33), r->targets[0].top.clear(); },
+       "result.targets rows in all' is 33", "0 to 32"},
+      {[](StepResult* r) { r->targets[0].top.resize(12); }, "result.targets[0].top' is 12 entries long", "at most 9"},
+      {[](StepResult* r) { r->targets[0].top.pop_back(); }, "result.targets[0].top' is 5 entries long",
+       "a multiple of 3"},
+      {[](StepResult* r) { r->targets[0].top[1].token = 100; }, "result.targets[0].top token' is 100", "-1 to 99"},
   };
   for (const ResultCase& one : cases) {
     StepResult result = SampleResult(limits);
@@ -334,6 +343,7 @@ FrameLimits WideLimits() {
   limits.context = std::numeric_limits<int32_t>::max();
   limits.group_blocks = {std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::max()};
   limits.max_open_tokens = 1000;
+  limits.max_prompt_logprobs = kMaxPromptLogprobs;
   return limits;
 }
 
@@ -344,7 +354,7 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
   batch.number = ~0ull;
   for (uint64_t i = 0; i < 200; ++i) batch.free.push_back(~i);
   for (uint64_t i = 0; i < 4; ++i) {
-    SamplingParams sampling{1.5f, kLarge, 0.5f, 0.5f, 1.5f, 1.5f, 1.5f, -1, ~0ull, -1, {}, kLarge, {}};
+    SamplingParams sampling{1.5f, kLarge, 0.5f, 0.5f, 1.5f, 1.5f, 1.5f, -1, ~0ull, -1, 20, {}, kLarge, {}};
     sampling.logit_bias.assign(kMaxLogitBias, {kLarge, 1.f});
     sampling.end_tokens.assign(kMaxEndTokens, kLarge);
     const std::vector<BlockId> shared(31, kLarge);
@@ -392,13 +402,24 @@ TEST(FrameLimits, LeaveRoomForTheLargestResult) {
   result.number = ~0ull;
   for (uint64_t i = 0; i < 4; ++i) {
     result.sampled.push_back({~i, kLarge, kLarge, -1.f, std::vector<TokenLogprob>(kMaxLogprobs, {kLarge, -1.f}), true});
-    result.targets.push_back({~i, kLarge, std::vector<float>(8, -1.f)});
+    result.targets.push_back({~i, kLarge, std::vector<float>(8, -1.f), true});
+    result.targets.back().top.assign(8 * kMaxPromptLogprobs, {kNoToken, -1.f});
   }
   result.times = SampleTimes(3);
   FrameBuffer buffer(limits.MaxResultFrameBytes(), 0);
   ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
   EXPECT_TRUE(DecodeResult(limits, buffer.message(), ~0ull).ok());
   EXPECT_LE(buffer.message().size(), limits.MaxResultFrameBytes());
+  EXPECT_GT(buffer.message().size() * 5 / 4, limits.MaxResultFrameBytes()) << "the bound is far from what frames reach";
+}
+
+TEST(FrameLimits, LeaveRoomForMostProbableTokensOfPromptsWhereAJobHasThem) {
+  FrameLimits with = WideLimits(), without = with;
+  without.max_prompt_logprobs = 0;
+  const auto rows = static_cast<size_t>(with.max_rows);
+  EXPECT_NEAR(with.MaxResultFrameBytes(), without.MaxResultFrameBytes() + rows * kMaxPromptLogprobs * 8, 8);
+  EXPECT_EQ(with.MaxStepFrameBytes(), without.MaxStepFrameBytes());
+  EXPECT_EQ(with.StageFrameBytes(false, 3), without.StageFrameBytes(false, 3));
 }
 
 }  // namespace

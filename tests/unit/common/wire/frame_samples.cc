@@ -17,6 +17,7 @@ FrameLimits SmallLimits() {
   limits.block_tokens = 8;
   limits.max_rows = 32;
   limits.max_slices = 4;
+  limits.max_prompt_logprobs = 3;
   limits.max_open_tokens = 96;
   return limits;
 }
@@ -31,6 +32,7 @@ MicroBatch SampleBatch() {
   open.output = {13};
   open.sampling.temperature = 0.5f;
   open.sampling.logprobs = 2;
+  open.sampling.prompt_logprobs = 3;
   open.sampling.logit_bias = {{40, -1.5f}};
   batch.open = {open};
   SequenceSlice chunk;
@@ -86,6 +88,7 @@ SamplingParams RandomSampling(const FrameLimits& limits, Draw* draw) {
   sampling.repeat_last_n = static_cast<int32_t>(draw->Between(-1, 100));
   sampling.seed = draw->Word();
   sampling.logprobs = static_cast<int32_t>(draw->Between(-1, kMaxLogprobs));
+  sampling.prompt_logprobs = static_cast<int32_t>(draw->Between(0, limits.max_prompt_logprobs));
   for (int64_t i = draw->Between(0, 3); i > 0; --i) {
     sampling.logit_bias.emplace_back(static_cast<int32_t>(draw->Between(0, limits.vocab - 1)), draw->Unit() - 0.5f);
   }
@@ -154,7 +157,7 @@ StepResult SampleResult(const FrameLimits& limits) {
   StepResult result;
   result.number = 7;
   result.sampled = {{2, 1, 99, -0.25f, {{99, -0.25f}, {4, -1.75f}}}, {5, 64, 0, 0, {}, true}};
-  result.targets = {{1, 6, {-1.5f, -2.5f, 0.f}, true}};
+  result.targets = {{1, 6, {-1.5f, -2.5f, 0.f}, true, {{7, -0.5f}, {99, -1.5f}, {0, -0.25f}, {8, -2.5f}, {}, {}}}};
   result.times = SampleTimes(limits.stages);
   return result;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -42,7 +43,7 @@ TEST(Handshake, AWorldThatCanBeNoJobSaysWhatIsWrongWithWhichRank) {
     std::string message;
   } cases[] = {
       {[](auto* w) { (*w)[2].set_protocol_version(kProtocolVersion + 1); },
-       "rank 2 on node1 runs version 0.1.0 (protocol 5)"},
+       absl::StrCat("rank 2 on node1 runs version 0.1.0 (protocol ", kProtocolVersion + 1, ")")},
       {[](auto* w) { (*w)[3].set_program_version("9.9"); }, "rank 3 on node2 runs version 9.9"},
       {[](auto* w) { (*w)[1].clear_isas(); }, "rank 1 on node0: its instruction sets: it names none"},
       {[](auto* w) { (*w)[1].set_isas(0, static_cast<pb::InstructionSet>(50)); },

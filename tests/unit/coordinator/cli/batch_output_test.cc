@@ -48,6 +48,32 @@ TEST(AnsweredLines, DoesNotRetryAFailedLine) {
   EXPECT_TRUE(Answered(&lines, 4, "bad"));
 }
 
+TEST(BatchEnding, IsGoodWhereALineHasItsAnswerAndElseSaysWhyNoneHas) {
+  const auto code_of = [](const BatchTally& tally) { return ExitCodeOf(BatchEnding(tally, "out")); };
+  EXPECT_EQ(code_of({}), ExitCode::kOk) << "no lines";
+  EXPECT_EQ(code_of({.answers = 3}), ExitCode::kOk);
+  EXPECT_EQ(code_of({.answers = 1, .wrong = 5, .uncomputed = 2}), ExitCode::kOk);
+  EXPECT_EQ(code_of({.wrong = 1}), ExitCode::kInputFile);
+  EXPECT_EQ(code_of({.uncomputed = 1}), ExitCode::kLostStages);
+  EXPECT_EQ(code_of({.wrong = 5, .uncomputed = 2}), ExitCode::kLostStages);
+  EXPECT_EQ(BatchEnding({.wrong = 2}, "out").message(), "no line has an answer: 2 have their errors in 'out'");
+}
+
+TEST(AnsweredLines, CountWhatAnEarlierRunMadeOfThem) {
+  AnsweredLines lines;
+  ASSERT_TRUE(lines.AddOutputLine(Answer("a")).ok());
+  BatchLine failed = Line(2, "b");
+  for (const char* code : {"failed", "invalid_request", "rejected"}) {
+    failed.error = BatchError{code, "why"};
+    ASSERT_TRUE(lines.AddOutputLine(CompactJson(BatchErrorJson("1", failed))).ok());
+  }
+  ASSERT_TRUE(lines.AddOutputLine(CompactJson(BatchErrorJson("1", Line(4, "")))).ok());
+  EXPECT_FALSE(lines.AddOutputLine("{}").ok());
+  EXPECT_EQ(lines.tally().answers, 1);
+  EXPECT_EQ(lines.tally().uncomputed, 1);
+  EXPECT_EQ(lines.tally().wrong, 3);
+}
+
 TEST(AnsweredLines, KnowsLinesWithoutACustomIdByTheirNumber) {
   AnsweredLines lines;
   ASSERT_TRUE(lines.AddOutputLine(CompactJson(BatchErrorJson("1", Line(4, "")))).ok());

@@ -3,6 +3,7 @@
 #include "coordinator/cli/chat_server.h"
 
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/front/signals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -106,6 +108,19 @@ TEST(ChatServer, TakesTheServersCountWhereThereIsOne) {
   EXPECT_EQ(answer.tokens, 7);
   EXPECT_EQ(answer.prompt_tokens, 9);
   EXPECT_TRUE(answer.counted);
+}
+
+TEST(ChatServer, IsStoppedAlsoBeforeItHasAsked) {
+  ChatServer server(*ParseApiUrl("http://127.0.0.1:1"), {}, {}, {});
+  raise(SIGINT);
+  const Json messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
+  ChatTurn turn;
+  turn.messages = &messages;
+  const absl::StatusOr<ChatAnswer> answer =
+      server.Answer(turn, [](AnswerPart, absl::string_view) { return absl::OkStatus(); });
+  EXPECT_EQ(SignalWatch::Get().ForgetStops().count, 1);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->finish_reason, "cancelled");
 }
 
 TEST(ChatServer, WritesItsAddressAsItIsTyped) {

@@ -114,6 +114,16 @@ TEST(ClusterOptions, HandTheLayoutOfTypeId42On) {
   EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.q2_layout(), "g128-oxi");
 }
 
+TEST(ClusterOptions, HandOnThatDamagedTensorsAreLoaded) {
+  for (const bool allow : {false, true}) {
+    CLI::App app;
+    ClusterOptions options;
+    AddClusterOptions(&app, &options, "");
+    app.parse(allow ? "-m model.gguf --allow-damaged" : "-m model.gguf");
+    EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.allow_damaged(), allow);
+  }
+}
+
 TEST(ClusterOptions, LeaveTheNumberOfStagesToTheHostFile) {
   ClusterOptions options;
   options.model = "model.gguf";

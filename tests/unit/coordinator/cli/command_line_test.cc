@@ -77,7 +77,7 @@ TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
                            "--chat-template auto|chatml=auto",
                            "--chat-template-file FILE",
                            "--raw",
-                           "--special",
+                           "--no-special",
                            "--logprobs",
                            "--hostfile",
                            "--host LIST",

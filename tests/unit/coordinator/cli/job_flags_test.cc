@@ -35,7 +35,7 @@ TEST(JobFlags, EveryOptionNamedHereExistsAndSetsAFieldThatExists) {
     ++named;
     EXPECT_NE(app.get_option_no_throw(flag), nullptr) << flag;
   }
-  EXPECT_EQ(named, 26);
+  EXPECT_EQ(named, 27);
   for (const char* field : {"hostfile", "launcher_args", "stage_worker_path", "dry_run"}) {  // of the launch
     EXPECT_NE(app.get_option_no_throw(std::string(FlagOfField(field))), nullptr) << field;
   }

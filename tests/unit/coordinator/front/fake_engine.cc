@@ -307,6 +307,11 @@ void MaybeRunFakeProgram(int argc, char** argv) {
   if (absl::EndsWith(argv[0], "stage_worker")) {
     while (true) pause();
   }
+  // As mpirun.
+  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
+    std::puts("mpirun (Open MPI) 4.1.4");
+    std::exit(0);
+  }
   const char* environment = std::getenv("STAGECOACH_FAKE_ENGINE");
   std::string fake = environment != nullptr ? environment : "";
   std::string socket;

@@ -43,6 +43,19 @@ pb::TokenDelta Scores(RequestId id, int32_t start, const std::vector<float>& sco
   return delta;
 }
 
+// Beside the score of row r the tokens 10 r and 10 r + 1.
+pb::TokenDelta ScoresWithTops(RequestId id, int32_t start, const std::vector<float>& scores) {
+  pb::TokenDelta delta = Scores(id, start, scores);
+  pb::TargetLogprobs* entry = delta.mutable_scores(0);
+  for (int row = start; row < start + entry->logprobs_size(); ++row) {
+    for (const int place : {0, 1}) {
+      entry->add_top_tokens(10 * row + place);
+      entry->add_top_logprobs(-1.f);
+    }
+  }
+  return delta;
+}
+
 pb::RequestFinished End(RequestId id, Finished::Reason reason) {
   pb::RequestFinished finished;
   finished.set_request(id);
@@ -257,6 +270,42 @@ TEST(RequestJournal, AsksOnlyForTheScoresThatAreMissing) {
   const std::vector<SessionEvent> complete = journal.FinishComplete(100);
   ASSERT_THAT(complete, SizeIs(1));
   EXPECT_EQ(complete[0].finished->reason(), Finished::REASON_SCORED);
+}
+
+TEST(RequestJournal, PassesTheMostProbableTokensOnWithTheirRows) {
+  RequestJournal journal;
+  GenerationRequest request = Journaled({1, 2, 3, 4, 5, 6}, 0);
+  request.score_from = 2;
+  request.sampling.prompt_logprobs = 2;
+  const RequestId id = Add(&journal, request);
+  EXPECT_EQ(journal.Submission(id).sampling().prompt_logprobs(), 2);
+  const auto tokens = [](const SessionEvent& event) {
+    std::vector<TokenId> tokens;
+    for (const TokenLogprob& top : event.scores.at(0).top) tokens.push_back(top.token);
+    return tokens;
+  };
+  auto event = journal.RecordTokens(ScoresWithTops(id, 0, {0, -1, -2}));
+  ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
+  EXPECT_THAT(tokens(**event), ElementsAre(10, 11, 20, 21));
+  event = journal.RecordTokens(ScoresWithTops(id, 2, {-2, -3, -4, 0}));
+  ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
+  EXPECT_THAT(tokens(**event), ElementsAre(30, 31, 40, 41));
+}
+
+TEST(RequestJournal, RefusesMoreOrFewerMostProbableTokensThanWereAskedFor) {
+  RequestJournal journal;
+  GenerationRequest request = Journaled({1, 2, 3, 4}, 0);
+  request.score_from = 1;
+  const RequestId without = Add(&journal, request);
+  request.sampling.prompt_logprobs = 2;
+  const RequestId with = Add(&journal, request);
+  pb::TokenDelta uneven = ScoresWithTops(with, 0, {-1, -2});
+  uneven.mutable_scores(0)->add_top_tokens(1);
+  for (const pb::TokenDelta& delta : {ScoresWithTops(without, 0, {-1}), Scores(with, 0, {-1}), uneven}) {
+    const absl::Status status = journal.RecordTokens(delta).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(delta.request() == with ? "expected " : "expected 0"));
+  }
 }
 
 TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {

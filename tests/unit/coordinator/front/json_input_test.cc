@@ -29,7 +29,8 @@ TEST(JsonInput, SaysWhereATextIsNoJson) {
   EXPECT_NE(ParseFailure("").find("unexpected end of input"), std::string::npos);
   EXPECT_NE(ParseFailure("{} {}").find("expected end of input"), std::string::npos);
   EXPECT_NE(ParseFailure("\"\xff\"").find("ill-formed UTF-8"), std::string::npos);
-  EXPECT_NE(ParseFailure("1e999").find("number overflow"), std::string::npos);
+  EXPECT_EQ(ParseFailure("-1e999"), "expected a number below 1.8e308, found -1e999");
+  EXPECT_EQ(ParseFailure("{\"a\":[{\"b\":1},1e999]}"), "expected a number below 1.8e308 for \"a\", found 1e999");
 }
 
 TEST(JsonInput, EndsAtItsEndAndNotAtANul) {
@@ -58,7 +59,7 @@ TEST(JsonInput, ShowsLittleOfALongText) {
     std::string text = "\"";
     for (int i = 0; i < 1000; ++i) text += character;
     const std::string message = ParseFailure(text);
-    EXPECT_LT(message.size(), 300u);
+    EXPECT_LT(message.size(), 200 * character.size() + 200);
     EXPECT_TRUE(CompactJson(message).find("\xEF\xBF\xBD") == std::string::npos) << message;
   }
 }

@@ -19,6 +19,7 @@ class ParsedCompletionTest : public ::testing::Test {
     call_ = toy.Add("<tool_call>", kControl);
     end_call_ = toy.Add("</tool_call>", kControl);
     end_ = toy.Add("<|im_end|>", kControl);
+    start_ = toy.Add("<|im_start|>", kControl);
     tokenizer_ = testing::OpenOrDie(toy.File("gpt2", "qwen2"));
   }
 
@@ -53,7 +54,7 @@ class ParsedCompletionTest : public ::testing::Test {
     return summary;
   }
 
-  TokenId think_, end_think_, call_, end_call_, end_;
+  TokenId think_, end_think_, call_, end_call_, end_, start_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
@@ -72,6 +73,43 @@ TEST_F(ParsedCompletionTest, ControlTokensArePrintedForTheParserButNotTheOneThat
   EXPECT_EQ(completion.finish_reason(), "stop");
   EXPECT_EQ(completion.calls(), 1);
   EXPECT_EQ(completion.reasoning_tokens(), 3);
+}
+
+TEST_F(ParsedCompletionTest, ControlTokensThatAreNoMarkersAreDropped) {
+  ParsedCompletion completion = Make({});
+  std::vector<TokenId> all;
+  const auto add = [&](const std::vector<TokenId>& tokens) { all.insert(all.end(), tokens.begin(), tokens.end()); };
+  add({think_});
+  add(Bytes("Hm"));
+  add({start_});
+  add(Bytes("."));
+  add({end_think_, start_});
+  add(Bytes("a "));
+  add({start_, start_});
+  add(Bytes("<|im_start|>\xC3"));
+  add({start_});
+  add(Bytes("b"));
+  const std::string expected =
+      "R(Hm.)C(a <|im_start|>\xEF\xBF\xBD"
+      "b)";
+  EXPECT_EQ(Take(Of(all), &completion), expected);
+  ParsedCompletion by_token = Make({});
+  std::string reasoning, content;
+  for (const TokenId token : all) {
+    for (const OutputDelta& delta : by_token.Take(Of({token}))) {
+      (delta.kind == OutputKind::kReasoning ? reasoning : content) += delta.text;
+    }
+  }
+  EXPECT_EQ("R(" + reasoning + ")C(" + content + ")", expected);
+  EXPECT_EQ(by_token.released_tokens(), all.size());
+  // A marker that turns out to be none is no text either.
+  EXPECT_EQ(Take(Of({call_, 'x', end_call_, 'y'}), &completion), "C(xy)");
+}
+
+TEST_F(ParsedCompletionTest, ControlTokensAreTextWhereTheyAreWanted) {
+  ParsedCompletion completion(tokenizer_.get(), {}, OutputParser::Make(OutputFormat::kHermesJson, {}, nullptr),
+                              /*render_control=*/true);
+  EXPECT_EQ(Take(Of({think_, 'a', end_think_, start_, 'b'}), &completion), "R(a)C(<|im_start|>b)");
 }
 
 TEST_F(ParsedCompletionTest, StopStringsAreSoughtInContentAlone) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -49,6 +50,51 @@ TEST_F(SessionTest, AJobOverHostsThatDoesNotComeUpNamesThemAndTheirPorts) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("TCP connections"));
   session.reset();
   ExpectNothingIsLeft();
+}
+
+// Those of this host are seen without a question.
+TEST_F(SessionTest, ARankOfAnotherHostThatIsStoppedWhileTheJobStartsIsNamedBeforeTheTimeout) {
+  pb::HostReport report;
+  *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kScalar});
+  const std::string without = EncodeHostReport(report);
+  report.add_stopped()->set_rank(2);
+  report.mutable_stopped(0)->set_pid(77);
+  LaunchOptions options = Options("never=1");
+  options.hosts = "near.invalid,far.invalid";
+  options.rsh_agent = directory_ + "/agent";
+  std::ofstream(options.rsh_agent) << "#!/bin/sh\n[ $1 = near.invalid ] || echo " << EncodeHostReport(report)
+                                   << "\necho " << without << "\n";
+  ASSERT_EQ(chmod(options.rsh_agent.c_str(), 0755), 0);
+  options.startup_timeout = absl::Seconds(3);  // a sixth of it later hosts are asked
+  options.max_losses = 1;
+  std::unique_ptr<Session> session = Launch(options);
+  Submit(session.get(), Request({1}, 1));
+  std::map<RequestId, Outcome> outcomes;
+  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the job does not come up; rank 2 on far.invalid is stopped (pid 77)"));
+}
+
+// Nothing is launched, and so nothing is launched again.
+TEST_F(SessionTest, WhatKeepsRanksFromStartingIsSaidBeforeALaunch) {
+  LaunchOptions options = Options("die_after=3");
+  options.mpirun_path = directory_ + "/mpirun";
+  std::ofstream(options.mpirun_path) << "#!/bin/sh\necho 'HYDRA build details:'\necho '    Version: 4.0.2'\n";
+  ASSERT_EQ(chmod(options.mpirun_path.c_str(), 0755), 0);
+  const absl::Status other_mpi = Session::Launch(options).status();
+  EXPECT_EQ(other_mpi.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(other_mpi.message()), HasSubstr("is not Open MPI's: it says 'HYDRA build details:'"));
+
+  rlimit files;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit few = {16, files.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status limited = Session::Launch(Options("die_after=3")).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  EXPECT_EQ(limited.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(limited.message()), HasSubstr("may have 16 files open (ulimit -n)"));
+  EXPECT_TRUE(Launches().empty());
 }
 
 TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthersGoOn) {

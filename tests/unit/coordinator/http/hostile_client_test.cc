@@ -255,10 +255,10 @@ TEST_F(HostileClient, ComesUnderAStrangeHostOrOrigin) {
   EXPECT_THAT(Answer("GET /hello HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(Answer("GET /hello HTTP/1.0\r\nHost:\r\n\r\n"), StartsWith("HTTP/1.1 403 "));
 
-  auto preflight = [&](const std::string& origin) {
+  auto preflight = [&](const std::string& origin, const std::string& more = "") {
     RawClient client(served.server->port());
     client.Send(absl::StrCat(
-        "OPTIONS /secret HTTP/1.1\r\n", kHost, "Origin: ", origin, "\r\nAccess-Control-Request-Method: POST\r\n",
+        "OPTIONS /secret HTTP/1.1\r\n", kHost, more, "Origin: ", origin, "\r\nAccess-Control-Request-Method: POST\r\n",
         "Access-Control-Request-Headers: authorization,x-stainless-os\r\nConnection: close\r\n\r\n"));
     return client.ReadAll();
   };
@@ -266,7 +266,13 @@ TEST_F(HostileClient, ComesUnderAStrangeHostOrOrigin) {
   EXPECT_THAT(allowed, StartsWith("HTTP/1.1 204 "));
   EXPECT_THAT(allowed, HasSubstr("Access-Control-Allow-Origin: https://chat.example\r\n"));
   EXPECT_THAT(allowed, HasSubstr("Access-Control-Allow-Headers: authorization,x-stainless-os\r\n"));
-  EXPECT_THAT(preflight("https://chat.example.evil"), ::testing::Not(HasSubstr("Allow-Origin")));
+  EXPECT_THAT(allowed, ::testing::Not(HasSubstr("Private-Network"))) << "nobody asked";
+  const std::string to_private = "Access-Control-Request-Private-Network: true\r\n";
+  EXPECT_THAT(preflight("https://chat.example", to_private),
+              HasSubstr("Access-Control-Allow-Private-Network: true\r\n"));
+  for (const std::string& more : {std::string(), to_private}) {
+    EXPECT_THAT(preflight("https://chat.example.evil", more), ::testing::Not(HasSubstr("Access-Control-Allow")));
+  }
   EXPECT_EQ(
       FindHeader(served.Get("/hello", {{"Origin", "https://chat.example"}})->headers, "access-control-allow-origin"),
       "https://chat.example");

@@ -130,6 +130,23 @@ TEST(HttpServer, SaysContinueBeforeABodyThatWaitsForIt) {
   EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 404"));  // refused instead
 }
 
+TEST(HttpServer, RefusesWhatExpectsOfItWhatItDoesNotDo) {
+  Served served;
+  for (const char* expected : {"200-foo", "100-continue, 200-foo", "100-continue\r\nExpect: 200-foo"}) {
+    RawClient client(served.server->port());
+    client.Send(absl::StrCat("POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: ", expected,
+                             "\r\nContent-Length: 4\r\n\r\nbody", kGetHello));
+    const std::string refused = client.ReadUntil("\"}}");
+    EXPECT_THAT(refused, StartsWith("HTTP/1.1 417 Expectation Failed\r\n")) << expected;
+    EXPECT_THAT(refused, HasSubstr("x-should-retry: false\r\n"));
+    EXPECT_THAT(refused, HasSubstr("expectation_failed"));
+    EXPECT_THAT(client.ReadUntil("hello"), StartsWith("HTTP/1.1 200"));
+  }
+  RawClient old(served.server->port());
+  old.Send("GET /hello HTTP/1.0\r\nExpect: 200-foo\r\n\r\n");
+  EXPECT_THAT(old.ReadAll(), StartsWith("HTTP/1.1 200")) << "HTTP/1.0 has no expectations";
+}
+
 TEST(HttpServer, KeepsTheConnectionOfARefusedRequestWhoseBodyIsHere) {
   Served served;
   RawClient client(served.server->port());

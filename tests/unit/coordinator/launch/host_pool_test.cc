@@ -100,7 +100,7 @@ TEST_F(HostPoolTest, PlacesStagesOnTheHostsThatAnswer) {
   Ask(&pool);
   EXPECT_THAT(pool.News(), IsEmpty());
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
-  EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report\n"));
+  EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report --network 28\n"));
 }
 
 // As a shared connection of ssh does, or a job of the login.
@@ -126,6 +126,59 @@ TEST_F(HostPoolTest, NamesTheHostsItLeavesOutAndWhy) {
   EXPECT_EQ(pool.Place().stages(), 0);
 }
 
+TEST_F(HostPoolTest, ALoginThatAsksAPersonHasFailedAndIsQuoted) {
+  Answers("s");
+  Does("a", "echo 'Password: none is needed here:'; printf '\\nann@a has a Password: '; exec sleep 60");
+  Does("b", "printf 'Are you sure you want to continue connecting (yes/no/[fingerprint])? '; exec sleep 60");
+  HostPool pool(&plan_, absl::Seconds(60));
+  Ask(&pool);
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("asks 'ann@a has a Password:', and nobody answers"));
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("asks 'Are you sure you want to continue connecting"));
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("`ssh -o BatchMode=yes b true` must work"));
+  EXPECT_EQ(pool.Place().Describe(), "1 on s");
+}
+
+TEST_F(HostPoolTest, WhatASlowLoginWroteIsQuoted) {
+  for (const char* host : {"a", "s"}) Answers(host);
+  Does("b", "echo 'Your password: expires today'; exec sleep 60");
+  HostPool pool(&plan_, absl::Milliseconds(1500));
+  Ask(&pool);
+  EXPECT_THAT(pool.DescribeLeftOut(),
+              HasSubstr("b: it did not answer for 1.5s; its login wrote 'Your password: expires"));
+}
+
+TEST_F(HostPoolTest, HostsThatAreSlowToAnswerAreNamedOnce) {
+  Answers("a");
+  Does("b", "exec sleep 60");
+  Does("s", "exec sleep 60");
+  std::vector<HostQuestion> questions;
+  for (const char* host : {"a", "b", "s"}) questions.push_back(AskHost(*plan_.backend, plan_.programs, host, {}));
+  HostSurvey survey(std::move(questions), absl::ZeroDuration(), /*slow=*/absl::Milliseconds(200));
+  EXPECT_EQ(survey.TakeSlowHosts(), "");
+  std::string slow;
+  while (!survey.answers()[0].report.has_value() || slow.empty()) {
+    survey.Advance();
+    if (slow.empty()) slow = survey.TakeSlowHosts();
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_THAT(slow, ::testing::EndsWith("b, s"));
+  EXPECT_EQ(survey.TakeSlowHosts(), "");
+}
+
+TEST_F(HostPoolTest, AHostThatLacksWhatItsRanksNeedIsLeftOut) {
+  for (const char* host : {"a", "s"}) Answers(host);
+  pb::HostReport report;
+  *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kAvx2});
+  HostLimits limits;
+  limits.open_files = 16;
+  *report.mutable_limits() = ToProto(limits);
+  Does("b", absl::StrCat("echo ", EncodeHostReport(report), "\n"));
+  HostPool pool(&plan_, absl::Seconds(20));
+  Ask(&pool);
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on s");
+  EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("b: a process may have 16 files open (ulimit -n)"));
+}
+
 TEST_F(HostPoolTest, ASpareHostTakesThePlaceOfOneThatIsLostAndALostOneThatAnswersIsUsedAgain) {
   for (const char* host : {"a", "b", "s"}) Answers(host);
   HostPool pool(&plan_, absl::Milliseconds(300));
@@ -135,7 +188,7 @@ TEST_F(HostPoolTest, ASpareHostTakesThePlaceOfOneThatIsLostAndALostOneThatAnswer
   Ask(&pool, /*again=*/true);
   EXPECT_THAT(pool.News(), ElementsAre(HasSubstr("host b is left out: it did not answer for 300ms")));
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on s");
-  EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report --clear stagecoach.AbC123\n"));
+  EXPECT_THAT(Asked(), HasSubstr("/bin/stage_worker --host-report --clear stagecoach.AbC123 --network 9\n"));
   pool.Launched(pool.Place(), "stagecoach.DeF456");
 
   std::filesystem::remove(directory_ + "/asked");
@@ -144,8 +197,8 @@ TEST_F(HostPoolTest, ASpareHostTakesThePlaceOfOneThatIsLostAndALostOneThatAnswer
   EXPECT_THAT(pool.News(), ElementsAre("host b is back and used again"));
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
   // Each is cleared of what it took part in and was not yet cleared of.
-  EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.AbC123\n"));
-  EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.DeF456\n"));
+  EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.AbC123 --network 9\n"));
+  EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.DeF456 --network 9\n"));
   EXPECT_THAT(Asked(), ::testing::Not(HasSubstr("AbC123 --clear")));
 }
 
@@ -184,7 +237,7 @@ TEST_F(HostPoolTest, AHostThatCannotReadTheModelIsNoSpareAndNotUsedAgain) {
   EXPECT_THAT(pool.News(), ElementsAre("host s is left out: it cannot read the model file '/models/m.gguf'"));
   Ask(&pool, /*again=*/true, job);
   EXPECT_EQ(pool.Place().stages(), 0);
-  EXPECT_THAT(Asked(), HasSubstr("--host-report --model /elsewhere/m.gguf\n"));
+  EXPECT_THAT(Asked(), HasSubstr("--host-report --model /elsewhere/m.gguf --network 28\n"));
 
   pb::HostReport report;
   *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kAvx2});

@@ -19,6 +19,7 @@
 namespace stagecoach {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -66,13 +67,15 @@ TEST_F(LaunchPlanTest, PutsOneHostOnSharedMemoryAloneWithAllFilesInPrivateDirect
   const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::string bin = directory_ + "/bin/";
-  EXPECT_THAT(Arguments(*plan),
-              ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "odls_base_sigkill_timeout",
-                          "0", "--mca", "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "mpi_yield_when_idle", "1",
-                          "--mca", "pml", "ob1", "--mca", "btl_vader_backing_directory", "/dev/shm/stagecoach.aaaaaa",
-                          "--mca", "btl", "vader,self", "-n", "1", bin + "coordinator", "engine", "--connect",
-                          "/t/stagecoach.aaaaaa/engine.sock", "--cleanup", "/t/stagecoach.aaaaaa", "--cleanup",
-                          "/dev/shm/stagecoach.aaaaaa", ":", "-n", "3", bin + "stage_worker"));
+  EXPECT_THAT(
+      Arguments(*plan),
+      ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "0",
+                  "--mca", "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "ras", "^slurm,gridengine,tm,lsf",
+                  "--mca", "plm", "isolated", "--mca", "orte_default_hostfile", "none", "--mca", "mpi_yield_when_idle",
+                  "1", "--mca", "pml", "ob1", "--mca", "btl_vader_backing_directory", "/dev/shm/stagecoach.aaaaaa",
+                  "--mca", "btl", "vader,self", "-n", "1", bin + "coordinator", "engine", "--connect",
+                  "/t/stagecoach.aaaaaa/engine.sock", "--cleanup", "/t/stagecoach.aaaaaa", "--cleanup",
+                  "/dev/shm/stagecoach.aaaaaa", ":", "-n", "3", bin + "stage_worker"));
 }
 
 TEST_F(LaunchPlanTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
@@ -128,8 +131,36 @@ TEST_F(LaunchPlanTest, LetsTheUsersOwnSettingsReplaceOurs) {
   const absl::StatusOr<std::string> line = DescribeLaunch(options);
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_THAT(*line, HasSubstr(" --bind-to core --mca pml ucx -x 'NAME=two words' -n 1 "));
-  EXPECT_THAT(*line, Not(HasSubstr("none")));
+  EXPECT_THAT(*line, Not(HasSubstr("--bind-to none")));
   EXPECT_THAT(*line, Not(HasSubstr("ob1")));
+}
+
+TEST_F(LaunchPlanTest, TellsOpenMpiTheNetworksThatWereFoundBeforeTheLaunch) {
+  LaunchOptions options = Options();
+  options.hosts = "node1.invalid";
+  const auto line = [&](const Networks& networks) {
+    const LaunchPlan plan = ResolveLaunch(options).value();
+    Placement placement = PlaceStages(plan.hosts, plan.stages, {});
+    placement.networks = networks;
+    return JoinShellWords(
+        plan.backend->Arguments(plan.programs, placement, {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.aaaaaa"}));
+  };
+  EXPECT_THAT(line({}), Not(HasSubstr("_if_")));
+  EXPECT_THAT(line({.include = "10.77.0.0/22"}), AllOf(HasSubstr("--mca oob_tcp_if_include 10.77.0.0/22 "),
+                                                       HasSubstr("--mca btl_tcp_if_include 10.77.0.0/22 ")));
+  EXPECT_THAT(line({.include = "", .exclude = "docker0,lo", .ipv6 = true}),
+              AllOf(HasSubstr("--mca oob_tcp_if_exclude docker0,lo --mca oob_tcp_disable_ipv4_family 1 "),
+                    HasSubstr("--mca btl_tcp_if_exclude docker0,lo --mca btl_tcp_disable_family 4 ")));
+  // Open MPI refuses an exclusion beside an inclusion, wherever they come from.
+  EXPECT_EQ(ResolveLaunch(options)->backend->OwnNetworks(), "");
+  options.launcher_args = "--mca btl_tcp_if_exclude docker0";
+  EXPECT_EQ(ResolveLaunch(options)->backend->OwnNetworks(), "btl_tcp_if_exclude=docker0");
+  EXPECT_THAT(line({.include = "10.77.0.0/22"}), Not(HasSubstr("if_include")));
+  options.launcher_args.clear();
+  setenv("OMPI_MCA_btl_tcp_if_include", "ib0", 1);
+  EXPECT_EQ(ResolveLaunch(options)->backend->OwnNetworks(), "btl_tcp_if_include=ib0");
+  EXPECT_THAT(line({.include = "10.77.0.0/22"}), Not(HasSubstr("if_include")));
+  unsetenv("OMPI_MCA_btl_tcp_if_include");
 }
 
 // mpirun puts it into a shell's line on the other host as it is.
@@ -228,6 +259,17 @@ TEST(HostFile, ReadsNamesSlotsAndComments) {
                                   HostSlots{.name = "node1"}));
 }
 
+TEST(HostFile, IsReadAsOpenMpiReadsIt) {
+  const absl::StatusOr<std::vector<HostSlots>> hosts =
+      ParseHostFile("h",
+                    "\xEF\xBB\xBFnode1 slots = 2\r\nnode2 slots= 3 max-slots =4 // two\r\nnode3 count=2\nnode4 cpu=5 "
+                    "slots_max=5\n// all\nnode5 model = /a//m.gguf spare\r\n192.0.2.7\n");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts,
+              ElementsAre(HostSlots{"node1", 2}, HostSlots{"node2", 3}, HostSlots{"node3", 2}, HostSlots{"node4", 5},
+                          HostSlots{"node5", 1, true, "/a//m.gguf"}, HostSlots{"192.0.2.7"}));
+}
+
 TEST(HostFile, KnowsSpareHostsAndWhereAHostHasTheModel) {
   const absl::StatusOr<std::vector<HostSlots>> hosts =
       ParseHostFile("h", "node1 model=/scratch/m.gguf slots=2\nnode2 spare slots=3 model=/m.gguf");
@@ -249,7 +291,22 @@ TEST(HostFile, NamesFileAndLineOfEveryMistake) {
            {"b model=m.gguf", "line 1: 'model=m.gguf', expected an absolute path"},
            {"b cores=3", "line 1: 'cores=3' is not understood"},
            {"--mca slots=1", "line 1: '--mca' is no host name"},
-           {"a:3", "line 1: 'a:3' is no host name"}}) {
+           {"a:3", "line 1: 'a:3' is no host name"},
+           {"a =3", "line 1: '=3' is not understood"},
+           {"a slots =", "line 1: 'slots=', expected a number"},
+           {"a\nann@b slots=2", "line 2: 'ann@b' names a user; write the host alone, and the user into ~/.ssh/config"},
+           {"a username=ann", "line 1: 'username=ann' is a setting of the login"},
+           {"a port = 2222", "line 1: 'port=2222' is a setting of the login"},
+           {"::1 slots=2", "line 1: '::1' is an IPv6 address"},
+           {"[fe80::1%eth0] slots=2", "line 1: '[fe80::1%eth0]' is an IPv6 address"},
+           {"a\n2001:db8::7", "line 2: '2001:db8::7' is an IPv6 address"},
+           {"^a", "line 1: '^a' chooses among hosts"},
+           {"+n0", "line 1: '+n0' chooses among hosts"},
+           {"/* a */", "line 1: comments of several lines"},
+           {std::string("\xFF\xFE"
+                        "a\0\n\0",
+                        6),
+            "line 1: the file is written in UTF-16"}}) {
     const absl::Status status = ParseHostFile("my.hosts", text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr("host file 'my.hosts'")) << text;
@@ -275,6 +332,9 @@ TEST(HostList, NamesThePartThatIsWrong) {
                                                         {"b:0", "'b:0'"},
                                                         {"b:x", "'b:x'"},
                                                         {"b:1:2", "'b:1:2'"},
+                                                        {"a,[::1]:2", "'[::1]:2' is an IPv6 address"},
+                                                        {"::1", "'::1' is an IPv6 address"},
+                                                        {"ann@b:2", "'ann@b:2' names a user"},
                                                         {"b:99999999999", "'b:99999999999'"}}) {
     const absl::Status status = ParseHostList(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

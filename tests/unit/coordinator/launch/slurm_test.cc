@@ -123,6 +123,31 @@ TEST_F(SlurmTest, AnAllocationOfThisNodeAloneIsAskedNothing) {
   EXPECT_EQ(plan->stages, 3);
 }
 
+TEST_F(SlurmTest, TasksOfAnAllocationOfThisNodeAloneAreItsSlots) {
+  Set("SLURM_JOB_NODELIST", "n1");
+  Set("SLURM_NTASKS", "3");
+  Set("SLURM_TASKS_PER_NODE", "3");
+  EXPECT_EQ(ResolveLaunch(options_)->stages, 3);
+  EXPECT_TRUE(ResolveLaunch(options_)->AllHere());
+  options_.stages = 2;
+  EXPECT_EQ(ResolveLaunch(options_)->stages, 2);
+  options_.stages = 4;
+  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()),
+              HasSubstr("4 stages need 4 slots, but the Slurm allocation has 3"));
+  Set("SLURM_STEP_ID", "0");  // a shell by `srun --pty --ntasks=1` in a larger allocation
+  Set("SLURM_NTASKS", "1");
+  Set("SLURM_TASKS_PER_NODE", "1");
+  EXPECT_EQ(ResolveLaunch(options_)->stages, 4);
+}
+
+TEST_F(SlurmTest, AVariableThatIsLeftOverIsNamed) {
+  unsetenv("SLURM_JOB_NODELIST");
+  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()), HasSubstr("unset SLURM_JOB_ID"));
+  Set("SLURM_JOB_NODELIST", "n[1-2]");
+  Program("scontrol", "exit 1");
+  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()), HasSubstr("unset SLURM_JOB_ID"));
+}
+
 TEST_F(SlurmTest, TasksThatWereAskedForAreTheSlots) {
   Set("SLURM_NTASKS_PER_NODE", "2");
   const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);

@@ -254,6 +254,7 @@ TEST(JobPlan, GivenBytesThatAreTooManyOrTooFewAreRefusedByName) {
 
 TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
   pb::ConfigureJob job = Job();
+  job.set_max_prompt_logprobs(5);
   for (const int layers : {10, 9, 9}) job.add_layer_split(layers);
   const auto plan =
       PlanJob(job, {StageOn("a", 8 * kGiB, 8), StageOn("a", 8 * kGiB, 8), StageOn("b", 8 * kGiB, 6)}, *Model(), kEpoch);
@@ -270,6 +271,7 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
     EXPECT_EQ(stage.owns_head(), stage.stage() == 2);
     EXPECT_EQ(stage.in_flight(), 4) << "one more for a decode group that is on its way back";
     EXPECT_GE(stage.max_open_tokens(), stage.context());
+    EXPECT_EQ(stage.max_prompt_logprobs(), 5);
   }
   EXPECT_THAT(ends, ElementsAre(10, 19, 28));
   EXPECT_THAT(threads, ElementsAre(4, 4, 6));

@@ -78,6 +78,15 @@ class Composer {
     return slices;
   }
 
+  // That steps of up to 512 rows take little, and their rows all of it.
+  void TeachThatRowsAreCheap() {
+    MicroBatch batch;
+    for (int32_t step = 0; step < 16; ++step) {
+      batch.slices = {{.sequence = 1000, .count = step % 2 == 0 ? 512 : 1}};
+      scheduler_.Took(batch, 2 * batch.rows());
+    }
+  }
+
   static std::string Describe(const std::vector<SequenceSlice>& slices) {
     return absl::StrJoin(slices, " ", [](std::string* out, const SequenceSlice& slice) {
       absl::StrAppend(out, slice.sequence, ":", slice.start, "+", slice.count);
@@ -214,12 +223,49 @@ TEST(Policies, EverySequenceEndsUnderEveryPolicyWhilePromptsKeepArriving) {
 
 TEST(Policies, ThrottledSpreadsAPromptOverMicroBatchesBesideDecodeRows) {
   Composer composer(Options(Policy::kThrottled));
+  composer.TeachThatRowsAreCheap();
   composer.Add(1, 5);
   composer.Step();
   composer.Add(2, 400);
-  // An eighth of what is left each time, until that is less than the least.
+  // An eighth of what is left each time.
   EXPECT_THAT(composer.Steps(4), ElementsAre("1:5+1 2:0+50", "1:6+1 2:50+44", "1:7+1 2:94+39", "1:8+1 2:133+34"));
-  EXPECT_THAT(composer.Steps(2), ElementsAre("1:9+1 2:167+32", "1:10+1 2:199+32"));
+  EXPECT_THAT(composer.Steps(2), ElementsAre("1:9+1 2:167+30", "1:10+1 2:197+26"));
+}
+
+TEST(Policies, ThrottledLetsNoWholeChunkPassAFirstTokenThatIsUnderWay) {
+  SchedulerOptions options = Options(Policy::kThrottled);
+  options.micro_batches = 2;
+  const auto behind_it = [&](int64_t new_tokens) {
+    Composer composer(options);
+    composer.Add(1, 5, new_tokens);
+    composer.Submit();
+    composer.Add(2, 400);
+    const std::string composition = Composer::Describe(composer.Submit());
+    composer.Confirm();
+    composer.Confirm();
+    return composition;
+  };
+  EXPECT_EQ(behind_it(2), absl::StrCat("2:0+", kThrottledLeastRows)) << "nothing was measured yet";
+  EXPECT_EQ(behind_it(1), "2:0+64") << "it is the only one, and nobody waits for another";
+}
+
+TEST(Policies, ThrottledKeepsTheGapToAQuarterOfASecondByItself) {
+  SchedulerOptions options = Options(Policy::kThrottled);
+  options.max_num_batched_tokens = options.prefill_chunk = 512;
+  options.context = options.max_open_tokens = 4096;
+  options.micro_batches = 2;
+  Composer composer(options);
+  composer.Add(1, 5);
+  for (int step = 0; step < 20; ++step) composer.Step(/*fixed_us=*/5000, /*row_us=*/1000);
+  composer.Add(2, 2000);
+  std::vector<int32_t> chunks;
+  while (composer.decoding() < 2) {
+    const std::vector<SequenceSlice> slices = composer.Step(5000, 1000);
+    if (slices.back().sequence == 2) chunks.push_back(slices.back().count);
+  }
+  EXPECT_LE(chunks[0], 69) << "a third of 0.9 * 250 ms, less 5 for the step and 1 for the other row";
+  EXPECT_NEAR(*std::max_element(chunks.begin(), chunks.end()), 106, 2) << "half of it";
+  EXPECT_EQ(std::count_if(chunks.begin(), chunks.begin() + 10, [](int32_t rows) { return rows < 40; }), 0);
 }
 
 TEST(Policies, ThrottledGivesWholeChunksWhenNobodyDecodes) {
@@ -230,22 +276,25 @@ TEST(Policies, ThrottledGivesWholeChunksWhenNobodyDecodes) {
 
 TEST(Policies, ThrottledFillsTheBudgetWithSeveralPromptsWhenNobodyDecodes) {
   Composer composer(Options(Policy::kThrottled));
+  composer.TeachThatRowsAreCheap();
   composer.Add(1, 200);
   composer.Add(2, 30);
   composer.Add(3, 50);
-  EXPECT_THAT(composer.Steps(2), ElementsAre("1:0+64 2:0+30 3:0+34", "2:30+1 1:64+32"));
+  EXPECT_THAT(composer.Steps(2), ElementsAre("1:0+64 2:0+30 3:0+34", "2:30+1 1:64+19"));
 }
 
 TEST(Policies, ThrottledCountsWhatCouldBeAdmittedAsWaiting) {
   SchedulerOptions options = Options(Policy::kThrottled);
   options.max_num_batched_tokens = options.prefill_chunk = 512;
   Composer all(options);
+  all.TeachThatRowsAreCheap();
   all.Add(1, 5);
   all.Step();
   for (SequenceId id = 2; id <= 5; ++id) all.Add(id, 400);
   EXPECT_EQ(Composer::Describe(all.Step()), "1:5+1 2:0+200") << "an eighth of four prompts";
   options.max_num_seqs = 2;
   Composer one(options);
+  one.TeachThatRowsAreCheap();
   one.Add(1, 5);
   one.Step();
   for (SequenceId id = 2; id <= 5; ++id) one.Add(id, 400);
@@ -257,6 +306,7 @@ TEST(Policies, ThrottledTakesThoseThatWaitToFindAsMuchInThePrefixCacheAsThoseBef
   options.max_num_batched_tokens = options.prefill_chunk = 512;
   options.prefix_caching = true;
   Composer composer(options);
+  composer.TeachThatRowsAreCheap();
   composer.Add(1, 5);
   composer.Step();
   composer.Add(2, 320);
@@ -277,6 +327,7 @@ TEST(Policies, ThrottledKeepsTheWantedGapOnceItKnowsWhatARowCosts) {
   composer.Add(1, 5);
   for (int step = 0; step < 20; ++step) composer.Step(/*fixed_us=*/1000, /*row_us=*/500);
   composer.Add(2, 900);
+  for (int step = 0; step < 2; ++step) composer.Step(1000, 500);  // each twice what was seen
   for (int step = 0; step < 5; ++step) {
     EXPECT_NEAR(composer.Step(1000, 500).back().count, 57, 2) << "(30 - 1 - 0.5) / 0.5, step " << step;
   }

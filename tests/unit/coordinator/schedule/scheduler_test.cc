@@ -42,6 +42,7 @@ TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
   EXPECT_THAT(message([](auto& o) { o.context = 0; }), HasSubstr("`context` is 0"));
   EXPECT_THAT(message([](auto& o) { o.micro_batches = 2000; }), HasSubstr("`micro_batches` is 2000"));
   EXPECT_THAT(message([](auto& o) { o.max_open_tokens = 31; }), HasSubstr("`max_open_tokens` is 31, expected 32 to"));
+  EXPECT_THAT(message([](auto& o) { o.max_prompt_logprobs = 21; }), HasSubstr("`max_prompt_logprobs` is 21"));
   EXPECT_THAT(message([](auto& o) { o.policy = static_cast<Policy>(9); }), HasSubstr("policy is 9"));
   EXPECT_THAT(message([](auto& o) { o.chunking = static_cast<Chunking>(9); }), HasSubstr("chunking is 9"));
   EXPECT_THAT(message([](auto& o) { o.slo_itl_us = -1; }), HasSubstr("`slo_itl_us` is -1"));
@@ -72,6 +73,11 @@ TEST(Scheduler, RefusesRequestsThatAreWrong) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("priority class ", priority)));
   }
+  SequenceSpec scored = Spec(1, 4, 4);
+  scored.sampling.prompt_logprobs = 1;
+  const absl::Status no_room = scheduler.Add(std::move(scored));
+  EXPECT_EQ(no_room.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(no_room.message()), HasSubstr("the job has room for `max_prompt_logprobs` 0"));
   ASSERT_TRUE(scheduler.Add(Spec(1, 4, 4)).ok());
   EXPECT_EQ(scheduler.Add(Spec(1, 4, 4)).code(), absl::StatusCode::kAlreadyExists);
 }
@@ -431,9 +437,18 @@ TEST(Scheduler, ASequenceCanBeCancelledInEveryState) {
 TEST(Scheduler, ScoresEveryWantedRowOnceAndEndsWhenThePromptIsConfirmed) {
   SchedulerOptions options = SmallOptions();
   options.prefill_chunk = 4;
+  options.max_prompt_logprobs = 2;
   Machine machine(options);
   SequenceSpec spec = Spec(1, 10, 0);
   spec.score_from = 6;
+  spec.sampling.prompt_logprobs = 2;
+  const auto tops = [&spec](std::vector<size_t> rows) {
+    std::vector<TokenLogprob> tops;
+    for (const size_t row : rows) {
+      for (const int place : {0, 1}) tops.push_back(ModelTop({spec.prompt.data(), row + 1}, place));
+    }
+    return tops;
+  };
   const ExpectedAnswer expected = ComputeAlone(spec, 32);
   ASSERT_TRUE(machine.scheduler.Add(spec).ok());
   EXPECT_THAT(machine.Submit().slices[0].targets, IsEmpty());
@@ -448,6 +463,7 @@ TEST(Scheduler, ScoresEveryWantedRowOnceAndEndsWhenThePromptIsConfirmed) {
   EXPECT_EQ(events[0].scores[0].start, 5);
   EXPECT_THAT(events[0].scores[0].logprobs,
               ElementsAre(expected.scores.at(5), expected.scores.at(6), expected.scores.at(7)));
+  EXPECT_EQ(events[0].scores[0].top, tops({5, 6, 7}));
   machine.Step();
   EXPECT_THAT(machine.Submit().slices[0].targets, IsEmpty()) << "published scores are not computed again";
   machine.Confirm();
@@ -458,15 +474,19 @@ TEST(Scheduler, ScoresEveryWantedRowOnceAndEndsWhenThePromptIsConfirmed) {
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].scores[0].start, 8);
   EXPECT_EQ(events[0].scores[0].logprobs.size(), 1u);
+  EXPECT_EQ(events[0].scores[0].top, tops({8}));
   EXPECT_EQ(events[0].finished, FinishReason::kScored);
   EXPECT_THAT(events[0].tokens, IsEmpty());
 }
 
 TEST(Scheduler, AResultThatDoesNotMatchIsRefusedAndChangesNothing) {
-  Machine machine(SmallOptions());
+  SchedulerOptions options = SmallOptions();
+  options.max_prompt_logprobs = 1;
+  Machine machine(options);
   EXPECT_EQ(machine.scheduler.Confirm({}).status().code(), absl::StatusCode::kInternal);
   SequenceSpec spec = Spec(1, 6, 8);
   spec.score_from = 0;
+  spec.sampling.prompt_logprobs = 1;
   ASSERT_TRUE(machine.scheduler.Add(spec).ok());
   machine.Submit();
   const auto message = [&machine](auto change) {
@@ -484,6 +504,7 @@ TEST(Scheduler, AResultThatDoesNotMatchIsRefusedAndChangesNothing) {
   EXPECT_THAT(message([](auto& r) { r.sampled.push_back(r.sampled[0]); }), HasSubstr("2 tokens, expected 1"));
   EXPECT_THAT(message([](auto& r) { r.targets.clear(); }), HasSubstr("no target log-probabilities"));
   EXPECT_THAT(message([](auto& r) { r.targets[0].logprobs.pop_back(); }), HasSubstr("has 5 target log-probabilities"));
+  EXPECT_THAT(message([](auto& r) { r.targets[0].top.pop_back(); }), HasSubstr("has 5 log-probabilities beside"));
   EXPECT_THAT(message([](auto& r) { r.targets.push_back(r.targets[0]); }), HasSubstr("2 lists"));
   EXPECT_THAT(message([](auto& r) { r.sampled[0].sequence = 2; }), HasSubstr("no token of sequence 1 in its place"));
   EXPECT_EQ(machine.Confirm().size(), 1u);

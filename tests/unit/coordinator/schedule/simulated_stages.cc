@@ -38,6 +38,11 @@ float ModelLogprob(absl::Span<const TokenId> prefix, TokenId target) {
   return -1.0f - static_cast<float>(bits >> 44);
 }
 
+TokenLogprob ModelTop(absl::Span<const TokenId> prefix, int32_t place) {
+  const auto token = static_cast<TokenId>((static_cast<int32_t>(prefix.size()) + place) % kSimulatedVocabulary);
+  return {token, ModelLogprob(prefix, token)};
+}
+
 ExpectedAnswer ComputeAlone(const SequenceSpec& spec, int64_t context) {
   ExpectedAnswer answer{.output = spec.output};
   const int64_t prompt = static_cast<int64_t>(spec.prompt.size());
@@ -110,6 +115,7 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     sequence.tokens = open.prompt;
     sequence.tokens.insert(sequence.tokens.end(), open.output.begin(), open.output.end());
     sequence.known = static_cast<int64_t>(sequence.tokens.size());
+    sequence.tops = open.sampling.prompt_logprobs;
     opened_tokens += sequence.known;
     RETURN_IF_ERROR(ShareBlocks(open, sequence));
   }
@@ -170,7 +176,9 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
     RETURN_IF_ERROR(CheckSlots(sequence, position, position + 1));
     const absl::Span<const TokenId> prefix(sequence.tokens.data(), static_cast<size_t>(position) + 1);
     if (!slice.targets.empty()) {
-      scores.logprobs.push_back(slice.targets[i] == kNoToken ? 0 : ModelLogprob(prefix, slice.targets[i]));
+      const bool wanted = slice.targets[i] != kNoToken;
+      scores.logprobs.push_back(wanted ? ModelLogprob(prefix, slice.targets[i]) : 0);
+      for (int32_t k = 0; k < sequence.tops; ++k) scores.top.push_back(wanted ? ModelTop(prefix, k) : TokenLogprob());
     }
     if (slice.sample && i + 1 == slice.count) {
       const TokenId token = ModelToken(prefix);

@@ -25,6 +25,8 @@ inline constexpr TokenId kSimulatedVocabulary = 24;
 // The model: a hash of all tokens before.
 TokenId ModelToken(absl::Span<const TokenId> prefix);
 float ModelLogprob(absl::Span<const TokenId> prefix, TokenId target);
+// Beside a target: other tokens than those of any other row nearby.
+TokenLogprob ModelTop(absl::Span<const TokenId> prefix, int32_t place);
 
 // What a sequence must give, computed alone.
 struct ExpectedAnswer {
@@ -57,6 +59,7 @@ class SimulatedStages {
   struct Open {
     uint64_t opening = 0;  // unique: a sequence opened again must not see what it wrote before
     int64_t known = 0;     // tokens at opening
+    int32_t tops = 0;      // log-probabilities beside each target
     std::vector<TokenId> tokens;
     BlockLists tables;
     std::vector<int64_t> released;  // [groups] places at the beginning, which hold kNoBlock

@@ -26,7 +26,7 @@ ManyAndOne RunManyAndOne(const std::string& path, int threads, const std::string
   auto model = OpenModel(path);
   EXPECT_TRUE(model.ok()) << model.status();
   if (!model.ok()) return {};
-  PipelineRig rig(std::move(model).value(), {.threads = threads, .isa = isa});
+  PipelineRig rig(std::move(model).value(), {.threads = threads, .isa = isa, .allow_damaged = true});
   std::vector<TokenId> tokens;
   for (int i = 0; i < 40; ++i) tokens.push_back(static_cast<TokenId>((i * 37 + 5) % 300));
   const SequenceId sequence = rig.Open(tokens);

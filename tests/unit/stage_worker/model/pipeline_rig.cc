@@ -31,6 +31,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.group_blocks.back() = blocks;
     config.kv_type = options.kv_type;
     config.threads = options.threads;
+    config.allow_damaged = options.allow_damaged;
     config.context = model_->hyper.context;
     config.max_rows = kMaxRows;
     config.max_slices = kMaxSlices;

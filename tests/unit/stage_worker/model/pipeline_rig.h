@@ -25,6 +25,7 @@ struct RigOptions {
   int32_t block_tokens = 32;
   KvType kv_type = KvType::kF16;
   std::string isa = "auto";
+  bool allow_damaged = false;
 };
 
 class PipelineRig {

@@ -1,5 +1,6 @@
 #include "stage_worker/model/stage_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -228,7 +229,7 @@ TEST(StageFinish, GivesLogProbabilitiesOfTargetsAndOfNothingElse) {
   const TempDir dir;
   PipelineRig rig(Write(dir), {.stages = 2});
   const std::vector<TokenId> tokens = {5, 6, 7, 8};
-  const SequenceId sequence = rig.Open(tokens);
+  const SequenceId sequence = rig.Open(tokens, {.prompt_logprobs = 2});
   rig.Feed(sequence, tokens, false, {6, kNoToken, 8, 300});
   const StepResult result = rig.Step();
   EXPECT_TRUE(result.sampled.empty());
@@ -244,6 +245,29 @@ TEST(StageFinish, GivesLogProbabilitiesOfTargetsAndOfNothingElse) {
     double sum = 0;
     for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
     EXPECT_NEAR(logprobs[static_cast<size_t>(row)], logits[static_cast<size_t>(targets[row])] - std::log(sum), 1e-5);
+    const TokenLogprob* top = &result.targets[0].top.at(static_cast<size_t>(2 * row));
+    EXPECT_EQ(top[0].token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+    EXPECT_NEAR(top[0].logprob, logits[static_cast<size_t>(top[0].token)] - std::log(sum), 1e-5);
+    EXPECT_GE(top[0].logprob, top[1].logprob);
+  }
+  EXPECT_EQ(result.targets[0].top.size(), 8u);
+  for (const int place : {2, 3}) EXPECT_EQ(result.targets[0].top[static_cast<size_t>(place)], TokenLogprob());
+}
+
+// Who compares the log-probability of a target with the largest one beside it compares bits.
+TEST(StageFinish, ATargetAmongTheMostProbableHasTheSameLogProbabilityThere) {
+  const TempDir dir;
+  PipelineRig rig(Write(dir), {});
+  const std::vector<TokenId> tokens = {5, 6, 7, 8};
+  rig.Feed(rig.Open(tokens, {.prompt_logprobs = 1}), tokens, false, {0, 0, 0, 0});
+  const std::vector<TokenLogprob> best = rig.Step().targets.at(0).top;
+  std::vector<TokenId> targets;
+  for (const TokenLogprob& top : best) targets.push_back(top.token);
+  rig.Feed(rig.Open(tokens, {.prompt_logprobs = kMaxPromptLogprobs}), tokens, false, targets);
+  const TargetLogprobs scores = rig.Step().targets.at(0);
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    EXPECT_EQ(scores.logprobs[row], best[row].logprob);
+    EXPECT_EQ(scores.top.at(row * kMaxPromptLogprobs), best[row]);
   }
 }
 
@@ -288,12 +312,16 @@ TEST(StageFinish, SaysThatLogitsAreNotFinite) {
   for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kF32}) {
     for (const float temperature : {0.0f, 0.7f}) {
       PipelineRig rig(model, {.stages = 2, .threads = 3, .kv_type = type});
-      rig.Feed(rig.Open(tokens, {.temperature = temperature, .logprobs = 2}), tokens, true, targets);
+      const SamplingParams sampling{.temperature = temperature, .logprobs = 2, .prompt_logprobs = 3};
+      rig.Feed(rig.Open(tokens, sampling), tokens, true, targets);
       const StepResult result = rig.Step();
       EXPECT_EQ(result.sampled.at(0).invalid_logits, type == KvType::kF16) << KvTypeName(type);
       EXPECT_EQ(result.targets.at(0).invalid_logits, type == KvType::kF16) << KvTypeName(type);
       EXPECT_TRUE(std::isfinite(result.sampled[0].logprob));
       for (const float logprob : result.targets[0].logprobs) EXPECT_TRUE(std::isfinite(logprob));
+      ASSERT_EQ(result.targets[0].top.size(), 12u);
+      EXPECT_EQ(result.targets[0].top[3].token == kNoToken, type == KvType::kF16);
+      for (const TokenLogprob& top : result.targets[0].top) EXPECT_TRUE(std::isfinite(top.logprob));
     }
   }
 }
@@ -327,21 +355,25 @@ TEST(StageFinish, ScoresMoreRowsThanATileAsInSmallChunks) {
   const auto model = Write(dir);
   std::vector<TokenId> tokens, targets;
   for (int i = 0; i < PipelineRig::kMaxRows; ++i) tokens.push_back(i), targets.push_back((7 * i + 1) % 320);
+  const SamplingParams with_top{.prompt_logprobs = 5};
   PipelineRig chunked(model, {});
-  const SequenceId sequence = chunked.Open(tokens);
+  const SequenceId sequence = chunked.Open(tokens, with_top);
   std::vector<float> expected;
+  std::vector<TokenLogprob> expected_top;
   for (auto at = tokens.begin(), target = targets.begin(); at < tokens.end(); at += 12, target += 12) {
     chunked.Feed(sequence, {at, at + 12}, false, {target, target + 12});
     const StepResult result = chunked.Step();
     ASSERT_EQ(result.targets.size(), 1u);
     expected.insert(expected.end(), result.targets[0].logprobs.begin(), result.targets[0].logprobs.end());
+    expected_top.insert(expected_top.end(), result.targets[0].top.begin(), result.targets[0].top.end());
   }
   for (const int threads : {1, 3}) {
     PipelineRig rig(model, {.threads = threads});
-    rig.Feed(rig.Open(tokens), tokens, false, targets);
+    rig.Feed(rig.Open(tokens, with_top), tokens, false, targets);
     const StepResult result = rig.Step();
     ASSERT_EQ(result.targets.size(), 1u);
     EXPECT_EQ(result.targets[0].logprobs, expected) << threads << " threads";
+    EXPECT_EQ(result.targets[0].top, expected_top) << threads << " threads";
   }
 }
 
@@ -385,7 +417,7 @@ TEST(StageFinish, SamplesSomethingFromWeightsThatAreNotNumbers) {
   ASSERT_TRUE(writer.Write(dir.File("nan.gguf")).ok());
   auto model = OpenModel(dir.File("nan.gguf"));
   ASSERT_TRUE(model.ok());
-  PipelineRig rig(*model, {});
+  PipelineRig rig(*model, {.allow_damaged = true});
   for (const float temperature : {0.0f, 1.0f}) {
     const SequenceId sequence = rig.Open({1, 2}, {.temperature = temperature, .logprobs = 1});
     rig.Feed(sequence, {1, 2}, true);

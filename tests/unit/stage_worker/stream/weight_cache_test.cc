@@ -72,6 +72,16 @@ TEST_F(WeightCacheTest, GivesBackWhatItWasGivenAlsoToTheNextProcess) {
   EXPECT_EQ(Files().size(), 1u);
 }
 
+TEST_F(WeightCacheTest, WhatWasRemovedIsNotFound) {
+  const auto cache = Cache();
+  Fill(cache.get());
+  cache->Remove(kTensor);
+  cache->Remove(kTensor);
+  EXPECT_EQ(cache->Find(kTensor), nullptr);
+  EXPECT_TRUE(Files().empty());
+  EXPECT_TRUE(cache->writes());
+}
+
 TEST_F(WeightCacheTest, AnotherModelAtTheSamePathFindsNothing) {
   Fill(Cache().get());
   EXPECT_EQ(Cache(/*modified_ns=*/4)->Find(kTensor), nullptr);

@@ -55,7 +55,8 @@ TEST(MatrixLoader, ReadsAPieceWhileItPacksAnotherOnOneThread) {
   Kernels kernels = *SelectKernels("scalar").value();
   kernels.pack_panel = PackWhenAnotherPieceIsRead;
   watched = file.get();
-  MatrixLoader loader(*file, kernels);
+  DamageCheck damage(*file, false);
+  MatrixLoader loader(*file, kernels, &damage);
   PackedMatrix matrix;
   ASSERT_TRUE(loader.Add(file->tensors()[0], 0, 1024, &matrix).ok());
   PageMemory memory = loader.Allocate().value();
@@ -69,7 +70,8 @@ TEST(MatrixLoader, PacksEveryRowOfEveryMatrixWhereItBelongs) {
   const TempDir dir;
   const auto file = FileOf(dir, {300, 16, 1, 700});
   for (int threads : {1, 2, 5}) {
-    MatrixLoader loader(*file, *SelectKernels("auto").value());
+    DamageCheck damage(*file, false);
+    MatrixLoader loader(*file, *SelectKernels("auto").value(), &damage);
     // Out of the order of the file, and a matrix of some rows of a tensor.
     struct Part {
       size_t tensor;

@@ -77,7 +77,7 @@ class FakeLines : public LineSource {
     if (line.empty() || line.back() != kCtrlC[0]) return LineRead{LineRead::Kind::kLine, std::move(line)};
     raise(SIGINT);
     line.pop_back();
-    return LineRead{LineRead::Kind::kSignal, std::move(line)};
+    return LineRead{.kind = LineRead::Kind::kSignal, .typed = !line.empty()};
   }
   std::vector<std::string> prompts;
 

@@ -133,7 +133,7 @@ TEST(BatchLine, RefusesWhatItCannotHonour) {
            {R"("logit_bias":{"1":1e39})", "'logit_bias': 1e+39 is out of range"},
            {R"("top_p":1.5)", "'top_p': 1.5 is out of range"},
            {R"("top_k":-2)", "'top_k': -2 is out of range"},
-           {R"("top_k":1.5)", "'top_k': expected an integer, found number"},
+           {R"("top_k":1.5)", "'top_k': expected an integer, found 1.5"},
            {R"("min_p":2)", "'min_p': 2 is out of range"},
            {R"("repeat_penalty":0)", "'repeat_penalty': 0 is out of range"},
            {R"("repeat_penalty":1,"repetition_penalty":1)", "'repeat_penalty': is the same as 'repetition_penalty'"},

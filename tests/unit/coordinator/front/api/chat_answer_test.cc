@@ -191,8 +191,9 @@ TEST(ChatAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
   const ToyService service;
   const PreparedCall prepared = service.Chat(R"("logprobs":true,"top_logprobs":1,"stream":true)");
   prepared.call->Begin();
-  EXPECT_EQ(prepared.call->Take(0, Tokens({0xC3})).bytes, "") << "half of a character";
-  const std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xA9})).bytes);
+  std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xC3})).bytes);
+  EXPECT_EQ(events[0]["choices"][0]["logprobs"], nullptr) << "half of a character";
+  events = Events(prepared.call->Take(0, Tokens({0xA9})).bytes);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["delta"]["content"], "\xC3\xA9");
   const Json& tokens = events[0]["choices"][0]["logprobs"]["content"];
@@ -273,6 +274,34 @@ TEST(ChatAnswer, PartsReasoningFromContent) {
   const PreparedCall raw = service.Chat("");
   EXPECT_EQ(Json::parse(Answer(raw.call.get(), tokens, Reason::REASON_STOP))["choices"][0]["message"]["content"],
             "<think>hm</think>ok");
+}
+
+// The same rule as of completions, whether there is a parser or not.
+TEST(ChatAnswer, HasNoControlTokensUnlessAskedForThem) {
+  ToyService service;
+  const std::vector<TokenId> tokens = {'a', kImStart, 'b', kImEnd};
+  const auto text = [&](const char* fields) {
+    const PreparedCall prepared = service.Chat(fields);
+    return Json::parse(Answer(prepared.call.get(), tokens, Reason::REASON_STOP))["choices"][0]["message"]["content"];
+  };
+  EXPECT_EQ(text(""), "ab");
+  EXPECT_EQ(text(R"("skip_special_tokens":false)"), "a<|im_start|>b");
+  service.model.output_format = OutputFormat::kHermesJson;
+  EXPECT_EQ(text(""), "ab");
+  EXPECT_EQ(text(R"("skip_special_tokens":false)"), "a<|im_start|>b");
+  // The markup is to stay in the text, and many a model's is made of control tokens.
+  service.model.reasoning.parse = false;
+  EXPECT_EQ(text(""), "a<|im_start|>b");
+  EXPECT_EQ(text(R"("skip_special_tokens":true)"), "ab");
+}
+
+TEST(ChatAnswer, HasAChunkForATokenWithoutText) {
+  const ToyService service;
+  const PreparedCall prepared = service.Chat(R"("stream":true)");
+  const std::vector<Json> events = Events(prepared.call->Take(0, Tokens({kImStart})).bytes);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["choices"][0]["delta"], Json({{"content", ""}}));
+  EXPECT_EQ(events[0]["choices"][0]["finish_reason"], nullptr);
 }
 
 TEST(ChatAnswer, IsCutWhereItsRequestWasCancelled) {

@@ -30,6 +30,44 @@ TEST(CompletionAnswer, IsAStreamOfTheSameObjects) {
                 R"({"index":0,"text":"","finish_reason":"stop","logprobs":null}]})" + "\n\ndata: [DONE]\n\n");
 }
 
+TEST(CompletionAnswer, HasNoControlTokensUnlessAskedForThem) {
+  const ToyService service;
+  const std::vector<TokenId> tokens = {'a', kImStart, 'b', kImEnd};
+  const auto text = [&](const char* fields) {
+    const PreparedCall prepared = service.Complete(fields);
+    return Json::parse(Answer(prepared.call.get(), tokens, Finish::REASON_STOP))["choices"][0]["text"];
+  };
+  EXPECT_EQ(text(""), "ab");
+  EXPECT_EQ(text(R"("skip_special_tokens":true)"), "ab");
+  EXPECT_EQ(text(R"("skip_special_tokens":false)"), "a<|im_start|>b");
+  // So is the text of a prompt of ids.
+  const auto echo = [&](const std::string& more) {
+    const std::string body = R"({"prompt":[72,260,105],"echo":true)" + more + "}";
+    const PreparedCall prepared = service.Prepare(ApiRoute::kCompletions, body);
+    return Json::parse(Answer(prepared.call.get(), {'a'}, Finish::REASON_LENGTH))["choices"][0]["text"];
+  };
+  EXPECT_EQ(echo(""), "Hia");
+  EXPECT_EQ(echo(R"(,"skip_special_tokens":false)"), "H<|im_start|>ia");
+}
+
+TEST(CompletionAnswer, HasAChunkForEveryTokenWhenItComes) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("stream":true,"stop":"xy","logprobs":0)");
+  const auto texts = [&](TokenId token) {
+    std::vector<std::string> texts;
+    for (const Json& event : Events(prepared.call->Take(0, Tokens({token})).bytes)) {
+      texts.push_back(event["choices"][0]["text"]);
+    }
+    return texts;
+  };
+  EXPECT_THAT(texts('a'), ElementsAre("a"));
+  EXPECT_THAT(texts(kImStart), ElementsAre("")) << "a token without text";
+  EXPECT_THAT(texts(0xC3), ElementsAre("")) << "half of a character";
+  EXPECT_THAT(texts(0xA9), ElementsAre("\xC3\xA9"));
+  EXPECT_THAT(texts('x'), ElementsAre("")) << "may become the stop string";
+  EXPECT_THAT(texts(kImEnd), ElementsAre()) << "ends the answer";
+}
+
 TEST(CompletionAnswer, HasLogprobsInFourLists) {
   const ToyService service;
   const PreparedCall prepared = service.Complete(R"("logprobs":2)");
@@ -99,10 +137,21 @@ TEST(CompletionAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
   }
 }
 
-SessionEvent Scores(int32_t start, std::vector<float> logprobs) {
+SessionEvent Scores(int32_t start, std::vector<float> logprobs, std::vector<TokenLogprob> top = {}) {
   SessionEvent event;
-  event.scores.push_back({.sequence = 0, .start = start, .logprobs = std::move(logprobs)});
+  event.scores.push_back({.start = start, .logprobs = std::move(logprobs), .top = std::move(top)});
   return event;
+}
+
+TEST(CompletionAnswer, HoldsTheSampledTokenBesideTheMostProbable) {
+  const ToyService service;
+  const PreparedCall prepared = service.Complete(R"("logprobs":1)");
+  SessionEvent event = Tokens({'a'});
+  event.tokens[0].top = {{'b', -0.5f}};
+  event.finished = Finished(Finish::REASON_LENGTH).finished;
+  prepared.call->Begin();
+  const Json body = Json::parse(prepared.call->Take(0, event).bytes);
+  EXPECT_EQ(body["choices"][0]["logprobs"]["top_logprobs"], Json::array({{{"b", -0.5}, {"a", -0.97}}}));
 }
 
 TEST(CompletionAnswer, PutsThePromptFirst) {
@@ -120,10 +169,12 @@ TEST(CompletionAnswer, ScoresThePromptThatItPutsFirst) {
   const ToyService service;
   const PreparedCall prepared =
       service.Prepare(ApiRoute::kCompletions, R"({"prompt":"h\u00e9y","echo":true,"logprobs":1,"stream":true})");
-  EXPECT_EQ(prepared.call->TakeRequests()[0].score_from, 1);
+  const GenerationRequest request = prepared.call->TakeRequests()[0];
+  EXPECT_EQ(request.score_from, 1);
+  EXPECT_EQ(request.sampling.prompt_logprobs, 1);
   EXPECT_EQ(prepared.call->Begin().bytes, "") << "the scores are missing";
-  EXPECT_EQ(prepared.call->Take(0, Scores(0, {-1, -2})).bytes, "");
-  std::string bytes = prepared.call->Take(0, Scores(2, {-3})).bytes;
+  EXPECT_EQ(prepared.call->Take(0, Scores(0, {-1, -2}, {{'x', -0.5f}, {0xA9, -2}})).bytes, "");
+  std::string bytes = prepared.call->Take(0, Scores(2, {-3}, {{kNoToken, 0}})).bytes;
   bytes += prepared.call->Take(0, Text("!")).bytes;
   bytes += prepared.call->Take(0, Finished(Finish::REASON_LENGTH)).bytes;
   const std::vector<Json> events = Events(bytes);
@@ -131,9 +182,24 @@ TEST(CompletionAnswer, ScoresThePromptThatItPutsFirst) {
   EXPECT_EQ(first["text"], "h\xC3\xA9y");
   EXPECT_EQ(first["logprobs"]["tokens"], Json({"h", "bytes:\\xc3", "bytes:\\xa9", "y"}));
   EXPECT_EQ(first["logprobs"]["token_logprobs"], Json({nullptr, -1.0, -2.0, -3.0})) << "nothing comes before the first";
-  EXPECT_EQ(first["logprobs"]["top_logprobs"], Json({nullptr, nullptr, nullptr, nullptr}));
-  EXPECT_EQ(first["logprobs"]["text_offset"], Json({0, 1, 2, 2}));
+  EXPECT_EQ(first["logprobs"]["top_logprobs"], Json::array({nullptr,
+                                                            {{"x", -0.5}, {"bytes:\\xc3", -1.0}},
+                                                            Json::object({{"bytes:\\xa9", -2.0}}),
+                                                            Json::object({{"y", -3.0}})}));
+  EXPECT_EQ(first["logprobs"]["text_offset"], Json({0, 1, 1, 2})) << "as in an answer";
   EXPECT_EQ(events[1]["choices"][0]["logprobs"]["text_offset"], Json({3}));
+}
+
+TEST(CompletionAnswer, OffsetsGoOnBehindTokensThatAreNoText) {
+  const ToyService service;
+  const PreparedCall prepared = service.Prepare(
+      ApiRoute::kCompletions, R"({"prompt":[169,72,255,254,105,33],"echo":true,"logprobs":0,"max_tokens":0})");
+  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+  prepared.call->Begin();
+  prepared.call->Take(0, Scores(0, {-1, -1, -1, -1, -1}));
+  const Json choice = Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes)["choices"][0];
+  EXPECT_EQ(choice["text"], "\xEF\xBF\xBDH\xEF\xBF\xBD\xEF\xBF\xBDi!");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], Json({0, 1, 2, 2, 4, 5}));
 }
 
 TEST(CompletionAnswer, CanScoreAPromptAndNothingElse) {
@@ -214,12 +280,14 @@ TEST(CompletionAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
   const ToyService service;
   const PreparedCall prepared = service.Complete(R"("logprobs":0,"stream":true,"stop":"zz")");
   prepared.call->Begin();
-  EXPECT_EQ(prepared.call->Take(0, Tokens({0xC3})).bytes, "") << "half of a character";
-  std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xA9})).bytes);
+  std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xC3})).bytes);
+  EXPECT_EQ(events[0]["choices"][0]["logprobs"], nullptr) << "half of a character";
+  events = Events(prepared.call->Take(0, Tokens({0xA9})).bytes);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["text"], "\xC3\xA9");
   EXPECT_EQ(events[0]["choices"][0]["logprobs"]["tokens"], Json({"bytes:\\xc3", "bytes:\\xa9"}));
-  EXPECT_EQ(prepared.call->Take(0, Text("z")).bytes, "") << "it may become the stop string";
+  events = Events(prepared.call->Take(0, Text("z")).bytes);
+  EXPECT_EQ(events[0]["choices"][0]["logprobs"], nullptr) << "it may become the stop string";
   events = Events(prepared.call->Take(0, Text("a")).bytes);
   EXPECT_EQ(events[0]["choices"][0]["logprobs"]["tokens"], Json({"z", "a"}));
 }

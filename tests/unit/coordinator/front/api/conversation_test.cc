@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "coordinator/front/api/chat_messages.h"
 #include "coordinator/front/api/model_bodies.h"
 #include "gmock/gmock.h"
@@ -142,6 +143,15 @@ TEST(ChatTools, OfOthersMachineryAreSkippedAndNamed) {
   EXPECT_EQ(tools->tools[0]["function"]["parameters"]["required"], Json({"input"}));
 }
 
+TEST(ChatTools, ThatShallBindTheModelAreTakenAndSaidNotTo) {
+  const absl::StatusOr<ToolFields> tools = ToolsOf(
+      R"("tools":[{"type":"function","function":{"name":"a","strict":true}},{"type":"function","function":{"name":"b",)"
+      R"("strict":true}},{"type":"function","function":{"name":"c","strict":false}}])");
+  ASSERT_EQ(tools.status().ToString(), "OK");
+  EXPECT_EQ(tools->tools.size(), 3u);
+  EXPECT_THAT(tools->ignored, ElementsAre("tools.strict"));
+}
+
 TEST(ChatTools, CanBeChosenFrom) {
   EXPECT_EQ(ToolsOf(std::string(kTwoTools) + R"(,"tool_choice":"auto")")->tools.size(), 2u);
   EXPECT_EQ(ToolsOf(std::string(kTwoTools) + R"(,"tool_choice":"none")")->tools.size(), 0u);
@@ -151,8 +161,9 @@ TEST(ChatTools, CanBeChosenFrom) {
   ASSERT_EQ(allowed.status().ToString(), "OK");
   ASSERT_EQ(allowed->tools.size(), 1u);
   EXPECT_EQ(allowed->tools[0]["function"]["name"], "b");
-  EXPECT_THAT(ToolsOf(std::string(kTwoTools) + R"(,"parallel_tool_calls":false)")->ignored,
-              ElementsAre("parallel_tool_calls"));
+  for (const char* parallel : {R"("parallel_tool_calls":false)", R"("parallel_tool_calls":true)"}) {
+    EXPECT_THAT(ToolsOf(parallel)->ignored, ElementsAre("parallel_tool_calls"));
+  }
 }
 
 TEST(ChatTools, AreRefusedAtTheirPlace) {
@@ -170,8 +181,6 @@ TEST(ChatTools, AreRefusedAtTheirPlace) {
        "tools[0].function.parameters"},
       {R"("tools":[{"type":"function","function":{"name":"a","description":7}}])", "invalid_value",
        "tools[0].function.description"},
-      {R"("tools":[{"type":"function","function":{"name":"a","strict":true}}])", "unsupported_parameter",
-       "tools[0].function.strict"},
       {R"("tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}])",
        "invalid_value", "tools[1].function.name"},
       {choice + R"("required")", "unsupported_parameter", "tool_choice"},
@@ -225,6 +234,22 @@ TEST(Conversation, HasAnErrorOfItsOwnForEachThingATemplateSays) {
   EXPECT_EQ(service.Chat("").error->code, "chat_template_unusable");
 }
 
+TEST(Conversation, SaysThatItsTemplateHasNoPlaceForTools) {
+  ToyService service;
+  service.context.context_tokens = 0;
+  const auto ignored_with = [&service](const std::string& source) {
+    const ChatFormat chat({.given = ChatTemplateSource{"given", source}, .built_in = ""}, GgufMetadata(),
+                          service.tokenizer.get());
+    service.model.chat = &chat;
+    const PreparedCall prepared = service.Chat(kTwoTools);
+    EXPECT_FALSE(prepared.error.has_value()) << prepared.error->message;
+    return prepared.error.has_value() ? std::vector<std::string>() : prepared.call->ignored();
+  };
+  const std::string messages = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_THAT(ignored_with(messages), ElementsAre("tools"));
+  EXPECT_THAT(ignored_with("{% if tools %}{{ tools | tojson }}{% endif %}" + messages), ElementsAre());
+}
+
 TEST(ModelBodies, ListTheModel) {
   ToyService service;
   service.model.names = {"toy", "alias"};
@@ -248,6 +273,11 @@ TEST(ModelBodies, TokenizeInThreeForms) {
   const ToyService service;
   EXPECT_EQ(TokenizeBody(R"({"prompt":"hello!","return_token_strs":true})", service.model, service.context).body,
             R"({"tokens":[259,33],"count":2,"max_model_len":100,"token_strs":["hello","!"]})");
+  EXPECT_EQ(TokenizeBody(R"({"prompt":"<|im_end|>","add_special_tokens":false})", service.model, service.context).body,
+            R"({"tokens":[261],"count":1,"max_model_len":100})");
+  EXPECT_EQ(Json::parse(TokenizeBody(R"({"prompt":"<|im_end|>","parse_special":false})", service.model, service.context)
+                            .body)["count"],
+            10);
   EXPECT_EQ(TokenizeBody(R"({"content":"<|im_end|>\u00e9","with_pieces":true})", service.model, service.context).body,
             R"({"tokens":[261,195,169],"count":3,"max_model_len":100,"pieces":[{"id":261,"piece":"<|im_end|>"},)"
             R"({"id":195,"piece":[195]},{"id":169,"piece":[169]}]})");
@@ -257,6 +287,43 @@ TEST(ModelBodies, TokenizeInThreeForms) {
   EXPECT_EQ(TokenizeBody("{}", service.model, service.context).error->code, "missing_parameter");
   EXPECT_EQ(TokenizeBody("[", service.model, service.context).error->code, "invalid_json");
   EXPECT_EQ(TokenizeBody(R"({"prompt":7})", service.model, service.context).error->param, "prompt");
+}
+
+// As lm-evaluation-harness asks for them.
+TEST(ModelBodies, TellWhatARemoteTokenizerHasToKnow) {
+  const ToyService service;
+  const Json info = Json::parse(TokenizerInfoBody(service.model));
+  EXPECT_EQ(info["eos_token"], "<|im_end|>");
+  EXPECT_EQ(info["bos_token"], nullptr);
+  EXPECT_EQ(info["pad_token"], nullptr);
+  EXPECT_EQ(info["chat_template"], service.chat->source(/*with_tools=*/false));
+  ServedModel mute = service.model;
+  mute.chat = nullptr;
+  EXPECT_EQ(Json::parse(TokenizerInfoBody(mute))["chat_template"], nullptr);
+}
+
+TEST(ModelBodies, RefuseWhatTakesTooMuch) {
+  const ToyService service;
+  const auto refusal = [](const BodyAnswer& answer) {
+    return answer.error.has_value() ? absl::StrCat(answer.error->code, ": ", answer.error->message) : "none";
+  };
+  const std::string most(kMostTextTokens, 'a'), listed(kMostListedTokens, 'a');
+  const auto ask = [&](const std::string& text, const char* more) {
+    return refusal(TokenizeBody(absl::StrCat(R"({"prompt":")", text, "\"", more, "}"), service.model, service.context));
+  };
+  EXPECT_EQ(ask(most, ""), "none");
+  EXPECT_THAT(ask(most + "a", ""), HasSubstr("invalid_value: 'prompt': has more than 262144 tokens, expected at most"));
+  EXPECT_EQ(ask(listed, R"(,"with_pieces":true)"), "none");
+  EXPECT_THAT(ask(listed + "a", R"(,"with_pieces":true)"), HasSubstr("has 65537 tokens, whose texts are listed up to"));
+  EXPECT_THAT(ask(listed + "a", R"(,"return_token_strs":true)"), HasSubstr("'return_token_strs'"));
+  const std::string talk = absl::StrCat(R"({"messages":[{"role":"user","content":")", most, R"("}]})");
+  EXPECT_THAT(refusal(TokenizeBody(talk, service.model, service.context)),
+              HasSubstr("context_length_exceeded: prompt is too long: 262"));
+  EXPECT_THAT(refusal(ApplyTemplateBody(talk, service.model, service.context)), HasSubstr("> 262144 maximum"));
+  std::string ids = "1";
+  for (size_t i = 0; i < kMostTextTokens; ++i) ids += ",1";
+  EXPECT_THAT(refusal(DetokenizeBody(absl::StrCat("{\"tokens\":[", ids, "]}"), service.model)),
+              HasSubstr("has 262145 token ids, expected at most 262144"));
 }
 
 TEST(ModelBodies, DetokenizeAndRender) {
@@ -292,7 +359,6 @@ TEST(ApiErrors, HaveTheirStatusesAndTypes) {
     EXPECT_EQ(error.status, row.status);
     EXPECT_EQ(error.type, row.type);
     EXPECT_EQ(error.code, row.name);
-    EXPECT_EQ(error.no_retry, row.status == 500 || row.status == 504);
   }
   EXPECT_EQ(ErrorBody(MakeApiError(ApiErrorCode::kInvalidValue, "why", "top_p")),
             R"({"error":{"message":"why","type":"invalid_request_error","param":"top_p","code":"invalid_value"}})");

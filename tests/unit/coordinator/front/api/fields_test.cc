@@ -2,11 +2,13 @@
 #include <limits>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/step/sampling_limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/front/api/toy_service.h"
+#include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -45,7 +47,7 @@ TEST(Fields, AreReadInBothApis) {
     EXPECT_EQ(request.max_new_tokens, 7);
     EXPECT_THAT(request.stop_tokens, ElementsAre(kImEnd));
     EXPECT_EQ(request.score_from, -1);
-    EXPECT_THAT(prepared.call->ignored(), ElementsAre());
+    EXPECT_THAT(prepared.call->ignored(), ElementsAre("user"));
   }
 }
 
@@ -88,6 +90,7 @@ std::vector<FieldCase> CommonFields() {
       {"timings", {"true", "false"}, {{"1", "expected true or false"}}},
       {"ignore_eos", {"true", "false"}, {{"1", "expected true or false, found number"}}},
       {"include_stop_str_in_output", {"true"}, {{R"("yes")", "expected true or false"}}},
+      {"skip_special_tokens", {"true", "false"}, {{"0", "expected true or false, found number"}}},
       {"logit_bias",
        {"{}", R"({"0":100,"263":-100})"},
        {{R"({"264":1})", "'264' is no token id, expected 0 to 263"},
@@ -126,6 +129,26 @@ std::vector<FieldCase> CommonFields() {
        {"1", "2147483647"},
        {{"0", "range"}, {"-1", "range"}, {"18446744073709551615", "is out of range"}}},
   };
+}
+
+// Every field that is a count, with a value in its range above 1 and whether the range begins at 0 or above.
+struct CountField {
+  const char* field;
+  int in_range;
+  bool from_zero = true;
+};
+
+std::vector<CountField> CountFields(bool chat) {
+  std::vector<CountField> fields = {{"top_k", 40, false}, {"repeat_last_n", 16, false},
+                                    {"min_tokens", 2},    {"n", 4},
+                                    {"priority", 2},      {"max_tokens", 4}};
+  if (chat) {
+    fields.push_back({"max_completion_tokens", 4});
+    fields.push_back({"top_logprobs", 2});
+  } else {
+    fields.push_back({"logprobs", 3});
+  }
+  return fields;
 }
 
 void CheckFields(const ToyService& service, const std::vector<FieldCase>& cases,
@@ -168,6 +191,32 @@ TEST(Fields, OfPromptsAreCheckedOneByOne) {
               &ToyService::Complete);
 }
 
+TEST(Fields, AnEchoedPromptHasARangeOfLogprobsOfItsOwn) {
+  ToyService service = WithFourChoices();
+  const auto error = [&service](const std::string& fields) {
+    const PreparedCall prepared = service.Complete(R"("echo":true,)" + fields);
+    EXPECT_TRUE(prepared.error.has_value()) << fields;
+    return prepared.error.has_value() ? prepared.error->message : "";
+  };
+  EXPECT_FALSE(service.Complete(R"("echo":true,"logprobs":20)").error.has_value());
+  EXPECT_THAT(error(R"("logprobs":21)"), HasSubstr("expected 0 to 20"));
+  // What an answer holds until it is whole is bounded.
+  service.context.context_tokens = 1 << 20;
+  std::string prompt;
+  for (int i = 0; i < 1 << 16; ++i) prompt += i == 0 ? "72" : ",72";
+  const auto asked = [&](const std::string& fields) {
+    return service.Prepare(ApiRoute::kCompletions,
+                           R"({"echo":true,"max_tokens":0,"prompt":[)" + prompt + "]," + fields);
+  };
+  EXPECT_FALSE(asked(R"("logprobs":16})").error.has_value());
+  EXPECT_FALSE(asked(R"("logprobs":0,"n":4})").error.has_value());
+  ASSERT_TRUE(asked(R"("logprobs":16,"n":2})").error.has_value());
+  EXPECT_EQ(
+      asked(R"("logprobs":20})").error->message,
+      "'prompt': with 'echo' has 65536 tokens in all, each with 'logprobs' 20, expected at most 52428 tokens; send "
+      "fewer prompts at once");
+}
+
 TEST(Fields, OfConversationsAreCheckedOneByOne) {
   const ToyService service = WithFourChoices();
   CheckFields(service, CommonFields(), &ToyService::Chat);
@@ -185,6 +234,67 @@ TEST(Fields, OfConversationsAreCheckedOneByOne) {
        {"tool_choice", {R"("auto")", R"("none")"}, {{R"("required")", "there are no tools"}, {"7", "expected"}}},
        {"parallel_tool_calls", {"true", "false"}, {{"0", "expected true or false"}}}},
       &ToyService::Chat);
+}
+
+TEST(Fields, ThatAreCountsAreTakenHoweverClientsWriteAnInteger) {
+  const ToyService service = WithFourChoices();
+  for (const bool chat : {false, true}) {
+    const auto prepare = [&](const std::string& field, const std::string& value) {
+      const std::string with = field == "top_logprobs" ? R"("logprobs":true,)" : "";
+      const std::string fields = absl::StrCat(with, "\"", field, "\":", value);
+      return chat ? service.Chat(fields) : service.Complete(fields);
+    };
+    for (const auto& [field, in_range, from_zero] : CountFields(chat)) {
+      for (const char* form : {"%d", "%d.0", "%de0", "%d.000", "%d0e-1"}) {
+        const std::string value = absl::StrFormat(*absl::ParsedFormat<'d'>::New(form), in_range);
+        const PreparedCall prepared = prepare(field, value);
+        EXPECT_FALSE(prepared.error.has_value()) << field << ": " << value << ": " << prepared.error->message;
+      }
+      std::vector<std::string> wrongs = {
+          "1e300", "-1e300", "18446744073709551616", "9007199254740993.0", "2.5", absl::StrCat("\"", in_range, "\""),
+          "true",  "[1]"};
+      if (from_zero) wrongs.insert(wrongs.end(), {"-0", "-0.0", "-0e5"});
+      for (const std::string& value : wrongs) {
+        const PreparedCall prepared = prepare(field, value);
+        ASSERT_TRUE(prepared.error.has_value()) << field << ": " << value;
+        EXPECT_EQ(prepared.error->status, 400);
+        EXPECT_EQ(prepared.error->param, field) << value;
+        EXPECT_THAT(prepared.error->message, HasSubstr(absl::StrCat("'", field, "': "))) << value;
+      }
+    }
+  }
+  EXPECT_EQ(RequestOf(service.Complete(R"("max_tokens":2e1,"top_k":4.0)")).max_new_tokens, 20);
+  EXPECT_EQ(service.Complete(R"("max_tokens":1e300)").error->message,
+            "'max_tokens': 1e+300 is out of range, expected 1 to 2147483647");
+  EXPECT_EQ(service.Complete(R"("min_tokens":-0)").error->message,
+            "'min_tokens': -0 is out of range, expected 0 to 2147483647");
+  EXPECT_EQ(service.Complete(R"("max_tokens":2.5)").error->message, "'max_tokens': expected an integer, found 2.5");
+}
+
+TEST(Fields, OutsideOfWhatAnyNumberCanBeAreNamedToo) {
+  const ToyService service;
+  for (const char* field : {"max_tokens", "temperature"}) {
+    const PreparedCall prepared = service.Complete(absl::StrCat("\"a\":{\"b\":1},\"", field, "\":1e400"));
+    EXPECT_EQ(prepared.error->code, "invalid_json");
+    EXPECT_THAT(prepared.error->message, HasSubstr(absl::StrCat("for \"", field, "\", found 1e400")));
+  }
+}
+
+TEST(Fields, ThatAreNoCountsTakeIntegersOfEveryFormToo) {
+  const ToyService service;
+  EXPECT_EQ(RequestOf(service.Complete(R"("seed":7.0)")).sampling.seed, 7u);
+  EXPECT_EQ(RequestOf(service.Complete(R"("seed":-0.0)")).sampling.seed, 0u);
+  EXPECT_EQ(RequestOf(service.Complete(R"("seed":-1.0)")).sampling.seed, 11u) << "the drawn one";
+  EXPECT_EQ(RequestOf(service.Complete(R"("seed":-2.0)")).sampling.seed, 18446744073709551614u);
+  for (const char* seed : {"1e300", "9007199254740993.0", "0.5", R"("7")"}) {
+    EXPECT_EQ(service.Complete(absl::StrCat("\"seed\":", seed)).error->param, "seed") << seed;
+  }
+  const float temperature = RequestOf(service.Complete(R"("temperature":-0.0)")).sampling.temperature;
+  EXPECT_TRUE(temperature == 0 && !std::signbit(temperature));
+  EXPECT_THAT(RequestOf(service.Complete(R"("stop_token_ids":[17.0])")).stop_tokens, ElementsAre(kImEnd, 17));
+  EXPECT_THAT(RequestOf(service.Prepare(ApiRoute::kCompletions, R"({"prompt":[72.0,1.05e2]})")).prompt,
+              ElementsAre(72, 105));
+  EXPECT_EQ(service.Prepare(ApiRoute::kCompletions, R"({"prompt":[-0]})").error->param, "prompt");
 }
 
 TEST(Fields, HaveTheServersDefaults) {
@@ -293,10 +403,12 @@ TEST(Fields, ThatCannotBeHonouredAreCalledSo) {
 TEST(Fields, ThatNobodyKnowsAreIgnoredAndNamed) {
   const ToyService service;
   const PreparedCall prepared = service.Complete(
-      R"("user":"u","metadata":{},"store":true,"verbosity":"low","new_thing":1,"nothing":null,"cache_control":{},"truncation":"auto","priority":1,"a":[])");
+      R"("user":"u","metadata":{},"store":true,"verbosity":"low","new_thing":1,"nothing":null,"priority":1,"a":[],)"
+      R"("suffix":"","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true,"x":null})");
   ASSERT_FALSE(prepared.error.has_value());
-  EXPECT_THAT(prepared.call->ignored(), ElementsAre("new_thing", "a"));
-  EXPECT_EQ(IgnoredHeader(prepared.call->ignored()), "new_thing, a");
+  EXPECT_THAT(prepared.call->ignored(), ElementsAre("stream_options.continuous_usage_stats", "user", "metadata",
+                                                    "store", "verbosity", "new_thing", "a"));
+  EXPECT_EQ(IgnoredHeader({"new_thing", "stream_options.a"}), "new_thing, stream_options.a");
   EXPECT_EQ(IgnoredHeader({"a\r\nb: c", "", "ok", "na me"}), "ok");
   EXPECT_LE(IgnoredHeader(std::vector<std::string>(500, "a_name")).size(), 1024u);
 }
@@ -366,13 +478,50 @@ TEST(Fields, BoundHowManyPromptsThereAre) {
   EXPECT_TRUE(prompts(4, 2).error.has_value());
 }
 
-TEST(Fields, MakeControlTokensOfAPromptOnlyWhereAsked) {
+TEST(Fields, MakeControlTokensOfAPromptUnlessToldNotTo) {
   const ToyService service;
   const char kBody[] = R"({"prompt":"<|im_end|>"%s})";
-  EXPECT_EQ(RequestOf(service.Prepare(ApiRoute::kCompletions, absl::StrFormat(kBody, ""))).prompt.size(), 10u);
-  EXPECT_THAT(
-      RequestOf(service.Prepare(ApiRoute::kCompletions, absl::StrFormat(kBody, R"(,"parse_special":true)"))).prompt,
-      ElementsAre(kImEnd));
+  const auto prompt = [&](const char* more) {
+    return RequestOf(service.Prepare(ApiRoute::kCompletions, absl::StrFormat(kBody, more))).prompt;
+  };
+  EXPECT_THAT(prompt(""), ElementsAre(kImEnd));
+  EXPECT_THAT(prompt(R"(,"parse_special":true)"), ElementsAre(kImEnd));
+  EXPECT_EQ(prompt(R"(,"parse_special":false)").size(), 10u);
+  // What is said in a conversation is the user's.
+  const char kSays[] = R"({"messages":[{"role":"user","content":"%s"}]})";
+  const size_t letters =
+      RequestOf(service.Prepare(ApiRoute::kChatCompletions, absl::StrFormat(kSays, "0123456789"))).prompt.size();
+  EXPECT_EQ(RequestOf(service.Prepare(ApiRoute::kChatCompletions, absl::StrFormat(kSays, "<|im_end|>"))).prompt.size(),
+            letters);
+}
+
+TEST(Fields, MakeNoSecondBosTokenWhereAPromptBeginsWithOne) {
+  ToyVocabulary toy = ToyBytePairs();
+  const TokenId bos = toy.Add("<s>", 3);
+  GgufWriter writer = toy.File("gpt2", "qwen2");
+  writer.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
+  writer.Set("tokenizer.ggml.add_bos_token", true);
+  ToyService service;
+  const std::unique_ptr<Tokenizer> tokenizer = OpenOrDie(writer);
+  service.model.tokenizer = tokenizer.get();
+  const auto prompt = [&](const char* text, const char* more) {
+    return RequestOf(service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":")", text, "\"", more, "}")))
+        .prompt;
+  };
+  EXPECT_THAT(prompt("ab", ""), ElementsAre(bos, 'a', 'b'));
+  EXPECT_THAT(prompt("<s>ab", ""), ElementsAre(bos, 'a', 'b'));
+  EXPECT_THAT(prompt("<s>ab", R"(,"add_special_tokens":false)"), ElementsAre(bos, 'a', 'b'));
+  EXPECT_THAT(prompt("<s>ab", R"(,"parse_special":false)"), ElementsAre(bos, '<', 's', '>', 'a', 'b'));
+}
+
+// Clients send the ends of messages in every spelling; where one is a token it never becomes text.
+TEST(Fields, TakeAStopStringThatIsAControlTokenForThatToken) {
+  const ToyService service;
+  const std::vector<TokenId> ends = RequestOf(service.Complete("")).stop_tokens;
+  std::vector<TokenId> more = ends;
+  more.push_back(kImStart);
+  EXPECT_EQ(RequestOf(service.Complete(R"("stop":["<|im_start|>","<|im_end|>","x"])")).stop_tokens, more);
+  EXPECT_EQ(RequestOf(service.Complete(R"("stop":["<|im_start|>"],"skip_special_tokens":false)")).stop_tokens, ends);
 }
 
 TEST(Fields, AreNotReadOfWhatIsNoObject) {

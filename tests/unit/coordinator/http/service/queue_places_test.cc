@@ -1,5 +1,6 @@
 #include "coordinator/http/service/queue_places.h"
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/http/service/service_routes.h"
 #include "gtest/gtest.h"
 
@@ -50,26 +51,29 @@ TEST(QueuePlaces, WhoHasAPlaceIsNotAskedForItAgainWhenOthersCome) {
   EXPECT_EQ(places.tokens(), 10);
 }
 
-TEST(QueuePlaces, TellsWhenToTryAgainFromWhatWaitsAndHowFastItIsComputed) {
-  EXPECT_EQ(RetryAfterSeconds(0, 0), 1);
-  EXPECT_EQ(RetryAfterSeconds(1, 1000), 1);
-  EXPECT_EQ(RetryAfterSeconds(1001, 100), 11);
-  EXPECT_EQ(RetryAfterSeconds(1'000'000, 100), 60);
-  EXPECT_EQ(RetryAfterSeconds(10, 0), 60);
-}
-
 TEST(ServiceRoutes, FindsPathsAndWhatIsBehindThem) {
   ASSERT_NE(FindRoute("/v1/models").facts, nullptr);
   EXPECT_EQ(FindRoute("/v1/models").facts->route, Route::kModels);
   EXPECT_EQ(FindRoute("/v1/models/org/name").facts->route, Route::kModel);
   EXPECT_EQ(FindRoute("/v1/models/org/name").rest, "org/name");
-  EXPECT_EQ(FindRoute("/v1/models/").facts, nullptr);
   EXPECT_EQ(FindRoute("/").facts->route, Route::kRoot);
   EXPECT_EQ(FindRoute("/index.html").facts, nullptr);
-  EXPECT_EQ(FindRoute("/v1/chat/completions/").facts, nullptr);
+  EXPECT_EQ(FindRoute("//").facts->route, Route::kRoot);  // "/" with a slash behind it
   EXPECT_EQ(FindRoute("/v1/audio/speech").facts->route, Route::kNotSupported);
   EXPECT_EQ(AllowedMethods(*FindRoute("/health").facts), "GET, HEAD");
   EXPECT_FALSE(Allows(*FindRoute("/v1/completions").facts, "GET"));
+}
+
+TEST(ServiceRoutes, AreTheSameWithASlashBehindThem) {
+  for (const char* path : {"/health", "/v1/models", "/v1/models/org/name", "/v1/chat/completions", "/v1/completions",
+                           "/tokenize", "/detokenize", "/apply-template", "/metrics", "/version", "/api/cluster",
+                           "/api/requests/7", "/v1/embeddings"}) {
+    const FoundRoute plain = FindRoute(path), slashed = FindRoute(absl::StrCat(path, "/"));
+    EXPECT_NE(plain.facts, nullptr) << path;
+    EXPECT_EQ(slashed.facts, plain.facts) << path;
+    EXPECT_EQ(slashed.rest, plain.rest) << path;
+    EXPECT_EQ(FindRoute(absl::StrCat(path, "//")).rest, plain.rest.empty() ? "" : plain.rest + "/") << path;
+  }
 }
 
 }  // namespace

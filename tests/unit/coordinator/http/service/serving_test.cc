@@ -3,6 +3,7 @@
 #include "coordinator/http/service/serving.h"
 
 #include <atomic>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/testing/shared_data.h"
 #include "tests/testing/sanitizers.h"
+#include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/http/service/scripted_service.h"
 
 namespace stagecoach {
@@ -130,7 +131,6 @@ TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
   EXPECT_EQ(service.Call(head).status, 200);
   EXPECT_EQ(service.Post("/api/event_logging/batch", "[1]").status, 204);
   EXPECT_EQ(Json::parse(service.Get("/version")->body)["version"], "1.2.3");
-  EXPECT_THAT(service.Get("/")->body, HasSubstr("/v1/chat/completions"));
   const Json cluster = Json::parse(service.Get("/api/cluster")->body);
   EXPECT_EQ(cluster["state"], "ready");
   EXPECT_EQ(cluster["model"]["name"], "scripted");
@@ -145,6 +145,37 @@ TEST(Serving, TokensAndTextGoBothWays) {
   EXPECT_THAT(Json::parse(service.Post("/detokenize", ask.dump()).body)["content"], HasSubstr("one two three"));
   EXPECT_THAT(Json::parse(service.Post("/apply-template", Chat()).body)["prompt"],
               HasSubstr("<|im_start|>user\nSay it."));
+}
+
+// As lm-evaluation-harness's client does: it asks for the texts of special tokens, and for their ids by these.
+TEST(Serving, IsARemoteTokenizer) {
+  ScriptedService service;
+  const Json info = Json::parse(service.Get("/tokenizer_info")->body);
+  EXPECT_EQ(info["eos_token"], "<|im_end|>");
+  EXPECT_THAT(info["chat_template"].get<std::string>(), HasSubstr("<|im_start|>"));
+  Json ask = {{"prompt", info["eos_token"]}, {"add_special_tokens", false}};
+  const Json ids = Json::parse(service.Post("/tokenize", ask.dump()).body)["tokens"];
+  EXPECT_EQ(ids, Json({4095}));
+  EXPECT_EQ(Json::parse(service.Post("/detokenize", Json({{"tokens", ids}}).dump()).body)["prompt"], info["eos_token"]);
+}
+
+TEST(Serving, HasSoManyPlacesForCallsForTokens) {
+  ScriptedServiceOptions options;
+  options.serving.texts.requests = 1;
+  ScriptedService service(options);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(service.Post("/tokenize", R"({"prompt":"one"})").status, 200);
+  options.serving.texts.requests = 0;
+  ScriptedService full(options);
+  std::set<std::string> told;
+  for (const char* path : {"/tokenize", "/detokenize", "/apply-template"}) {
+    const HttpReply reply = full.Post(path, "{}");
+    EXPECT_EQ(reply.status, 429) << path;
+    EXPECT_EQ(CodeOf(reply.body), "queue_full");
+    EXPECT_THAT(reply.body, HasSubstr("0 requests for tokens and texts with 0 bytes are answered, of at most 0 and"));
+    told.insert(std::string(FindHeader(reply.headers, "retry-after")));
+  }
+  EXPECT_EQ(told, (std::set<std::string>{"2", "3", "4"})) << "one after the other";
+  EXPECT_EQ(full.Post(kCompletions, Completion()).status, 200);
 }
 
 TEST(Serving, AStreamsHeadAndFirstEventLeaveWhenItIsAcceptedNotWithTheFirstToken) {

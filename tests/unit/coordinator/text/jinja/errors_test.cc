@@ -1,3 +1,5 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/text/jinja/rendering.h"
@@ -17,7 +19,7 @@ std::string ParseError(absl::string_view source) {
 
 TEST(JinjaErrors, NameTheLineAndTheConstructOfATemplateThatIsNone) {
   EXPECT_THAT(ParseError("a\nb\n{{ x | foo }}"),
-              StartsWith("line 3: unknown filter 'foo'; there are abs, capitalize, "));
+              StartsWith("line 3: unknown filter 'foo'; there are abs, batch, capitalize, "));
   EXPECT_THAT(ParseError("\n{{ x is foo }}"), StartsWith("line 2: unknown test 'foo'; there are !=, "));
   EXPECT_THAT(ParseError("{% include 'x' %}"),
               StartsWith("line 1: unknown statement 'include'; there are break, call, "));
@@ -144,6 +146,37 @@ TEST(JinjaErrors, NoPartOfATemplateCrashesTheParser) {
     testing::Render(source.substr(0, i) + source.substr(i + 1), R"({"d": {"a": 1}})");
     testing::Render(source.substr(0, i) + "\xFF{{" + source.substr(i), R"({"d": {"a": 1}})");
   }
+}
+
+// However much of the template or of the request is in it.
+TEST(JinjaErrors, AreNeverLong) {
+  const std::string variables = absl::StrCat(R"({"x": ")", std::string(300'000, 'x'), "\"}"), name(100000, 'n');
+  for (const std::string& source : {
+           std::string("{{ raise_exception(x) }}"),
+           std::string("{{ [1]|map(x)|list }}"),
+           std::string("{{ [1]|select(x)|list }}"),
+           std::string("{{ ('%(' + x + ')s') % {} }}"),
+           std::string("{{ ('{' + x + '}').format() }}"),
+           std::string("{{ ('{0!' + x + '}').format(1) }}"),
+           std::string("{{ {}[x] + 1 }}"),
+           "{{ " + name + " + 1 }}",
+           "{{ a." + name + "() }}",
+           "{{ 1|" + name + " }}",
+           "{{ 1 is " + name + " }}",
+           "{% " + name + " %}",
+           "{{ 'a'|upper(" + name + "=1) }}",
+           "{{ a b" + name + " }}",
+           "{{ 1" + std::string(100000, '1') + " }}",
+           "{% set a." + name + " = 1 %}",
+           "{% macro m" + name + "() %}{% endmacro %}{{ m" + name + "(1) }}",
+       }) {
+    const absl::Status error = testing::RenderError(source, variables);
+    EXPECT_FALSE(error.ok()) << source.substr(0, 60);
+    EXPECT_LT(error.message().size(), 1000u) << source.substr(0, 60);
+  }
+  const absl::Status raised = testing::RenderError("{{ raise_exception('no ' + x + '; ' + 'ä' * 2000) }}", variables);
+  EXPECT_EQ(raised.message(), absl::StrCat("no ", std::string(200, 'x'), "...; ",
+                                           absl::StrReplaceAll(std::string(1000 - 208, 'a'), {{"a", "ä"}}), "..."));
 }
 
 }  // namespace

@@ -48,6 +48,58 @@ TEST(JinjaFilters, ChangeText) {
   EXPECT_EQ(Render("{{ '<a>'|safe }} {{ '<a>'|escape }} {{ 5|string + 'x' }}"), "<a> &lt;a&gt; 5x");
 }
 
+TEST(JinjaFilters, MakeListsOfSoManyEach) {
+  EXPECT_EQ(Render("{{ [1, 2, 3, 4, 5]|batch(2)|list }} {{ [1, 2, 3]|batch(2, 'x')|list }} {{ []|batch(2, 0)|list }} "
+                   "{{ [1]|batch(linecount=3, fill_with='-')|list }} {{ 'abc'|batch(2, none)|list }}"),
+            "[[1, 2], [3, 4], [5]] [[1, 2], [3, 'x']] [] [[1, '-', '-']] [['a', 'b'], ['c']]");
+  EXPECT_EQ(Render("{{ [1, 2, 3]|batch(0)|list }} {{ [1, 2]|batch(-1)|list }} {{ [1, 2, 3]|batch(2.0)|list }} {{ [1, "
+                   "2]|batch('a')|list }} {{ x|batch(2)|list }} {{ [1, 2, 3]|batch(0, 'x')|list }} {{ [1, "
+                   "2]|batch(true)|list }}"),
+            "[[], [1, 2, 3]] [[1, 2]] [[1, 2], [3]] [[1, 2]] [] [[], [1, 2, 3]] [[1], [2]]");
+  EXPECT_EQ(testing::RenderError("{{ [1]|batch }}").message(), "line 1: 'batch' needs the argument 'linecount'");
+  EXPECT_EQ(testing::RenderError("{{ [1]|batch(2.5, 'x')|list }}").message(),
+            "line 1: an integer is needed, not a float");
+}
+
+TEST(JinjaFilters, CutTextToALength) {
+  const std::string text = "{% set t = 'foo bar baz qux' %}";
+  EXPECT_EQ(Render(text + "{{ t|truncate(9) }}|{{ t|truncate(9, true) }}|{{ t|truncate(11) }}|{{ t|truncate(11, false, "
+                          "'...', 0) }}"),
+            "foo...|foo ba...|foo bar baz qux|foo bar...");
+  EXPECT_EQ(Render("{{ 'foobarbaz'|truncate(5, leeway=0) }}|{{ ' abcdefghijk'|truncate(5, leeway=0) }}|{{ "
+                   "'abcdefgh'|truncate(3, leeway=0) }}"),
+            "fo...|...|...");
+  EXPECT_EQ(Render("{% set t = 'é ü ö ä' %}{{ t|truncate(4, leeway=0, end='…') }}|{{ t|truncate(4, true, '…', 0) }}"),
+            "é…|é ü…");
+  EXPECT_EQ(Render("{{ ''|truncate(3) }}|{{ x|truncate }}|{{ [1, 2]|truncate }}|{{ ('a' * 260)|truncate|length }}|{{ "
+                   "('a' * 261)|truncate|length }}"),
+            "||[1, 2]|260|255");
+  EXPECT_EQ(testing::RenderError("{{ 'ab'|truncate(2) }}").message(),
+            "line 1: 'truncate': expected a length of at least 3, found 2");
+  EXPECT_EQ(testing::RenderError("{{ 'abcdefgh'|truncate(3, leeway=-1) }}").message(),
+            "line 1: 'truncate': expected a leeway of at least 0");
+  EXPECT_EQ(testing::RenderError("{{ range(300)|truncate }}").message(),
+            "line 1: 'truncate' needs a string, not a range");
+  EXPECT_EQ(testing::RenderError("{{ 5|truncate }}").message(), "line 1: a int has no length");
+}
+
+TEST(JinjaFilters, CountWords) {
+  EXPECT_EQ(Render("{{ 'a b_c, d-e 12 é! ²½ '|wordcount }} {{ ''|wordcount }} {{ 42|wordcount }} {{ x|wordcount }} {{ "
+                   "[1, 'ab c']|wordcount }} {{ 'naïve e\xCC\x81\x61 中文 ٣'|wordcount }}"),
+            "7 0 1 0 3 5");
+}
+
+TEST(JinjaFilters, PartText) {
+  EXPECT_EQ(Render("{{ 'a-b-c'.partition('-') }} {{ 'a-b-c'.rpartition('-') }} {{ 'abc'.partition('-') }} {{ "
+                   "'abc'.rpartition('-') }}"),
+            "('a', '-', 'b-c') ('a-b', '-', 'c') ('abc', '', '') ('', '', 'abc')");
+  EXPECT_EQ(Render("{{ 'aaa'.partition('aa') }} {{ 'aaa'.rpartition('aa') }} {{ ''.partition('x') }} {% set a, b, c = "
+                   "'é: ü'.partition(': ') %}{{ c ~ b ~ a }}"),
+            "('', 'aa', 'a') ('a', 'aa', '') ('', '', '') ü: é");
+  EXPECT_EQ(testing::RenderError("{{ 'ab'.partition('') }}").message(), "line 1: an empty separator");
+  EXPECT_EQ(testing::RenderError("{{ 'ab'.rpartition(1) }}").message(), "line 1: a string is needed, not a int");
+}
+
 TEST(JinjaFilters, CutText) {
   EXPECT_EQ(Render("{{ ',a,,b,'.split(',') }} {{ 'a-b-c'.split('-', 1) }} {{ '  a  b '.split() }} {{ ' a  b c "
                    "'.split(none, 1) }} {{ ''.split(',') }}{{ ''.split() }}"),

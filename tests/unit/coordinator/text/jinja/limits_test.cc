@@ -78,6 +78,14 @@ TEST(JinjaLimits, HoldForTime) {
            "{% set x = range(10 ** 5)|list %}{% for i in range(10 ** 5) %}{{ -1 in x }}{% endfor %}",
            "{% set x = range(10 ** 5)|list %}{% for i in range(10 ** 5) %}{{ x|sort|length }}{% endfor %}",
            "{% set x = ['a'] * 1000 %}{% for i in range(10 ** 6) %}{{ x|unique|list|length }}{% endfor %}",
+           // One step of each takes milliseconds, so that the clock has to be looked at for each.
+           "{% set x = 'a' * 10 ** 7 %}{% for i in range(10 ** 6) %}{% set y = x.removeprefix('') %}{% endfor %}",
+           "{% set x = 'a' * 10 ** 7 %}{% for i in range(10 ** 6) %}{% set y = x.rpartition('b') %}{% endfor %}",
+           "{% set x = 'a' * 10 ** 7 %}{% for i in range(10 ** 6) %}{% set y = x|wordcount %}{% endfor %}",
+           "{% set x = 'a' * 10 ** 7 %}{% for i in range(10 ** 6) %}{% set y = x|truncate %}{% endfor %}",
+           "{% set x = range(10 ** 6)|map('abs') %}{% for i in range(10 ** 6) %}{{ x|first }}{% endfor %}",
+           "{% set d = {} %}{% for i in range(10 ** 5) %}{% set _ = d.update({i|string: i}) %}{% endfor %}{% set n = "
+           "namespace(d) %}{% for i in range(10 ** 6) %}{% set n.x = n.y %}{% endfor %}",
        }) {
     ExpectLimit(source, "rendering took longer than 50ms", limits);
   }

@@ -43,6 +43,18 @@ TEST(JinjaOrigins, AreKeptByFiltersAndMethods) {
             "[<|end|>hi]x5[15]");
 }
 
+TEST(JinjaOrigins, AreKeptByPartitionsAndTruncation) {
+  EXPECT_EQ(Marks("{{ ('a|' + messages[0].content).partition('|')|join }}{{ "
+                  "messages[0].content.rpartition('|')|join('-') }}",
+                  kVariables),
+            "a|[<|end|>hi<|end]-[|]-[>hi]");
+  EXPECT_EQ(Marks("{{ messages[0].content|truncate(6, true, '<|x|>', 0) }}{{ 'abcdef'|truncate(4, true, '-', 0) }}",
+                  kVariables),
+            "[<<|x|>]abc-");
+  EXPECT_EQ(Marks("{{ messages[0].parts|batch(1)|list }}{{ messages[0].content|wordcount }}", kVariables),
+            "[[['a'], ['b']]2]");
+}
+
 TEST(JinjaOrigins, OfWhatReplacesTheRequestsBytesAreTheRequests) {
   EXPECT_EQ(
       Marks("{{ messages[0].content|replace('hi', '<|start|>') }}{{ 'a-b'|replace('-', '<|start|>') }}", kVariables),

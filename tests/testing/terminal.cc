@@ -1,4 +1,4 @@
-#include "tests/e2e/support/terminal.h"
+#include "tests/testing/terminal.h"
 
 #include <poll.h>
 #include <pty.h>
@@ -28,13 +28,21 @@ Terminal::Terminal(const std::string& program, const std::vector<std::string>& a
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  winsize size = {24, 80, 0, 0};
-  pid_ = forkpty(&terminal_, nullptr, nullptr, &size);
-  CHECK_GE(pid_, 0);
-  if (pid_ != 0) return;
+  if (!Fork()) return;
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   execv(program.c_str(), pointers.data());
   _exit(127);
+}
+
+Terminal::Terminal(const std::function<int()>& program) {
+  if (Fork()) _exit(program());
+}
+
+bool Terminal::Fork() {
+  winsize size = {24, 80, 0, 0};
+  pid_ = forkpty(&terminal_, nullptr, nullptr, &size);
+  CHECK_GE(pid_, 0);
+  return pid_ == 0;
 }
 
 Terminal::~Terminal() {
@@ -52,6 +60,17 @@ void Terminal::Type(const std::string& keys) {
 void Terminal::Resize(int rows, int columns) {
   const winsize size = {static_cast<unsigned short>(rows), static_cast<unsigned short>(columns), 0, 0};
   CHECK_EQ(ioctl(terminal_, TIOCSWINSZ, &size), 0);
+}
+
+termios Terminal::modes() const {
+  termios modes = {};
+  CHECK_EQ(tcgetattr(terminal_, &modes), 0);
+  return modes;
+}
+
+bool Terminal::HasItsOwnModes() const {
+  constexpr tcflag_t kOwn = ICANON | ECHO | ISIG;
+  return (modes().c_lflag & (kOwn | NOFLSH)) == kOwn;
 }
 
 bool Terminal::Collect(double timeout_s) {

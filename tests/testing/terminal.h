@@ -1,10 +1,12 @@
-#ifndef STAGECOACH_TESTS_E2E_SUPPORT_TERMINAL_H_
-#define STAGECOACH_TESTS_E2E_SUPPORT_TERMINAL_H_
+#ifndef STAGECOACH_TESTS_TESTING_TERMINAL_H_
+#define STAGECOACH_TESTS_TESTING_TERMINAL_H_
 
 // A program at a terminal, with somebody who types and reads.
 
 #include <sys/types.h>
+#include <termios.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,8 @@ class Terminal {
   // The program's standard input, output and error are a pseudo terminal of 24 rows and 80 columns, which controls it.
   Terminal(const std::string& program, const std::vector<std::string>& arguments,
            const std::vector<std::pair<std::string, std::string>>& environment = {});
+  // The same of a child process that calls `program` and exits with what it returns.
+  explicit Terminal(const std::function<int()>& program);
   ~Terminal();
   Terminal(const Terminal&) = delete;
 
@@ -29,9 +33,15 @@ class Terminal {
   // Reads until the program ends: its exit code, 128 + the signal, or -1 when the time was over.
   int Wait(double timeout_s = 60);
 
+  // The terminal's modes, which programs change.
+  termios modes() const;
+  // Whether it edits and echoes lines by itself, and drops what was typed at Ctrl-C: as it was before the program.
+  bool HasItsOwnModes() const;
+
   const std::string& shown() const { return shown_; }  // everything, with what moves the cursor
 
  private:
+  bool Fork();                     // true in the child
   bool Collect(double timeout_s);  // false at the end
 
   pid_t pid_ = -1;
@@ -43,4 +53,4 @@ class Terminal {
 
 }  // namespace stagecoach::testing
 
-#endif  // STAGECOACH_TESTS_E2E_SUPPORT_TERMINAL_H_
+#endif  // STAGECOACH_TESTS_TESTING_TERMINAL_H_

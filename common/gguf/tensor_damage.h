@@ -1,0 +1,63 @@
+#ifndef STAGECOACH_COMMON_GGUF_TENSOR_DAMAGE_H_
+#define STAGECOACH_COMMON_GGUF_TENSOR_DAMAGE_H_
+
+// Tensors whose bytes cannot be a trained model's: zeros where a download, a copy or a disk left a hole, and numbers
+// that are not finite. A header says nothing of them, and such a model answers with noise.
+//
+// What is damage:
+//   all zeros   every byte of a tensor of weights is zero.
+//   a hole      kShortestHole zero bytes or more that begin or end inside of a row, where the row beside has something
+//               in the same columns. Chunks and pages of a file do not end where rows do.
+//   not finite  an element of a plain float type, or the scale or minimum of a block, is an infinity or NaN.
+// What is none, because real models have it:
+//   rows of zeros, however many: unused or padded entries of a vocabulary, pruned experts and heads, padded widths.
+//   the same columns of zeros in neighbouring rows: widths that were padded to fill blocks.
+//   zeros in biases and sinks.
+// So a hole that begins and ends with whole rows, or within 16 bytes of their ends (64 of plain floats), is not found,
+// unless it covers a tensor; one over several tensors is found in some of them.
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/gguf/gguf_file.h"
+
+namespace stagecoach {
+
+struct TensorDamage {
+  enum class Kind { kAllZeros, kHole, kNotFinite };
+  Kind kind = Kind::kAllZeros;
+  uint64_t offset = 0;  // bytes into the tensor
+  uint64_t bytes = 0;   // the zeros; the element or block that is not finite
+};
+
+// "tensor 'blk.3.ffn_down.weight' of layer 3 has a hole, 65536 zero bytes at offset 8192 of '/m.gguf'".
+std::string DescribeDamage(const GgufFile& file, const GgufTensor& tensor, const TensorDamage& damage);
+
+// kDataLoss with that, and what to do.
+absl::Status DamagedError(const GgufFile& file, const GgufTensor& tensor, const TensorDamage& damage);
+
+// Looks for damage in the tensors of one file as somebody reads them. Thread-safe.
+class DamageScan {
+ public:
+  // A shorter run of zeros may be anything.
+  static constexpr size_t kShortestHole = 4096;
+
+  // Whole rows of a tensor that were read from `offset` bytes into it, every row once, in any order. Finds holes within
+  // these rows; that a tensor is all zeros, with the last of its rows. Costs a look at every page, every scale and
+  // every plain float. Types without kernels are looked at for zeros alone. The tensor outlives the scan.
+  std::optional<TensorDamage> Examine(const GgufTensor& tensor, uint64_t offset, absl::Span<const uint8_t> rows);
+
+ private:
+  std::mutex mu_;
+  absl::flat_hash_map<const GgufTensor*, uint64_t> zero_bytes_;  // in rows that were all zeros; guarded by mu_
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_GGUF_TENSOR_DAMAGE_H_

@@ -1,0 +1,29 @@
+#ifndef STAGECOACH_COMMON_NET_ADDRESSES_H_
+#define STAGECOACH_COMMON_NET_ADDRESSES_H_
+
+// Addresses of this host and of names. Addresses are texts ("10.1.2.3", "fd00::1"). Thread-safe.
+
+#include <string>
+#include <vector>
+
+#include "proto/network.pb.h"
+
+namespace stagecoach {
+
+// IPv4 and IPv6, of every interface that is up, without IPv6's link-local ones, which mean nothing on another host.
+std::vector<pb::HostAddress> OwnAddresses();
+
+// The addresses of a name, those of IPv6 only where it has none of IPv4; none where it cannot be resolved. A text that
+// is an address is its own. A question to a name server that is lost costs seconds: none is asked without need.
+std::vector<std::string> AddressesOfName(const std::string& name, bool also_ipv6 = true);
+
+// The own address that packets to this address leave from; empty without a route. Nothing is sent.
+std::string AddressTowards(const std::string& address);
+
+bool IsIpv6(const std::string& address);
+// 127.0.0.0/8 and ::1.
+bool IsLoopbackAddress(const std::string& address);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_NET_ADDRESSES_H_

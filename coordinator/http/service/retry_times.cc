@@ -1,0 +1,55 @@
+#include "coordinator/http/service/retry_times.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stagecoach {
+namespace {
+
+constexpr double kAssumedSeconds = 1;  // the assumed pace counts as much as a second that was measured
+constexpr double kRememberedSeconds = 30;
+constexpr double kShareOfPace = 0.8;  // for those who come again
+
+}  // namespace
+
+RetryTimes::RetryTimes(int64_t places, double assumed_s)
+    : assumed_pace_(static_cast<double>(std::max<int64_t>(places, 1)) / assumed_s) {}
+
+void RetryTimes::Advance(int64_t now_us) {
+  if (running_ > 0) busy_s_ += static_cast<double>(now_us - now_us_) * 1e-6;
+  now_us_ = now_us;
+  if (busy_s_ <= kRememberedSeconds) return;
+  const double kept = kRememberedSeconds / 2 / busy_s_;
+  busy_s_ *= kept;
+  served_ *= kept;
+}
+
+void RetryTimes::Started(int64_t now_us) {
+  Advance(now_us);
+  ++running_;
+}
+
+void RetryTimes::Ended(int64_t now_us, bool served) {
+  Advance(now_us);
+  --running_;
+  if (served) ++served_;
+}
+
+double RetryTimes::Pace(int64_t now_us) {
+  Advance(now_us);
+  return (assumed_pace_ * kAssumedSeconds + served_) / (kAssumedSeconds + busy_s_);
+}
+
+int RetryTimes::SecondsToRoom(int64_t now_us, double most_pace) {
+  const double pace = kShareOfPace * std::min(Pace(now_us), most_pace);
+  const double now = static_cast<double>(now_us), latest = now + kMostSeconds * 1e6;
+  line_end_us_ = std::max(line_end_us_, now) + 1e6 / pace;
+  if (line_end_us_ <= latest) return std::max(static_cast<int>(std::ceil((line_end_us_ - now) * 1e-6)), 1);
+  // Whoever comes too early stands in line again then: nobody's place is kept for longer than clients wait.
+  line_end_us_ = latest;
+  constexpr int kHalf = kMostSeconds / 2;
+  late_ = late_ % kHalf + 1;
+  return kMostSeconds - kHalf + late_;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,39 @@
+#ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_CHECK_H_
+#define STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_CHECK_H_
+
+// What keeps ranks from starting, named before a launch: every session asks before it starts ranks, and so does doctor.
+// The other hosts say it of themselves (host_pool.h). Thread-safe.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/launch/launch_plan.h"
+#include "coordinator/launch/placement.h"
+#include "proto/control.pb.h"
+
+namespace stagecoach {
+
+// The first line that the launcher says of itself. kFailedPrecondition for an mpirun that is not Open MPI's, whose
+// options are others; errors of running it. One that says nothing is taken to be a script around the right one.
+absl::StatusOr<std::string> LauncherVersion(const LaunchPlan& plan);
+
+// Where a launch has its private directory on this host: $TMPDIR or /tmp. Over several hosts Open MPI's files have one
+// path on all of them, and only /tmp is on each.
+std::string TemporaryDirectoryOf(const Placement& placement);
+
+// What this host lacks for its ranks of the placement (common/base/host_limits.h), a sentence each. `threads` of each
+// stage; 0: all cores together.
+std::vector<std::string> ShortagesHere(const Placement& placement, int threads);
+
+// The same of another host that answered, for as many stages as its slots may get; empty where it does not say.
+std::vector<std::string> ShortagesThere(const pb::HostReport& report, const std::string& host,
+                                        const std::vector<LaunchHost>& hosts, int stages, int threads);
+
+// The shortages here as one kFailedPrecondition; OK where there are none.
+absl::Status CheckThisHost(const Placement& placement, int threads);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_CHECK_H_

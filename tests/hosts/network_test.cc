@@ -1,0 +1,117 @@
+// Networks between hosts in which a job would wait without a word: hosts of different networks that also share an
+// address which leads nowhere, firewalls that let nothing in but logins, paths that carry less than hosts send.
+
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/hosts/support/generation.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::AllOf;
+using testing::EmulatedHosts;
+using ::testing::HasSubstr;
+using testing::LinesWith;
+using testing::ProgramResult;
+using Words = std::vector<std::string>;
+
+// A host whose rules are kept drops what comes by TCP, but not for logins; `from`: "from 10.77.0.2", or everybody.
+std::string Drop(const std::string& from = "") {
+  return absl::StrCat(
+      "ip rule add pref 1 ipproto tcp dport 22 lookup local; ip rule add pref 2 ipproto tcp sport 22 lookup local; "
+      "ip rule add pref 3 ",
+      from, " iif eth0 ipproto tcp blackhole; ip rule add pref 9 lookup local; ip rule del pref 0");
+}
+
+class NetworkTest : public testing::HostsTest {
+ protected:
+  // What a test did to the network goes with the hosts.
+  void TearDown() override {
+    HostsTest::TearDown();
+    TearDownTestSuite();
+  }
+  // Of a launch that ends with exit code 4, well before it would be given up for its silence.
+  ProgramResult FailToLaunch(const std::string& hostfile) {
+    const auto begin = std::chrono::steady_clock::now();
+    ProgramResult result = Start(hostfile, ShortHostTimeout())->Wait(50);
+    EXPECT_EQ(result.exit_code, 4) << result;
+    EXPECT_EQ(result.out, "");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+    return result;
+  }
+};
+
+class RoutedNetworkTest : public NetworkTest {
+  EmulatedHosts::Network network() const override { return EmulatedHosts::Network::kRouted; }
+};
+class Ipv6NetworkTest : public NetworkTest {
+  EmulatedHosts::Network network() const override { return EmulatedHosts::Network::kRoutedIpv6; }
+};
+
+TEST_F(RoutedNetworkTest, HostsOfDifferentNetworksThatShareAnAddressRunAJob) {
+  auto front = Start(kThreeHosts);
+  ExpectTheAnswer(front.get());
+  ExpectNothingLeft();
+}
+
+TEST_F(RoutedNetworkTest, DoctorNamesTheInterfacesAndWhatOpenMpiIsTold) {
+  testing::WriteFileOrDie(hosts().Outside("/mnt/two"), "host2\nhost3\n");
+  const ProgramResult result = StartVerb({"doctor", "--hostfile", "/mnt/two", "-t", "1"})->Wait(60);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("by eth0 (10.77.2.1, MTU 1500), from eth0 (10.77.1.1, MTU 1500)"));
+  EXPECT_THAT(result.out, HasSubstr("btl_tcp_if_include 10.77.0.0/22"));
+}
+
+TEST_F(Ipv6NetworkTest, HostsThatReachEachOtherByIpv6AloneRunAJob) {
+  auto front = Start(kThreeHosts);
+  ExpectTheAnswer(front.get());
+  ExpectNothingLeft();
+}
+
+TEST_F(NetworkTest, AFirewallThatLetsInLoginsAloneIsNamedWithinSeconds) {
+  hosts().Ip(2, Drop());
+  const ProgramResult result = FailToLaunch(kThreeHosts);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("host2: its login answered, TCP did not: host1 cannot connect to host2 "
+                                          "(10.77.0.2), no answer in 6s"),
+                                HasSubstr("firewall")));
+  ExpectNothingLeft();
+}
+
+TEST_F(NetworkTest, APathThatCarriesLessThanHostsSendIsNamedWithinSeconds) {
+  for (int host = 1; host <= kHosts; ++host) hosts().Ip(host, "ip link set eth0 mtu 9000 gso_max_segs 1");
+  const ProgramResult result = FailToLaunch(kThreeHosts);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("small messages from host1 to host2 (10.77.0.2) arrive, large ones do not"),
+                                HasSubstr("`ping -M do -s 8972 10.77.0.2`")));
+  ExpectNothingLeft();
+}
+
+TEST_F(NetworkTest, ASpareHostReplacesOneThatItsNeighbourCannotReach) {
+  hosts().Ip(3, Drop("from 10.77.0.2"));
+  auto front = Start(kWithASpare);
+  EXPECT_EQ(HostsOf(ExpectTheAnswer(front.get())), Words({"host1", "host2", "host4"}));
+  EXPECT_GE(
+      LinesWith(front->err(), "host3 is left out: its login answered, TCP did not: host2 cannot connect to host3"), 1)
+      << front->err();
+  ExpectNothingLeft();
+}
+
+TEST_F(NetworkTest, AtARelaunchTheHostsThatAreReachedTakeTheLayers) {
+  auto front = Start(kThreeHosts);
+  AwaitSteps(front.get(), 10);
+  hosts().Ip(3, Drop());
+  hosts().Signal(AwaitStage(2), SIGKILL);
+  EXPECT_EQ(HostsOf(ExpectTheAnswer(front.get())), Words({"host1", "host2"}));
+  EXPECT_GE(LinesWith(front->err(), "host3 is left out: its login answered, TCP did not"), 1) << front->err();
+  hosts().Kill(3);  // what it does not hear about ends with it
+  ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace stagecoach

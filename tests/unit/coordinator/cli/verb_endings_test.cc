@@ -1,0 +1,174 @@
+// How every verb ends: the table of exit codes, a case each. What needs no job is run here; what a job's end makes of
+// the exit code is the statuses' (the last two).
+
+#include "coordinator/cli/verb_endings.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "coordinator/cli/command_line.h"
+#include "coordinator/cli/verb.h"
+#include "gtest/gtest.h"
+#include "tests/testing/shared_data.h"
+
+namespace stagecoach {
+namespace {
+
+// MODEL stands for a model, GONE for a path at which there is nothing, and NEW for one that can be made.
+struct EndingCase {
+  std::vector<const char*> words;
+  ExitCode code;
+};
+
+const EndingCase kCases[] = {
+    // A model, an input or an output file that is not there.
+    {{"generate", "-m", "GONE", "-p", "x"}, ExitCode::kInputFile},
+    {{"generate", "-m", "MODEL", "-f", "GONE"}, ExitCode::kInputFile},
+    {{"chat", "-m", "GONE"}, ExitCode::kInputFile},
+    {{"batch", "-m", "GONE", "-i", "-", "-o", "NEW"}, ExitCode::kInputFile},
+    {{"batch", "-m", "MODEL", "-i", "GONE", "-o", "NEW"}, ExitCode::kInputFile},
+    {{"batch", "-m", "MODEL", "-i", "MODEL", "-o", "GONE"}, ExitCode::kInputFile},
+    {{"serve", "-m", "GONE", "--port", "0"}, ExitCode::kInputFile},
+    {{"serve", "-m", "MODEL", "--port", "0", "--api-key-file", "GONE"}, ExitCode::kInputFile},
+    {{"perplexity", "-m", "GONE", "-f", "MODEL"}, ExitCode::kInputFile},
+    {{"perplexity", "-m", "MODEL", "-f", "GONE"}, ExitCode::kInputFile},
+    {{"verify", "-m", "GONE"}, ExitCode::kInputFile},
+    {{"bench", "-m", "GONE"}, ExitCode::kInputFile},
+    {{"sweep", "-m", "GONE", "-o", "NEW"}, ExitCode::kInputFile},
+    {{"sweep", "report", "GONE"}, ExitCode::kInputFile},
+    {{"probe", "-m", "GONE"}, ExitCode::kInputFile},
+    {{"plan", "-m", "GONE", "--host", "a"}, ExitCode::kInputFile},
+    {{"simulate", "-m", "GONE", "--host", "a"}, ExitCode::kInputFile},
+    {{"trace", "summary", "GONE"}, ExitCode::kInputFile},
+    {{"inspect", "-m", "GONE"}, ExitCode::kInputFile},
+    {{"quantize", "GONE", "NEW", "--type", "q4_0"}, ExitCode::kInputFile},
+    {{"tokenize", "-m", "GONE", "-p", "x"}, ExitCode::kInputFile},
+    {{"detokenize", "-m", "GONE", "1"}, ExitCode::kInputFile},
+    {{"apply-template", "-m", "GONE", "-p", "x"}, ExitCode::kInputFile},
+    {{"manual", "-o", "MODEL/below"}, ExitCode::kInputFile},
+    // A job that cannot come up.
+    {{"generate", "-m", "MODEL", "-p", "x", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"chat", "-m", "MODEL", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"batch", "-m", "MODEL", "-i", "-", "-o", "NEW", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"serve", "-m", "MODEL", "--port", "0", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"perplexity", "-m", "MODEL", "-f", "MODEL", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"verify", "-m", "MODEL", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"bench", "-m", "MODEL", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"probe", "-m", "MODEL", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"doctor", "-m", "MODEL", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"sweep", "-m", "MODEL", "-o", "NEW", "--no-probe", "--stage-worker", "GONE"}, ExitCode::kLaunch},
+    {{"engine", "--connect", "GONE"}, ExitCode::kLaunch},
+    // What the options say cannot be.
+    {{"generate", "-m", "MODEL", "-p", ""}, ExitCode::kUsage},
+    {{"plan", "-m", "MODEL", "--host", "a", "--pp", "20"}, ExitCode::kUsage},
+    {{"bench", "serve", "--url", "ftp://x"}, ExitCode::kUsage},
+    // A server that is not there.
+    {{"bench", "serve", "--url", "http://127.0.0.1:1"}, ExitCode::kLostStages},
+    // Done.
+    {{"completion", "bash"}, ExitCode::kOk},
+    {{"manual", "-o", "NEW"}, ExitCode::kOk},
+    {{"inspect", "-m", "MODEL"}, ExitCode::kOk},
+    {{"tokenize", "-m", "MODEL", "-p", "x"}, ExitCode::kOk},
+    {{"detokenize", "-m", "MODEL", "5"}, ExitCode::kOk},
+    {{"generate", "-m", "MODEL", "-p", "x", "--dry-run", "--stage-worker", "/bin/true"}, ExitCode::kOk},
+};
+
+class VerbEndings : public ::testing::Test {
+ protected:
+  // As main runs it.
+  ExitCode Run(std::vector<const char*> words, std::string* message) {
+    const testing::TempDir directory;
+    std::vector<std::string> texts = {"coordinator"};
+    for (const char* word : words) {
+      texts.push_back(absl::StrReplaceAll(word, {{"MODEL", testing::DemoModelPath()},
+                                                 {"GONE", directory.File("gone/gone")},
+                                                 {"NEW", directory.File("new")}}));
+    }
+    std::vector<const char*> argv;
+    for (const std::string& text : texts) argv.push_back(text.c_str());
+    CommandLine line;
+    Verb* verb = line.Parse(static_cast<int>(argv.size()), argv.data());
+    *message = line.error();
+    if (verb == nullptr) return line.exit_code();
+    RunContext context;
+    context.program = argv[0];
+    const absl::Status status = verb->Run(context);
+    *message = std::string(status.message());
+    return ExitCodeOf(status);
+  }
+};
+
+TEST_F(VerbEndings, AreThoseOfTheTable) {
+  for (const EndingCase& ending : kCases) {
+    std::string message;
+    ::testing::internal::CaptureStdout();
+    const ExitCode code = Run(ending.words, &message);
+    ::testing::internal::GetCapturedStdout();
+    EXPECT_EQ(code, ending.code) << absl::StrJoin(ending.words, " ") << ": " << message;
+  }
+}
+
+TEST_F(VerbEndings, OfHelpAndOfWrongOptionsAreTheSameForAllVerbs) {
+  for (const std::unique_ptr<Verb>& verb : AllVerbs()) {
+    std::string message;
+    EXPECT_EQ(Run({verb->name(), "--help"}, &message), ExitCode::kOk) << verb->name() << message;
+    EXPECT_EQ(Run({verb->name(), "--frobnicate"}, &message), ExitCode::kUsage) << verb->name();
+  }
+}
+
+TEST_F(VerbEndings, HaveACaseForEachVerbAndAnEntryForWhatOneVerbMeans) {
+  std::set<std::string> verbs, cases;
+  for (const std::unique_ptr<Verb>& verb : AllVerbs()) verbs.insert(verb->name());
+  for (const EndingCase& ending : kCases) cases.insert(ending.words.front());
+  EXPECT_EQ(cases, verbs);
+  for (const VerbEnding& ending : kVerbEndings) {
+    EXPECT_TRUE(verbs.contains(ending.verb)) << ending.verb;
+    EXPECT_TRUE(std::any_of(std::begin(kExitCodes), std::end(kExitCodes), [&](const ExitCodeMeaning& entry) {
+      return entry.code == ending.code;
+    })) << ending.verb;
+  }
+}
+
+// What a status ends the program with: as it is, as what keeps a job from being launched, as what a job reports.
+TEST(ExitCodes, OfStatuses) {
+  using Code = absl::StatusCode;
+  struct {
+    Code status;
+    ExitCode plain, launch, job;
+  } const rows[] = {
+      {Code::kOk, ExitCode::kOk, ExitCode::kOk, ExitCode::kOk},
+      {Code::kInvalidArgument, ExitCode::kUsage, ExitCode::kUsage, ExitCode::kUsage},
+      {Code::kOutOfRange, ExitCode::kUsage, ExitCode::kLaunch, ExitCode::kInputFile},
+      {Code::kResourceExhausted, ExitCode::kInputFile, ExitCode::kLaunch, ExitCode::kUsage},
+      {Code::kNotFound, ExitCode::kInputFile, ExitCode::kLaunch, ExitCode::kInputFile},
+      {Code::kDataLoss, ExitCode::kInputFile, ExitCode::kLaunch, ExitCode::kInputFile},
+      {Code::kFailedPrecondition, ExitCode::kLaunch, ExitCode::kLaunch, ExitCode::kLaunch},
+      {Code::kInternal, ExitCode::kLaunch, ExitCode::kLaunch, ExitCode::kLaunch},
+      {Code::kUnavailable, ExitCode::kLostStages, ExitCode::kLaunch, ExitCode::kLostStages},
+      {Code::kCancelled, ExitCode::kInterrupted, ExitCode::kLaunch, ExitCode::kInputFile},
+  };
+  for (const auto& row : rows) {
+    const absl::Status status(row.status, row.status == Code::kOk ? "" : "why");
+    EXPECT_EQ(ExitCodeOf(status), row.plain) << status;
+    EXPECT_EQ(ExitCodeOf(LaunchFailure(status)), row.launch) << status;
+    EXPECT_EQ(ExitCodeOf(JobFailure(status)), row.job) << status;
+  }
+}
+
+TEST(ExitCodes, ThatWereGivenEarlierStay) {
+  for (const ExitCodeMeaning& entry : kExitCodes) {
+    if (entry.code == ExitCode::kOk) continue;
+    const absl::Status given = WithExitCode(absl::UnknownError("why"), entry.code);
+    EXPECT_EQ(ExitCodeOf(given), entry.code);
+    EXPECT_EQ(ExitCodeOf(JobFailure(LaunchFailure(WithExitCode(given, ExitCode::kUsage)))), entry.code);
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
