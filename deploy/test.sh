@@ -11,10 +11,23 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
 source "$root/deploy/last_words.sh"
 source "$root/deploy/packages.sh"
 source "$root/deploy/time_table.sh"
-at_the_end() { print_time_table "$1"; }
+at_the_end() {
+  print_time_table "$1"
+  rm -f "${CCACHE_STATSLOG-}"
+}
 cd "$root"
 jobs=$(nproc)
 more_jobs=$((jobs + 1)) # tests of whole jobs wait most of their time
+
+# ccache, where it is installed, compiles for all trees and clones what none of them has compiled before.
+use_compiler_cache() {
+  command -v ccache >/dev/null || return 0
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  # Paths below this clone count as those of any other; what they stand in, debugging, names no directory that is needed.
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+  CCACHE_STATSLOG=$(mktemp)
+  export CCACHE_STATSLOG
+}
 
 configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
 
@@ -34,15 +47,13 @@ find_needs() {
 
 test_everything() {
   part install
-  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}" "${client_packages[@]}"
+  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}" "${client_packages[@]}" "${cache_packages[@]}"
   part "configure"
-  # An eighth of g++'s time goes to finding memory that it could use again; here it may take a gigabyte before. clang has no such option.
-  local own_flags=${CXXFLAGS-}
-  export CXXFLAGS="$own_flags --param=ggc-min-heapsize=1000000"
+  use_compiler_cache
   configure_release
   run cmake --preset asan
   run cmake --preset tsan
-  CXXFLAGS=$own_flags run cmake --preset fuzz
+  run cmake --preset fuzz
   part "build release"
   find_needs release build -LE 'campaign|sanitized'
   run cmake --build --preset release --target "${chosen_targets[@]}" benches
@@ -50,22 +61,22 @@ test_everything() {
   find_needs asan build-asan -L unit -LE plain
   run cmake --build --preset asan --target "${chosen_targets[@]}"
   part "tests asan"
-  run ctest --preset asan -L unit -LE plain -j "$jobs"
+  run_tests ctest --preset asan -L unit -LE plain -j "$jobs"
   part "tsan"
   find_needs tsan build-tsan -L race
   run cmake --build --preset tsan --target "${chosen_targets[@]}"
   # g++ 12's thread sanitizer does not start where the kernel randomises addresses by more than 28 bits.
   local fixed_addresses=()
   ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
-  run "${fixed_addresses[@]}" ctest --preset tsan
+  run_tests "${fixed_addresses[@]}" ctest --preset tsan
   part "fuzz"
   run cmake --build --preset fuzz --target fuzz_targets
-  run ctest --preset fuzz -L '^fuzz$' -j "$jobs"
+  run_tests ctest --preset fuzz -L '^fuzz$' -j "$jobs"
   part "fresh machine"
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
-  run ctest --preset release -L fresh -j "$jobs"
+  run_tests ctest --preset release -L fresh -j "$jobs"
   part "tests release"
-  run ctest --preset release -LE 'fresh|campaign|sanitized' -j "$more_jobs"
+  run_tests ctest --preset release -LE 'fresh|campaign|sanitized' -j "$more_jobs"
 }
 
 # test_some <argument of ctest>...
@@ -91,7 +102,7 @@ test_some() {
   part build
   [ ${#chosen_targets[@]} -eq 0 ] || run cmake --build --preset release --target "${chosen_targets[@]}"
   part tests
-  run ctest --preset release -j "$jobs" --no-tests=error "$@"
+  run_tests ctest --preset release -j "$jobs" --no-tests=error "$@"
 }
 
 if [ $# -eq 0 ]; then test_everything; else test_some "$@"; fi
