@@ -54,9 +54,10 @@ absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& need
                                   const PoolSizes& sizes) {
   const uint64_t stages = needs.stages.size(), given = job.kv_cache_bytes();
   if (needs.fixed() > needs.available) {
+    const char* lower = needs.buffers > needs.weights ? "lower `max_num_batched_tokens`, " : "";
     return absl::ResourceExhaustedError(absl::StrCat(
         NameOf(host, needs), ": ", FixedOf(needs), " need ", needs.fixed(), " bytes of memory, but ", needs.available,
-        " are available; use more hosts, hosts with more memory or a smaller model file"));
+        " are available; ", lower, "use more hosts, hosts with more memory or a smaller model file"));
   }
   const uint64_t rest = needs.available - needs.fixed();
   if (given > rest / stages) {
