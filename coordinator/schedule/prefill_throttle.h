@@ -37,7 +37,7 @@
 //   kGapSteps, kGoodRate,    what each buys: "Taking prompts in" of tests/bench/README.md
 //   kLeastRate
 //   kGapShare, kStepGrowth   a flow shop of 2 to 16 stages: while steps grow by a fifth the longest gap is 1.11 G, and
-//                            where nothing bounds their growth (2 - 1 / M) G; a step takes up to a tenth more than t
+//                            where nothing bounds their growth (2 - 1 / M) G; steps take up to a tenth more than t
 
 #include <cstdint>
 #include <limits>
