@@ -18,8 +18,7 @@ campaign_packages=(python3 mmdebstrap)                             # long measur
 fresh_packages=(mmdebstrap dpkg-dev file)                          # a minimal Debian to try the two commands in, and the package
 client_packages=(python3)                                          # asks what lm-evaluation-harness asks; clients from npm,
 command -v npm >/dev/null || client_packages+=(npm)                # where it lacks: Debian's cannot be installed beside another
-
-cache_packages=(ccache)                                            # the whole suite compiles much in three trees and every clone
+cache_packages=(ccache)                                            # the whole suite compiles much in four trees and every clone
 
 # install_missing_packages <package>...: as root or with sudo; otherwise the one line that is to be run first, and exit code 1.
 install_missing_packages() {

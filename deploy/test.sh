@@ -21,7 +21,7 @@ more_jobs=$((jobs + 1)) # tests of whole jobs wait most of their time
 
 # ccache, where it is installed, compiles for all trees and clones what none of them has compiled before.
 use_compiler_cache() {
-  command -v ccache >/dev/null || return 0
+  [ -z "${CCACHE_STATSLOG-}" ] && command -v ccache >/dev/null || return 0
   export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # Paths below this clone count as those of any other; what they stand in, debugging, names no directory that is needed.
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
@@ -105,4 +105,5 @@ test_some() {
   run_tests ctest --preset release -j "$jobs" --no-tests=error "$@"
 }
 
+use_compiler_cache # the trees remember it
 if [ $# -eq 0 ]; then test_everything; else test_some "$@"; fi

@@ -58,7 +58,7 @@ print_tests_of_parts() {
     count=$(wc -l <<<"$lines")
     echo
     echo "${parts[i]}: $count tests; longest, in seconds:"
-    sort -rn <<<"$lines" | head -10 | LC_ALL=C awk '{printf "  %6.1f  %s\n", $1, $2}'
+    LC_ALL=C sort -rn <<<"$lines" | head -10 | LC_ALL=C awk '{printf "  %6.1f  %s\n", $1, $2}'
   done
 }
 

@@ -31,7 +31,6 @@ namespace {
 // Those that a front that gives up the host would wait for at most.
 constexpr absl::Duration kProcessesEnd = absl::Seconds(20);
 constexpr size_t kMostLeft = 16;  // that are named
-constexpr int kMostNetworkS = 3600;
 
 std::string ReadProcFile(pid_t pid, const char* name) {
   std::ifstream in(absl::StrCat("/proc/", pid, "/", name));
@@ -172,7 +171,8 @@ absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments
     } else if (arguments[i] == kModelToReadFlag && absl::StartsWith(value, "/")) {
       model = value;
     } else if (int seconds = 0; network != nullptr && arguments[i] == kNetworkFlag &&
-                                absl::SimpleAtoi(value, &seconds) && seconds > 0 && seconds <= kMostNetworkS) {
+                                absl::SimpleAtoi(value, &seconds) && seconds > 0 &&
+                                seconds <= absl::ToInt64Seconds(NetworkAgent::kLongestService)) {
       network->emplace(absl::Seconds(seconds));
     } else {
       return absl::InvalidArgumentError(absl::StrCat("after ", kHostReportFlag, ": '", arguments[i], "', expected ",

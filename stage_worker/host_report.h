@@ -18,8 +18,8 @@ namespace stagecoach {
 // Clears this host of the launches of these names (stagecoach.AbC123), then says what it is and has, as one line of
 // text; and whether it can read the model. With --network `network` listens, and is to serve when the line is printed;
 // nullptr refuses that.
-// `arguments`: those after --host-report. kInvalidArgument for anything else than --clear NAME, --model with an
-// absolute path and --network SECONDS.
+// `arguments`: those after --host-report. kInvalidArgument for anything else than --clear NAME, --look NAME (whose
+// stopped processes are then in the report), --model with an absolute path and --network SECONDS.
 absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments,
                                        std::optional<NetworkAgent>* network = nullptr);
 

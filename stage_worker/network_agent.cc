@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +15,6 @@
 namespace stagecoach {
 namespace {
 
-// However the front ends, and whatever is lost on the way.
-constexpr absl::Duration kLongestService = absl::Minutes(2);
 constexpr size_t kMostTrials = 256;  // at a time, of one front
 
 // A front's connection, and what it has ordered.

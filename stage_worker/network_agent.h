@@ -15,6 +15,9 @@ namespace stagecoach {
 // Not thread-safe.
 class NetworkAgent {
  public:
+  // However the front ends, and whatever is lost on the way.
+  static constexpr absl::Duration kLongestService = absl::Minutes(2);
+
   // Listens. `awaits`: how long for the front's first connection.
   explicit NetworkAgent(absl::Duration awaits);
 

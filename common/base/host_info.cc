@@ -27,8 +27,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-
 // The first line of a small file; empty when it cannot be read.
 std::string FirstLine(const std::string& path) {
   std::ifstream in(path);
@@ -37,10 +35,10 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// A number alone on its line; kNoLimit for "max", "-1", or an unreadable file.
+// A number alone on its line; kUnlimited for "max", "-1", or an unreadable file.
 uint64_t ReadNumber(const std::string& path) {
   uint64_t value;
-  return absl::SimpleAtoi(FirstLine(path), &value) ? value : kNoLimit;
+  return absl::SimpleAtoi(FirstLine(path), &value) ? value : kUnlimited;
 }
 
 // The value after `key` in a file of "key value" lines; 0 when absent.
@@ -120,30 +118,24 @@ double QuotaV2(const std::string& directory) {
 double QuotaV1(const std::string& directory) {
   const uint64_t quota = ReadNumber(directory + "/cpu.cfs_quota_us");
   const uint64_t period = ReadNumber(directory + "/cpu.cfs_period_us");
-  if (quota == kNoLimit || period == kNoLimit || period == 0) return std::numeric_limits<double>::infinity();
+  if (quota == kUnlimited || period == kUnlimited || period == 0) return std::numeric_limits<double>::infinity();
   return static_cast<double>(quota) / static_cast<double>(period);
+}
+
+// `used`: kUnlimited where it cannot be read.
+uint64_t LimitLeft(uint64_t limit, uint64_t used) {
+  return limit == kUnlimited || used == kUnlimited ? limit : limit - std::min(limit, used);
 }
 
 // What a group's limit leaves, where its file pages can be reclaimed.
 uint64_t MemoryLeft(const std::string& directory, const char* limit_file, const char* usage_file, const char* prefix) {
   const uint64_t limit = ReadNumber(directory + limit_file);
   const uint64_t usage = ReadNumber(directory + usage_file);
-  if (limit == kNoLimit || usage == kNoLimit) return limit;
+  if (usage == kUnlimited) return limit;
   const std::string statistics = directory + "/memory.stat";
   const uint64_t files = ReadKeyed(statistics, std::string(prefix) + "inactive_file") +
                          ReadKeyed(statistics, std::string(prefix) + "active_file");
-  const uint64_t held = usage - std::min(usage, files);
-  return limit - std::min(limit, held);
-}
-
-// `used`: kNoLimit where it cannot be read.
-uint64_t LimitLeft(uint64_t limit, uint64_t used) {
-  return limit == kNoLimit || used == kNoLimit ? limit : limit - std::min(limit, used);
-}
-
-uint64_t OwnLimit(decltype(RLIMIT_AS) resource) {
-  rlimit limit;
-  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : kNoLimit;
+  return LimitLeft(limit, usage - std::min(usage, files));
 }
 
 // What this process has mapped.
@@ -157,8 +149,8 @@ uint64_t MappedBytes() {
 uint64_t TasksOfHost() {
   uint64_t tasks = 0;
   const std::vector<std::string> words = absl::StrSplit(FirstLine("/proc/loadavg"), ' ');
-  if (words.size() < 4) return kNoLimit;
-  return absl::SimpleAtoi(words[3].substr(words[3].find('/') + 1), &tasks) ? tasks : kNoLimit;
+  if (words.size() < 4) return kUnlimited;
+  return absl::SimpleAtoi(words[3].substr(words[3].find('/') + 1), &tasks) ? tasks : kUnlimited;
 }
 
 // Of this user. The links of a process's directory of threads are two more than there are.
@@ -203,10 +195,16 @@ int AllowedCores() {
   return std::max(1, static_cast<int>(std::floor(std::min(cpus, CgroupCpuQuota("")))));
 }
 
+uint64_t ResourceLimit(int resource) {
+  rlimit limit;
+  const bool known = getrlimit(static_cast<decltype(RLIMIT_AS)>(resource), &limit) == 0;
+  return known && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : kUnlimited;
+}
+
 uint64_t AvailableMemoryBytes() {
   uint64_t available = ReadKeyed("/proc/meminfo", "MemAvailable:") * 1024;
   if (available == 0) available = ReadKeyed("/proc/meminfo", "MemFree:") * 1024;  // kernels before 3.14
-  return std::min({available, CgroupAvailableMemoryBytes(""), LimitLeft(OwnLimit(RLIMIT_AS), MappedBytes())});
+  return std::min({available, CgroupAvailableMemoryBytes(""), LimitLeft(ResourceLimit(RLIMIT_AS), MappedBytes())});
 }
 
 uint64_t TotalMemoryBytes() { return ReadKeyed("/proc/meminfo", "MemTotal:") * 1024; }
@@ -220,7 +218,7 @@ uint64_t FreeSharedMemoryBytes() {
 
 uint64_t TasksLeft() {
   constexpr uint64_t kPlenty = 4096;  // beyond it nobody asks, and nobody's processes have to be counted
-  const uint64_t limit = geteuid() == 0 ? kNoLimit : OwnLimit(RLIMIT_NPROC);
+  const uint64_t limit = geteuid() == 0 ? kUnlimited : ResourceLimit(RLIMIT_NPROC);
   uint64_t left = LimitLeft(limit, TasksOfHost());
   if (left < kPlenty) left = LimitLeft(limit, TasksOfUser());
   return std::min(left, CgroupTasksLeft(""));
@@ -289,7 +287,7 @@ double CgroupCpuQuota(const std::string& root) {
 }
 
 uint64_t CgroupAvailableMemoryBytes(const std::string& root) {
-  uint64_t left = kNoLimit;
+  uint64_t left = kUnlimited;
   for (const std::string& directory : GroupDirectories(root, "")) {
     left = std::min(left, MemoryLeft(directory, "/memory.max", "/memory.current", ""));
   }
@@ -300,7 +298,7 @@ uint64_t CgroupAvailableMemoryBytes(const std::string& root) {
 }
 
 uint64_t CgroupTasksLeft(const std::string& root) {
-  uint64_t left = kNoLimit;
+  uint64_t left = kUnlimited;
   for (const absl::string_view controller : {"", "pids"}) {
     for (const std::string& directory : GroupDirectories(root, controller)) {
       left = std::min(left, LimitLeft(ReadNumber(directory + "/pids.max"), ReadNumber(directory + "/pids.current")));

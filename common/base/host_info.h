@@ -5,10 +5,16 @@
 // respected. Read from the kernel at each call; anything unreadable counts as no limit. Thread-safe.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 namespace stagecoach {
+
+inline constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
+
+// This process's own limit of a RLIMIT_... resource; kUnlimited without one.
+uint64_t ResourceLimit(int resource);
 
 // The CPUs that the calling thread's affinity allows, ascending. Never empty.
 std::vector<int> AllowedCpus();
@@ -33,7 +39,7 @@ std::string HugePageSetting();
 uint64_t FreeSharedMemoryBytes();
 
 // How many processes and threads this user may still start here, by its own limit (which counts all that it runs, and
-// does not bind root) and by those of the control groups; UINT64_MAX without a limit.
+// does not bind root) and by those of the control groups; kUnlimited without one.
 uint64_t TasksLeft();
 
 // Whether a thread of this process may be bound to one of its CPUs: tries it, with a thread made for that.

@@ -26,19 +26,14 @@ constexpr uint64_t kAddressBytes = 1ull << 30;  // a rank before it has a model
 std::string InMib(uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
 
 FileSystemRoom RoomOf(const char* directory) {
-  FileSystemRoom room;
   struct statvfs info;
-  if (statvfs(directory, &info) != 0) return room;
+  if (statvfs(directory, &info) != 0) return {.free_bytes = 0, .total_bytes = 0, .takes_files = false};
+  FileSystemRoom room;
   room.free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
   room.total_bytes = uint64_t{info.f_blocks} * info.f_frsize;
   // Some file systems count no files.
   room.takes_files = access(directory, W_OK | X_OK) == 0 && (info.f_files == 0 || info.f_favail > 0);
   return room;
-}
-
-uint64_t LimitOf(decltype(RLIMIT_NOFILE) resource) {
-  rlimit limit;
-  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : kUnlimited;
 }
 
 void CheckDirectories(const RanksOnHost& ranks, const HostLimits& limits, std::vector<std::string>* out) {
@@ -54,8 +49,8 @@ void CheckDirectories(const RanksOnHost& ranks, const HostLimits& limits, std::v
   const char* elsewhere = ranks.own_directory ? ", or set TMPDIR to a directory with more" : "";
   if (!limits.temporary.takes_files) {
     out->push_back(absl::StrCat("no file can be made in the directory for temporary files, '",
-                                limits.temporary_directory, "': it is not ours to write, or is full; repair that",
-                                elsewhere));
+                                limits.temporary_directory,
+                                "': it is not there, not ours to write, or full; repair that", elsewhere));
   } else if (limits.temporary.free_bytes < needed) {
     out->push_back(absl::StrCat("the directory for temporary files, '", limits.temporary_directory, "', has ",
                                 InMib(limits.temporary.free_bytes), " free, and a launch needs ", InMib(needed),
@@ -69,12 +64,11 @@ HostLimits ReadHostLimits(const std::string& temporary_directory) {
   HostLimits limits;
   limits.temporary_directory = temporary_directory;
   limits.temporary = RoomOf(temporary_directory.c_str());
-  limits.has_shared_memory = access(kSharedMemory, W_OK | X_OK) == 0;
-  if (limits.has_shared_memory) limits.shared_memory = RoomOf(kSharedMemory);
-  limits.has_shared_memory = limits.has_shared_memory && limits.shared_memory.takes_files;
-  limits.open_files = LimitOf(RLIMIT_NOFILE);
-  limits.file_bytes = LimitOf(RLIMIT_FSIZE);
-  limits.address_bytes = LimitOf(RLIMIT_AS);
+  limits.shared_memory = RoomOf(kSharedMemory);
+  limits.has_shared_memory = limits.shared_memory.takes_files;
+  limits.open_files = ResourceLimit(RLIMIT_NOFILE);
+  limits.file_bytes = ResourceLimit(RLIMIT_FSIZE);
+  limits.address_bytes = ResourceLimit(RLIMIT_AS);
   limits.tasks_left = TasksLeft();
   return limits;
 }

@@ -1,17 +1,16 @@
 #ifndef STAGECOACH_COMMON_BASE_HOST_LIMITS_H_
 #define STAGECOACH_COMMON_BASE_HOST_LIMITS_H_
 
-// Whether MPI's ranks can start on a host: what is left of space, files, processes and address space there, and what
-// ranks need of it. Where it is not enough, MPI hangs or blames something else. Thread-safe.
+// A host's limits on space, open files, processes and address space, and the least that MPI's ranks need to start.
+// Below that, MPI hangs or reports another cause. Thread-safe.
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
-namespace stagecoach {
+#include "common/base/host_info.h"
 
-inline constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
+namespace stagecoach {
 
 // The file that each rank exchanges messages by in /dev/shm: 4 MiB and some bytes, sparse at first. Open MPI refuses to
 // start, or ranks end by SIGBUS later, where they do not fit.

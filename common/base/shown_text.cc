@@ -20,8 +20,9 @@ std::string CutText(absl::string_view text, size_t most_characters) {
 }
 
 std::string ShownText(absl::string_view text) {
-  constexpr size_t kMostShown = 60;
-  return absl::StrCat("'", absl::CHexEscape(CutText(text, kMostShown)), "'");
+  constexpr size_t kMostShownBytes = 60;  // each of which may become four
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMostShownBytes)),
+                      text.size() > kMostShownBytes ? "..." : "", "'");
 }
 
 }  // namespace stagecoach

@@ -6,7 +6,9 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
@@ -24,6 +26,13 @@ int64_t GgufTensor::rows() const {
   int64_t rows = 1;
   for (size_t d = 1; d < dims.size(); ++d) rows *= dims[d];  // the parser has checked that the product fits
   return rows;
+}
+
+int64_t LayerOfTensor(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 2));
+  int64_t layer = -1;
+  if (parts.size() < 3 || parts[0] != "blk" || !absl::SimpleAtoi(parts[1], &layer)) return -1;
+  return layer;
 }
 
 namespace {

@@ -85,6 +85,9 @@ struct GgufTensor {
   int64_t rows() const;                     // product of the other dimensions
 };
 
+// The layer of a tensor called "blk.<layer>.<...>"; -1 of another.
+int64_t LayerOfTensor(absl::string_view name);
+
 struct GgufOpenOptions {
   Q2Layout q2_layout = Q2Layout::kAuto;  // of tensors that the file gives the type id 42 (q2_layout.h)
 };
@@ -125,7 +128,7 @@ class GgufFile {
   // Reads `out.size()` bytes of the tensor's data, starting at `offset` bytes into it. kDataLoss when the file has
   // become shorter. Thread-safe. Every byte read is counted in bytes_read().
   absl::Status Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
-  uint64_t bytes_read() const;  // tensor data bytes read through Read so far
+  uint64_t bytes_read() const;                   // tensor data bytes read through Read so far
   void Discard(const GgufTensor& tensor) const;  // as ByteSource::Discard
 
   // For who serves this model to others. A model without files has no bytes to serve.

@@ -1,13 +1,10 @@
 #include "common/gguf/tensor_damage.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/quant/finite_scan.h"
 
@@ -49,8 +46,8 @@ struct ZeroRun {
 // Rows of one tensor, and what zeros in them mean.
 class ZeroFinder {
  public:
-  ZeroFinder(ByteSpan rows, size_t row_bytes, size_t sure_bytes)
-      : rows_(rows), row_bytes_(row_bytes), sure_bytes_(sure_bytes) {}
+  ZeroFinder(ByteSpan rows, size_t row_bytes, size_t sure_bytes, bool whole_tensor)
+      : rows_(rows), row_bytes_(row_bytes), sure_bytes_(sure_bytes), whole_tensor_(whole_tensor) {}
 
   // The first hole.
   std::optional<ZeroRun> FindHole() const {
@@ -79,13 +76,14 @@ class ZeroFinder {
   }
 
   // Whether `part`, of one row at either end of the run, is zeros of that row alone: whether a row beside the run has
-  // something in the same columns. Where there is no such row here, it is.
+  // something in the same columns. A tensor of one row has none, and its zeros are a hole; where the neighbours are in
+  // another piece of the tensor, nothing is known.
   bool StandsAlone(const ZeroRun& part, const ZeroRun& run) const {
     if (part.end - part.begin < sure_bytes_) return false;
     const size_t rows = rows_.size() / row_bytes_;
     const size_t above = run.begin / row_bytes_, below = (run.end + row_bytes_ - 1) / row_bytes_;  // and from there on
     const bool looks_up = above > 0 && (part.begin == run.begin || below == rows);
-    if (!looks_up && below == rows) return true;
+    if (!looks_up && below == rows) return whole_tensor_;
     const size_t beside = looks_up ? above - 1 : below;
     return !AllZeros(rows_.subspan(beside * row_bytes_ + part.begin % row_bytes_, part.end - part.begin));
   }
@@ -93,6 +91,7 @@ class ZeroFinder {
   const ByteSpan rows_;
   const size_t row_bytes_;
   const size_t sure_bytes_;
+  const bool whole_tensor_;
 };
 
 std::optional<TensorDamage> FindNotFinite(const GgufTensor& tensor, uint64_t offset, ByteSpan rows) {
@@ -103,13 +102,6 @@ std::optional<TensorDamage> FindNotFinite(const GgufTensor& tensor, uint64_t off
   if (!found.has_value()) return std::nullopt;
   return TensorDamage{TensorDamage::Kind::kNotFinite, offset + static_cast<uint64_t>(*found) * type->block_bytes,
                       type->block_bytes};
-}
-
-// " of layer 3"; nothing where the name has none.
-std::string LayerOf(absl::string_view name) {
-  if (!absl::ConsumePrefix(&name, "blk.")) return "";
-  int64_t layer = 0;
-  return absl::SimpleAtoi(name.substr(0, name.find('.')), &layer) ? absl::StrCat(" of layer ", layer) : "";
 }
 
 }  // namespace
@@ -125,8 +117,9 @@ std::string DescribeDamage(const GgufFile& file, const GgufTensor& tensor, const
                            " is not finite, number ", damage.offset / type.block_bytes);
       break;
   }
-  return absl::StrCat("tensor '", tensor.name, "'", LayerOf(tensor.name), " ", found, " at offset ",
-                      tensor.file_offset + damage.offset, " of '",
+  const int64_t layer = LayerOfTensor(tensor.name);
+  return absl::StrCat("tensor '", tensor.name, "'", layer < 0 ? "" : absl::StrCat(" of layer ", layer), " ", found,
+                      " at offset ", tensor.file_offset + damage.offset, " of '",
                       file.shard_paths()[static_cast<size_t>(tensor.shard)], "'");
 }
 
@@ -150,7 +143,7 @@ std::optional<TensorDamage> DamageScan::Examine(const GgufTensor& tensor, uint64
       return TensorDamage{TensorDamage::Kind::kAllZeros, 0, tensor.bytes};
     }
     const bool plain = FindTensorType(tensor.type_id)->block_elements == 1;
-    const ZeroFinder finder(rows, row_bytes, plain ? kSureFloatBytes : kSureBlockBytes);
+    const ZeroFinder finder(rows, row_bytes, plain ? kSureFloatBytes : kSureBlockBytes, rows.size() == tensor.bytes);
     if (const std::optional<ZeroRun> hole = finder.FindHole(); hole.has_value()) {
       return TensorDamage{TensorDamage::Kind::kHole, offset + hole->begin, hole->end - hole->begin};
     }

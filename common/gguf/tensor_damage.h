@@ -7,7 +7,7 @@
 // What is damage:
 //   all zeros   every byte of a tensor of weights is zero.
 //   a hole      kShortestHole zero bytes or more that begin or end inside of a row, where the row beside has something
-//               in the same columns. Chunks and pages of a file do not end where rows do.
+//               in the same columns, or there is one row. Chunks and pages of a file do not end where rows do.
 //   not finite  an element of a plain float type, or the scale or minimum of a block, is an infinity or NaN.
 // What is none, because real models have it:
 //   rows of zeros, however many: unused or padded entries of a vocabulary, pruned experts and heads, padded widths.

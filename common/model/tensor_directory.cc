@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "common/model/architectures.h"
 #include "common/quant/supported_types.h"
@@ -21,14 +19,6 @@ bool SameShape(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
     if ((d < a.size() ? a[d] : 1) != (d < b.size() ? b[d] : 1)) return false;
   }
   return true;
-}
-
-// The layer of a tensor called "blk.<layer>.<...>"; -1 of another.
-int64_t LayerOf(absl::string_view name) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 2));
-  int64_t layer = -1;
-  if (parts.size() < 3 || parts[0] != "blk" || !absl::SimpleAtoi(parts[1], &layer)) return -1;
-  return layer;
 }
 
 }  // namespace
@@ -73,7 +63,7 @@ absl::Status TensorDirectory::CheckAllKnown(const HyperParameters& hyper) const 
     const bool unused_by_design = absl::EndsWith(tensor.name, ".attn_rot_embd.weight") ||
                                   (may_have_factors && tensor.name == "rope_freqs.weight");
     if (unused_by_design || used_.contains(&tensor)) continue;
-    const int64_t layer = LayerOf(tensor.name);
+    const int64_t layer = LayerOfTensor(tensor.name);
     if (layer >= hyper.layer_count() && layer < hyper.layer_count() + hyper.skipped_layers) {
       if (file_.FindTensor(absl::StrCat("blk.", layer, ".nextn.eh_proj.weight")) != nullptr) continue;
       return Invalid("key '", hyper.architecture, ".nextn_predict_layers' is ", hyper.skipped_layers, ", so block ",

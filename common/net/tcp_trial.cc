@@ -1,6 +1,5 @@
 #include "common/net/tcp_trial.h"
 
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -195,7 +194,7 @@ void TrialServer::Accept() {
     const int accepted = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (accepted < 0) return;
     SendAtOnce(accepted);
-    connections_.push_back({.socket = accepted, .turns = {Receives(kGreetingBytes)}});
+    connections_.push_back({.socket = accepted, .turns = {Receives(kGreetingBytes)}, .progress_us = MonotonicUs()});
   }
 }
 
@@ -223,8 +222,11 @@ bool TrialServer::AdvanceConnection(Connection* connection) {
   std::vector<TrialTurn>& turns = connection->turns;
   while (!turns.empty()) {
     const Moved moved = MoveBytes(connection->socket, &turns.front());
-    if (moved == Moved::kNone) return true;
+    if (moved == Moved::kNone) {
+      return MonotonicUs() - connection->progress_us < absl::ToInt64Microseconds(kTrialPatience);
+    }
     if (moved == Moved::kLost) return false;
+    connection->progress_us = MonotonicUs();
     if (!IsDone(turns.front())) continue;
     if (!std::exchange(connection->known, true)) {
       const std::string greeting = turns.front().bytes;

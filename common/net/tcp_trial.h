@@ -80,11 +80,11 @@ class TcpTrial {
   int64_t progress_us_;
 };
 
-// Answers the trials of whoever knows its token, on a port of all addresses. Connections of strangers are closed, and
-// there are never more than kMostConnections.
+// Answers the trials of whoever knows its token, on a port of all addresses. Connections of strangers are closed, those
+// on which nothing moves for kTrialPatience too, and there are never more than kMostConnections.
 class TrialServer {
  public:
-  static constexpr size_t kMostConnections = 1024;
+  static constexpr size_t kMostConnections = 256;
 
   // kUnavailable: what the system says.
   static absl::StatusOr<std::unique_ptr<TrialServer>> Listen();
@@ -108,6 +108,7 @@ class TrialServer {
     bool control = false;
     bool known = false;            // it has shown the token
     std::vector<TrialTurn> turns;  // those left
+    int64_t progress_us = 0;       // when something moved
   };
   TrialServer(int listener, int port, std::string token) : listener_(listener), port_(port), token_(std::move(token)) {}
   void Accept();

@@ -9,8 +9,8 @@
 namespace stagecoach {
 
 // The first of `count` blocks whose scale or minimum is an infinity or NaN; of a plain float type the first such
-// element. Codes are integers, so other blocks decode to finite values. Any supported type. Reads floats at tens of GB/s,
-// and of blocks only their scales.
+// element. Codes are integers, so other blocks decode to finite values. Any supported type. Reads only the scales of
+// blocks.
 std::optional<int64_t> FindNonFinite(TensorType type, const uint8_t* blocks, int64_t count);
 
 }  // namespace stagecoach

@@ -46,7 +46,7 @@ struct FrameLimits {
   int32_t max_rows = 0;  // of a micro-batch
   int32_t max_slices = 0;
   int32_t max_prompt_logprobs = 0;  // most that a sequence asks for beside each of its targets
-  int64_t max_open_tokens = 0;  // prompt and output tokens opened by one micro-batch
+  int64_t max_open_tokens = 0;      // prompt and output tokens opened by one micro-batch
   WireType wire_type = WireType::kF32;
   int32_t checksum_layers = 0;  // of the model, where checksums of the layers travel with the frames; otherwise 0
 
@@ -77,8 +77,9 @@ inline constexpr size_t kMaxTelemetryFrameBytes = 16 << 10;  // StageReady, Stag
 // A step between two ranks. With a payload: hidden states [rows, hidden] in `wire_type`.
 struct StepFrame {
   MicroBatch batch;
-  std::vector<StageTimes> times;     // of the stages passed so far, in order
-  // [layers passed so far][rows], where the job asks for them: see StepResult. Which layers that are, the receiver knows.
+  std::vector<StageTimes> times;  // of the stages passed so far, in order
+  // [layers passed so far][rows], where the job asks for them: see StepResult. Which layers that are, the receiver
+  // knows.
   std::vector<uint32_t> layer_checksums;
   bool has_hidden = false;           // every hop but coordinator to first stage
   absl::Span<const uint8_t> hidden;  // decoded frames: the payload in place; 64-byte aligned when the frame is

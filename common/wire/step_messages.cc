@@ -1,7 +1,5 @@
 #include "common/wire/step_messages.h"
 
-#include <algorithm>
-
 namespace stagecoach {
 
 pb::SamplingParams ToProto(const SamplingParams& params) {
@@ -105,10 +103,12 @@ TargetLogprobs FromProto(const pb::TargetLogprobs& scores) {
   out.start = scores.start();
   out.logprobs.assign(scores.logprobs().begin(), scores.logprobs().end());
   out.invalid_logits = scores.invalid_logits();
-  // As long as the longer list: where one lacks entries, the length is no longer that of the rows.
-  out.top.resize(static_cast<size_t>(std::max(scores.top_tokens_size(), scores.top_logprobs_size())));
-  for (int i = 0; i < scores.top_tokens_size(); ++i) out.top[static_cast<size_t>(i)].token = scores.top_tokens(i);
-  for (int i = 0; i < scores.top_logprobs_size(); ++i) out.top[static_cast<size_t>(i)].logprob = scores.top_logprobs(i);
+  // Lists of different lengths are read as none, which is not the number that was asked for.
+  if (scores.top_tokens_size() == scores.top_logprobs_size()) {
+    out.top.reserve(static_cast<size_t>(scores.top_tokens_size()));
+    for (int i = 0; i < scores.top_tokens_size(); ++i)
+      out.top.push_back({scores.top_tokens(i), scores.top_logprobs(i)});
+  }
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
@@ -82,7 +83,9 @@ class DoctorVerb : public Verb {
     if (ExitCodeOf(model.status()) == ExitCode::kUsage) return model.status();
     if (!model.ok()) {
       findings_.push_back(FromStatus("model", model.status(), ExitCode::kInputFile));
-    } else if (*model != nullptr) {
+    } else if (*model == nullptr) {
+      if (check_) return UsageError("--check reads a model file; give it by -m");
+    } else {
       model_ = *std::move(model);
       findings_.push_back(Finding::Ok("model", absl::StrCat(model_->file->path(), ", ", model_->hyper.architecture,
                                                             ", ", model_->hyper.layer_count(), " layers")));
@@ -145,7 +148,7 @@ class DoctorVerb : public Verb {
       // The others are asked for it by the job.
       const std::string model = host.slots.spare ? ModelOnHost(launch.job, host.slots) : "";
       questions.push_back(AskHost(*plan->backend, plan->programs, host.name(), /*clear=*/{}, model,
-                                  AwaitsTrial(*plan->backend, launch.host_timeout)));
+                                  AwaitsTrial(*plan->backend, launch.host_timeout, /*stays=*/false)));
     }
     ProgressLine progress(verbosity_.ShowProgress());
     if (!questions.empty()) {
@@ -178,8 +181,17 @@ class DoctorVerb : public Verb {
 
   void FindLauncherVersion(const LaunchPlan& plan) {
     const absl::StatusOr<std::string> version = LauncherVersion(plan);
-    findings_.push_back(version.ok() ? Finding::Ok(plan.backend->name(), *version)
-                                     : FromStatus(plan.backend->name(), version.status()));
+    const std::string name(plan.backend->name());
+    if (!version.ok()) {
+      findings_.push_back(FromStatus(name, version.status()));
+    } else if (name == "mpirun" && !IsOpenMpis(*version)) {
+      findings_.push_back(Finding::Warning(
+          name,
+          absl::StrCat("'", plan.launcher, " --version' does not say that it is Open MPI's: ", ShownText(*version)),
+          "a script around it may do so; otherwise repair or install Open MPI"));
+    } else {
+      findings_.push_back(Finding::Ok(name, *version));
+    }
   }
 
   // What the ranks find, as a job that measures; and whether the planner would find room for the model.

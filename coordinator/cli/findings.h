@@ -40,8 +40,8 @@ using Findings = std::vector<Finding>;
 Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code = ExitCode::kLaunch);
 
 // Of the answers of other hosts (host_survey.h). `own`: this program's Hello. `hosts`, `stages`: of the launch
-// (launch_plan.h). `threads` of each stage, 0: all cores together. A host that cannot be used is an error where the others have too few slots for the stages, and the
-// host is not a spare one.
+// (launch_plan.h). `threads` of each stage, 0: all cores together. A host that cannot be used is an error where the
+// others have too few slots for the stages, and the host is not a spare one.
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
                           const std::vector<LaunchHost>& hosts, int stages, int threads = 0);
 

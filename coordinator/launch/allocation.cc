@@ -1,11 +1,8 @@
 #include "coordinator/launch/allocation.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -32,13 +29,8 @@ constexpr AllocationVariable kVariables[] = {{"PBS_NODEFILE", Form::kLineForEach
 
 absl::StatusOr<std::vector<HostSlots>> ReadAllocation(const std::string& file, Form form) {
   if (form == Form::kHostFile) return ReadHostFile(file);
-  errno = 0;
-  std::ifstream in(file);
-  std::ostringstream text;
-  if (!(text << in.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("it cannot be read: ", std::strerror(errno != 0 ? errno : EIO)));
-  }
-  return ParseAllocation(text.str(), form == Form::kSlotsOnTheLine);
+  ASSIGN_OR_RETURN(const std::string text, ReadHostsText(file));
+  return ParseAllocation(text, form == Form::kSlotsOnTheLine);
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostList(absl::string_view text) {
           absl::StrCat("`hosts`: '", part, "' ", what, ", expected a list like 'node1:2,node2'"));
     };
     const std::pair<absl::string_view, absl::string_view> item = absl::StrSplit(part, absl::MaxSplits(':', 1));
-    if (const std::string why = WhyNoHostName(part); !why.empty()) {
+    if (const std::string why = WhyNoHostName(absl::StrContains(part, "@") ? item.first : part); !why.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("`hosts`: ", why));
     }
     if (!IsHostName(item.first)) return wrong("does not begin with a host name");
@@ -191,7 +191,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostList(absl::string_view text) {
   return hosts;
 }
 
-absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file) {
+absl::StatusOr<std::string> ReadHostsText(const std::string& file) {
   errno = 0;
   std::ifstream in(file);
   std::ostringstream text;
@@ -200,7 +200,12 @@ absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file) {
     return absl::NotFoundError(
         absl::StrCat("cannot read host file '", file, "': ", std::strerror(errno != 0 ? errno : EIO)));
   }
-  return ParseHostFile(file, text.str());
+  return text.str();
+}
+
+absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file) {
+  ASSIGN_OR_RETURN(const std::string text, ReadHostsText(file));
+  return ParseHostFile(file, text);
 }
 
 }  // namespace stagecoach

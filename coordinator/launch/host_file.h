@@ -31,6 +31,9 @@ struct HostSlots {
 // absolute, or a file without a host that is no spare one.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, absl::string_view text);
 
+// A file that names hosts, whole. kNotFound when it cannot be read.
+absl::StatusOr<std::string> ReadHostsText(const std::string& file);
+
 // Reads and parses. kNotFound when it cannot be read.
 absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& file);
 

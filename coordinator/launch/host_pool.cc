@@ -42,7 +42,7 @@ void HostPool::Ask(bool again, const pb::ConfigureJob& job) {
     if (host.here || !asked.insert(host.name()).second) continue;
     const std::string model = again || host.slots.spare ? ModelOnHost(job, host.slots) : "";
     questions.push_back(AskHost(*plan_.backend, plan_.programs, host.name(), uncleared_[host.name()], model,
-                                AwaitsTrial(*plan_.backend, patience_)));
+                                AwaitsTrial(*plan_.backend, patience_, hosts_stay_)));
   }
   survey_ = std::make_unique<HostSurvey>(std::move(questions), again ? kAskAgain : absl::ZeroDuration());
 }
@@ -119,6 +119,7 @@ std::string HostPool::WhyNot(const HostAnswer& answer) const {
 
 void HostPool::Conclude() {
   for (const HostAnswer& answer : survey_->answers()) {
+    hosts_stay_ = hosts_stay_ || (answer.report.has_value() && !answer.ended);
     if (answer.report.has_value() && answer.report->left_size() == 0) uncleared_.erase(answer.host);
     std::string why_not = WhyNot(answer);
     const auto unreachable = network_->unreachable().find(answer.host);
@@ -128,7 +129,8 @@ void HostPool::Conclude() {
   for (const LaunchHost& host : plan_.hosts) {
     if (host.here) Judge(host.name(), WhyNotItsIsas(own_, wanted_), own_);
   }
-  networks_ = network_->networks();
+  // Those of the last launch stay where nothing could be tried.
+  if (Networks found = network_->networks(); !found.empty()) networks_ = std::move(found);
   network_.reset();  // hosts that were tried end then
   survey_.reset();
 }

@@ -83,7 +83,8 @@ class HostPool {
   std::unique_ptr<HostSurvey> survey_;  // while asking
   absl::Duration asked_;
   std::unique_ptr<NetworkTrial> network_;                      // while asking, once the hosts have answered
-  Networks networks_;                                          // of the last launch
+  Networks networks_;                                          // found last
+  bool hosts_stay_ = false;                                    // behind their report, for the trial: one did
   std::map<std::string, std::string> left_out_;                // with why
   std::map<std::string, std::vector<std::string>> uncleared_;  // names of launches, by host
   std::vector<std::string> news_;

@@ -29,6 +29,8 @@ constexpr absl::Duration kEndsAfterItsOutput = absl::Seconds(1);
 constexpr int64_t kPromptStandsUs = 1000000;  // with nothing behind it
 // A remote shell that keeps its output back until the end would bring the report only after that.
 constexpr absl::Duration kLongestWaitForTrial = absl::Seconds(20);
+// Of a remote shell that does not; hosts serve for two minutes.
+constexpr absl::Duration kLongestStay = absl::Seconds(90);
 constexpr absl::Duration kTrialBegins = absl::Seconds(8);
 
 // What a person looks for in an answer that is none: its last line.
@@ -76,8 +78,9 @@ HostQuestion AskForStopped(const LauncherBackend& backend, const JobPrograms& pr
   return {host, backend.RemoteCommand(host, {programs.stage_worker, kHostReportFlag, kLookFlag, name}), ""};
 }
 
-absl::Duration AwaitsTrial(const LauncherBackend& backend, absl::Duration patience) {
-  return backend.OwnNetworks().empty() ? std::min(patience, kLongestWaitForTrial) + kTrialBegins : absl::ZeroDuration();
+absl::Duration AwaitsTrial(const LauncherBackend& backend, absl::Duration patience, bool stays) {
+  if (!backend.OwnNetworks().empty()) return absl::ZeroDuration();
+  return std::min(patience, stays ? kLongestStay : kLongestWaitForTrial) + kTrialBegins;
 }
 
 std::string ModelOnHost(const pb::ConfigureJob& job, const HostSlots& host) {

@@ -40,8 +40,8 @@ HostQuestion AskHost(const LauncherBackend& backend, const JobPrograms& programs
                      absl::Duration network = absl::ZeroDuration());
 
 // How long hosts wait for a NetworkTrial that begins when all have answered, or `patience` is over; zero where there is
-// none, because the user has made settings for the network.
-absl::Duration AwaitsTrial(const LauncherBackend& backend, absl::Duration patience);
+// none, because the user has made settings for the network. `stays`: hosts are known to stay behind their report.
+absl::Duration AwaitsTrial(const LauncherBackend& backend, absl::Duration patience, bool stays);
 
 // Whether processes of the launch of that name are stopped there.
 HostQuestion AskForStopped(const LauncherBackend& backend, const JobPrograms& programs, const std::string& host,

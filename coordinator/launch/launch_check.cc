@@ -33,13 +33,16 @@ absl::StatusOr<std::string> LauncherVersion(const LaunchPlan& plan) {
   const absl::string_view said = absl::StripAsciiWhitespace(output.text);
   const std::string version(absl::StripAsciiWhitespace(said.substr(0, said.find('\n'))));
   const bool mpirun = std::strcmp(plan.backend->name(), "mpirun") == 0;
-  if (mpirun && output.exit_code == 0 && !said.empty() && !absl::StrContains(said, "Open MPI") &&
-      !absl::StrContains(said, "OpenRTE")) {
+  if (mpirun && output.exit_code == 0 && !said.empty() && !IsOpenMpis(said)) {
     return absl::FailedPreconditionError(
         absl::StrCat("'", plan.launcher, "' is not Open MPI's: it says ", ShownText(version),
                      "; install Open MPI (Debian: apt install openmpi-bin) and put it first in PATH"));
   }
   return version;
+}
+
+bool IsOpenMpis(absl::string_view version) {
+  return absl::StrContains(version, "Open MPI") || absl::StrContains(version, "OpenRTE");
 }
 
 std::string TemporaryDirectoryOf(const Placement& placement) {

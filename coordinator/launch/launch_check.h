@@ -18,6 +18,8 @@ namespace stagecoach {
 // The first line that the launcher says of itself. kFailedPrecondition for an mpirun that is not Open MPI's, whose
 // options are others; errors of running it. One that says nothing is taken to be a script around the right one.
 absl::StatusOr<std::string> LauncherVersion(const LaunchPlan& plan);
+// Whether that line is Open MPI's.
+bool IsOpenMpis(absl::string_view version);
 
 // Where a launch has its private directory on this host: $TMPDIR or /tmp. Over several hosts Open MPI's files have one
 // path on all of them, and only /tmp is on each.

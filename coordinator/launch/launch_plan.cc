@@ -13,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "coordinator/launch/allocation.h"
+#include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/local_host.h"
 #include "coordinator/launch/open_mpi.h"
 #include "coordinator/launch/program_output.h"
@@ -89,6 +90,8 @@ absl::StatusOr<NamedHosts> HostsOf(const LaunchOptions& options) {
   } else {
     ASSIGN_OR_RETURN(AllocatedHosts allocated, HostsOfAllocationFile());
     named = {std::move(allocated.source), std::move(allocated.hosts)};
+    // One line of this host says nothing of slots: PBS writes a line a chunk, however many CPUs it has.
+    if (named.hosts.size() == 1 && named.hosts[0].slots == 1 && IsThisHost(named.hosts[0].name)) named = {};
   }
   return named;
 }
@@ -170,8 +173,9 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
 
 absl::StatusOr<std::string> DescribeLaunch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(const LaunchPlan plan, ResolveLaunch(options));
-  const LaunchPlaces places = {"/tmp/stagecoach.XXXXXX", "/dev/shm/stagecoach.XXXXXX"};
   const Placement placement = PlaceStages(plan.hosts, plan.stages, /*left_out=*/{});
+  const LaunchPlaces places = {absl::StrCat(TemporaryDirectoryOf(placement), "/stagecoach.XXXXXX"),
+                               "/dev/shm/stagecoach.XXXXXX"};
   std::vector<std::string> words;
   plan.backend->SetEnvironment(placement, places, &words);
   const std::vector<std::string> arguments = plan.backend->Arguments(plan.programs, placement, places);

@@ -52,11 +52,6 @@ std::string FirstThatIsThere(const std::string& agents) {
   return agents;
 }
 
-bool IsNetworkSetting(const std::string& name) {
-  const std::vector<std::string>& names = NetworkSettingNames();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 Networks NetworksOf(const Placement& placement, const std::string& otherwise) {
   return placement.networks.empty() ? Networks{.include = otherwise} : placement.networks;
 }
@@ -73,9 +68,12 @@ class OpenMpi : public LauncherBackend {
     std::vector<std::string> line = {options_.mpirun};
     if (!Gives("bind-to")) line.insert(line.end(), {"--bind-to", "none"});
     if (!Gives("nooversubscribe")) line.push_back("--oversubscribe");
-    const bool own_networks = !OwnNetworks().empty();
+    const std::vector<std::string>& of_networks = NetworkSettingNames();
+    const bool own_interfaces = std::any_of(of_networks.begin(), of_networks.end(), [&](const std::string& name) {
+      return ChoosesInterfaces(name) && !Setting(name).empty();
+    });
     for (const auto& [name, value] : Settings(programs, placement, places)) {
-      if (Mca(name) == nullptr && !(own_networks && IsNetworkSetting(name))) {
+      if (Mca(name) == nullptr && !(own_interfaces && ChoosesInterfaces(name))) {
         line.insert(line.end(), {"--mca", name, value});
       }
     }
@@ -223,6 +221,11 @@ McaSettings NetworkSettings(const std::string& layer, const Networks& networks) 
   if (networks.ipv6 && layer == "btl_tcp") settings.push_back({"btl_tcp_disable_family", "4"});
   if (networks.ipv6 && layer == "oob_tcp") settings.push_back({"oob_tcp_disable_ipv4_family", "1"});
   return settings;
+}
+
+bool ChoosesInterfaces(absl::string_view name) {
+  return (absl::StartsWith(name, "btl_tcp_") || absl::StartsWith(name, "oob_tcp_")) &&
+         (absl::StrContains(name, "_if_") || absl::StrContains(name, "_disable_"));
 }
 
 const std::vector<std::string>& NetworkSettingNames() {

@@ -30,8 +30,11 @@ McaSettings RankSettings(const Placement& placement, const LaunchPlaces& places,
 // for the launcher's.
 McaSettings NetworkSettings(const std::string& layer, const Networks& networks);
 
-// The settings of networks and ports: where the user makes one of them, we make none.
+// The settings of networks and ports. Where the user makes one of them, nothing is tried beforehand.
 const std::vector<std::string>& NetworkSettingNames();
+// Of these, one that chooses interfaces or families of addresses. Where the user makes one of those, we make none: Open
+// MPI refuses an exclusion beside an inclusion.
+bool ChoosesInterfaces(absl::string_view name);
 
 std::unique_ptr<const LauncherBackend> MakeOpenMpi(OpenMpiOptions options);
 

@@ -31,6 +31,12 @@ const char* Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
+// Whether the user has set this MCA parameter.
+bool IsSet(const std::string& name) {
+  const char* value = std::getenv(absl::StrCat("OMPI_MCA_", name).c_str());
+  return value != nullptr && *value != '\0';
+}
+
 // This node's name among Slurm's: rank 0 must come to lie here. Where Slurm does not tell (in the shell of salloc on a
 // node of the allocation), it is the host's own up to the first dot, as where nobody chose others.
 std::string OwnNode(const Placement& placement) {
@@ -90,9 +96,11 @@ class Slurm : public LauncherBackend {
                       std::vector<std::string>* environment) const override {
     SetVariable("SLURM_HOSTFILE", HostFile(places), environment);
     const std::vector<std::string>& of_networks = NetworkSettingNames();
-    const bool own_networks = !OwnNetworks().empty();
+    const bool own_interfaces = std::any_of(of_networks.begin(), of_networks.end(), [&](const std::string& name) {
+      return ChoosesInterfaces(name) && IsSet(name);
+    });
     for (const auto& [name, value] : RankSettings(placement, places, options_.networks)) {
-      if (own_networks && std::find(of_networks.begin(), of_networks.end(), name) != of_networks.end()) continue;
+      if (own_interfaces && ChoosesInterfaces(name)) continue;
       const std::string variable = absl::StrCat("OMPI_MCA_", name);
       const bool users = std::any_of(environment->begin(), environment->end(),
                                      [&](const std::string& entry) { return absl::StartsWith(entry, variable + "="); });
@@ -119,8 +127,7 @@ class Slurm : public LauncherBackend {
 
   std::string OwnNetworks() const override {
     for (const std::string& name : NetworkSettingNames()) {
-      const char* value = std::getenv(absl::StrCat("OMPI_MCA_", name).c_str());
-      if (value != nullptr && *value != '\0') return absl::StrCat(name, "=", value);
+      if (IsSet(name)) return absl::StrCat(name, "=", std::getenv(absl::StrCat("OMPI_MCA_", name).c_str()));
     }
     return "";
   }

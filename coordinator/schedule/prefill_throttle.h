@@ -63,7 +63,7 @@ class PrefillThrottle {
     bool decoding = false;      // somebody does, or will when what is in flight is back
     int64_t decode_rows = 0;    // D, of this micro-batch
     double decode_pairs = 0;    // AttentionPairs of these
-    int64_t step_rows = 0;      // of a decode step, be it another micro-batch's; at least decode_rows
+    int64_t step_rows = 0;      // of a decode step: the larger of D and an even share of all decode rows
     int64_t history = 0;        // rows of the next prompt before those that are to be given
     int32_t micro_batches = 1;  // M, in flight at once
     double shortest_us = 0;     // of the M steps before this one

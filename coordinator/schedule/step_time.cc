@@ -32,15 +32,16 @@ void StepTimeFit::Add(int64_t rows, double pairs, int64_t slowest_us) {
   const auto of = static_cast<double>(rows);
   most_rows_ = std::max(most_rows_ * std::exp2(-1 / kMemory), of);
   std::array<double, 3 + StepTimeModel::kSlopes> features = {1, reads_.Of(of) - 1, pairs / kPairsScale};
-  for (size_t i = 0; i < StepTimeModel::kSlopes; ++i) features[3 + i] = std::max(0.0, of - StepTimeModel::kFrom[i]) / kRowsScale;
+  for (size_t i = 0; i < StepTimeModel::kSlopes; ++i)
+    features[3 + i] = std::max(0.0, of - StepTimeModel::kFrom[i]) / kRowsScale;
   fit_.Add(features, static_cast<double>(slowest_us));
   if (fit_.seen() < kNeeded) return;
   const auto solution = fit_.Solve();
   time_ = StepTimeModel{.fixed_us = solution[0],
-                   .read_us = solution[1],
-                   .pair_us = solution[2] / kPairsScale,
-                   .reads = reads_,
-                   .most_rows = most_rows_};
+                        .read_us = solution[1],
+                        .pair_us = solution[2] / kPairsScale,
+                        .reads = reads_,
+                        .most_rows = most_rows_};
   for (size_t i = 0; i < StepTimeModel::kSlopes; ++i) time_->row_us[i] = solution[3 + i] / kRowsScale;
 }
 

@@ -7,10 +7,10 @@ class Stagecoach(CMakePackage):
     """One large language model across many CPU machines: each MPI rank is a pipeline stage, and a coordinator keeps
     all of them busy."""
 
-    maintainers = []
-
     version("0.1.0")
 
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("ninja", type="build")
     depends_on("pkgconfig", type="build")

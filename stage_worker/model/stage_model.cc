@@ -113,8 +113,8 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
   ASSIGN_OR_RETURN(std::vector<KvPool> pools, MakePools(*model, config));
   auto gang = std::make_unique<Gang>(config.threads, config.cpus, config.contended);
-  const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding, config.owns_head,
-                                       gang.get(), config.allow_damaged};
+  const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding,
+                                       config.owns_head,   gang.get(),        config.allow_damaged};
   ASSIGN_OR_RETURN(StageWeights weights, LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load,
                                                           &counters->bytes_touched, &counters->bytes_loaded));
   return std::unique_ptr<StageModelImpl>(new StageModelImpl(std::move(model), config, counters, *kernels,

@@ -53,8 +53,9 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
                                                                              .vocab = 4096,
                                                                              .context = 512,
                                                                              .type = TensorType::kF16});
-  Subprocess front(testing::CoordinatorProgram(), {"generate", "-m", model, "--pp", "2", "-p", "abcdef", "-n", "400",
-                                            "--output", "json", "--ignore-eos", "--kv-cache-memory", "64M", "-t", "2"});
+  Subprocess front(testing::CoordinatorProgram(),
+                   {"generate", "-m", model, "--pp", "2", "-p", "abcdef", "-n", "400", "--output", "json",
+                    "--ignore-eos", "--kv-cache-memory", "64M", "-t", "2"});
   std::vector<uint64_t> peak(2, 0);
   const std::vector<testing::ProcessInfo> stages = testing::AwaitDescendants(front.pid(), "stage_worker", 2, 30);
   ASSERT_EQ(stages.size(), 2u);
@@ -140,8 +141,8 @@ class IdleJob : public ::testing::Test {
  protected:
   // A batch whose input pipe pauses: the job is up and has nothing to do.
   IdleJob()
-      : front_(testing::CoordinatorProgram(), {"batch", "-m", testing::DemoModelPath(), "--pp", "3", "-t", "1", "-i", "-",
-                                        "-o", dir_.File("out.jsonl"), "-q"}) {}
+      : front_(testing::CoordinatorProgram(), {"batch", "-m", testing::DemoModelPath(), "--pp", "3", "-t", "1", "-i",
+                                               "-", "-o", dir_.File("out.jsonl"), "-q"}) {}
 
   size_t Answers() const {
     const std::string path = dir_.File("out.jsonl");

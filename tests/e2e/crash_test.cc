@@ -35,7 +35,8 @@ TEST(Crash, TheRequestThatCrashesAStageEachTimeGetsAnErrorAndTheOthersTheirAnswe
   WriteFileOrDie(in, Lines());
   ASSERT_EQ(Coordinator(Batch(in, whole, {"--pp", "2"})).exit_code, 0);
   const ProgramResult result =
-      Coordinator(Batch(in, out, {"--pp", "2", "--stage-worker", BuildPath("tests/e2e/crashing_stage")}), /*input=*/"", /*timeout_s=*/300);
+      Coordinator(Batch(in, out, {"--pp", "2", "--stage-worker", BuildPath("tests/e2e/crashing_stage")}), /*input=*/"",
+                  /*timeout_s=*/300);
   EXPECT_EQ(result.exit_code, 0) << result;
   std::map<std::string, OrderedJson> expected = ReadBatchOutput(whole), lines = ReadBatchOutput(out);
   ASSERT_EQ(lines.size(), static_cast<size_t>(kLines)) << result;

@@ -64,11 +64,12 @@ TEST(StreamedWeights, AStageKilledWhileItLoadsIsLaunchedAgainAndTheTextIsTheSame
   const std::string once = directory.File("once"), cache = directory.File("cache");
   // Of all stages that are ever started, the first is killed while it loads.
   const std::string stage =
-      Script(directory.File("stage"), absl::StrCat("if mkdir ", once, " 2>/dev/null; then exec ", BuildPath("tests/e2e/crashing_stage"),
-                                                   " while-loading; fi\nexec ", StageWorkerProgram(), "\n"));
+      Script(directory.File("stage"),
+             absl::StrCat("if mkdir ", once, " 2>/dev/null; then exec ", BuildPath("tests/e2e/crashing_stage"),
+                          " while-loading; fi\nexec ", StageWorkerProgram(), "\n"));
   const ProgramResult expected = Coordinator(Generate(kStory));
-  const ProgramResult result = Coordinator(
-      Generate(Joined(kStory, {"--pp", "2", "--weights", "stream", "--weights-cache", cache, "--stage-worker", stage})));
+  const ProgramResult result = Coordinator(Generate(
+      Joined(kStory, {"--pp", "2", "--weights", "stream", "--weights-cache", cache, "--stage-worker", stage})));
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(result.out, expected.out);
   EXPECT_TRUE(std::filesystem::exists(once));

@@ -44,7 +44,8 @@ TEST(Verify, AHealthyClusterIsIdenticalInAllRuns) {
 TEST(Verify, OneStageSaysThatNoSplitIsCompared) {
   const ProgramResult result = Verify({"--layer-split", "8", "--chunks", "7"});
   EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, HasSubstr("note: the job has one stage, so no other split is compared: --pp 2 or more hosts"));
+  EXPECT_THAT(result.out,
+              HasSubstr("note: the job has one stage, so no other split is compared: --pp 2 or more hosts"));
   EXPECT_THAT(result.out, HasSubstr("identical: 4 runs"));
 }
 

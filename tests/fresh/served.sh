@@ -14,14 +14,20 @@ skip() {
   exit 77
 }
 
-"$here/minimal_root.sh" --check || { said_why="skipped" && exit 77; }
+code=0
+"$here/minimal_root.sh" --check || code=$?
+[ "$code" -eq 0 ] || { said_why="skipped" && exit "$code"; }
 for tool in dpkg-shlibdeps file; do command -v "$tool" >/dev/null || skip "there is no $tool (packages: dpkg-dev, file)"; done
 run cpack --config "$build/CPackConfig.cmake" -B "$work/package" >"$work/log"
 package=$(echo "$work"/package/*.deb)
 dpkg-deb -I "$package"
 depends=$(dpkg-deb -f "$package" Depends | sed -E 's/ *\([^)]*\)//g; s/ *\|[^,]*//g; s/ //g')
+# A name that does not exist would look like a minimal Debian that cannot be made.
+for name in ${depends//,/ }; do
+  [[ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" == *installed ]] ||
+    stop 1 "the package depends on '$name', which is not installed where it was made"
+done
 
-code=0
 "$here/minimal_root.sh" \
   --include "$depends,curl,jq,openssl,nginx-light,systemd,prometheus,environment-modules" \
   --copy "$package:/opt/stagecoach.deb" --copy "$here/as_a_package_user.sh:/opt/as_a_package_user.sh" \

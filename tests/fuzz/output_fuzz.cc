@@ -58,6 +58,21 @@ void CheckOutput(FuzzInput input) {
   for (const OutputDelta& delta : Joined(parser->Finish(), std::move(of_control))) {
     FuzzCheck(delta.kind != OutputKind::kReasoning && delta.kind != OutputKind::kContent, "control tokens are no text");
   }
+  // Between pieces of text: no more comes out as text than was fed as text.
+  const std::unique_ptr<OutputParser> mixed_parser = OutputParser::Make(format, start, tools);
+  const size_t step = 1 + flags / 8;
+  std::vector<OutputDelta> mixed;
+  size_t fed = 0, came = 0;
+  bool control = false;
+  for (size_t at = 0; at < text.size(); at += step, control = !control) {
+    const absl::string_view piece = absl::string_view(text).substr(at, step);
+    if (!control) fed += piece.size();
+    mixed = Joined(control ? mixed_parser->FeedControl(piece) : mixed_parser->Feed(piece), std::move(mixed));
+  }
+  for (const OutputDelta& delta : Joined(mixed_parser->Finish(), std::move(mixed))) {
+    if (delta.kind == OutputKind::kReasoning || delta.kind == OutputKind::kContent) came += delta.text.size();
+  }
+  FuzzCheck(came <= fed, "control tokens between texts are no text");
 }
 
 }  // namespace

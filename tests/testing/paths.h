@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_TESTS_TESTING_PATHS_H_
 #define STAGECOACH_TESTS_TESTING_PATHS_H_
 
-// Where the sources and this build of them are. Only the file behind it depends on that, so that a compiler cache finds every other
-// object again in another clone.
+// Where the sources and this build of them are. Only the file behind it depends on that, so that a compiler cache finds
+// every other object again in another clone.
 
 #include <string>
 

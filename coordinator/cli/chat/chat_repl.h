@@ -26,8 +26,8 @@ class ChatRepl {
 
   void SetSystem(absl::string_view text) { dialogue_.SetSystem(text); }
 
-  // Until the input ends, /exit, or a signal. kCancelled: a signal ended it. Without a terminal what was refused is told
-  // at the end again, by the status: kInvalidArgument, or kUnavailable for what failed.
+  // Until the input ends, /exit, or a signal. kCancelled: a signal ended it. Without a terminal what was refused is
+  // told at the end again, by the status: kInvalidArgument, or kUnavailable for what failed.
   //
   // SIGINT at a terminal
   //   before the first prompt    leaves.

@@ -87,14 +87,14 @@ bool LineEditor::State::TakeCharacter(wchar_t* character) {
   return true;
 }
 
-// What libedit calls the modes of editing, for the whole conversation: by itself it shows a prompt before it sets them, and
-// takes them back after each line. Ctrl-C leaves it to the holder of the terminal what to drop, and a byte that was
+// What libedit calls the modes of editing, for the whole conversation: by itself it shows a prompt before it sets them,
+// and takes them back after each line. Ctrl-C leaves it to the holder of the terminal what to drop, and a byte that was
 // dropped between poll() and read() is not waited for.
 void LineEditor::State::SetModes() {
   el_set(editor, EL_EDITMODE, 1);  // whatever ~/.editrc says: a line that the kernel edits is lost at Ctrl-C
   el_set(editor, EL_SETTY, "-d", "+noflsh", "min=\\000", "time=\\000", nullptr);
-  el_set(editor, EL_SETTY, "-x", "+inlcr", "+noflsh", "-icanon", "-echo", "-echok", "-iexten", "min=\\000", "time=\\000",
-         nullptr);
+  el_set(editor, EL_SETTY, "-x", "+inlcr", "+noflsh", "-icanon", "-echo", "-echok", "-iexten", "min=\\000",
+         "time=\\000", nullptr);
   el_set(editor, EL_PREP_TERM, 1);
   hold->Hold();
 }

@@ -3,9 +3,9 @@
 
 // The modes of the terminal that lines are typed at.
 //
-// One set of modes from the first line to the last, also while nobody reads: a terminal that is in its own modes between
-// two lines echoes what is typed there, and at Ctrl-C throws it away before anybody has seen it. Then a Ctrl-C that was
-// to forget a line looks like a second one in a row.
+// One set of modes from the first line to the last, also while nobody reads: a terminal that is in its own modes
+// between two lines echoes what is typed there, and at Ctrl-C throws it away before anybody has seen it. Then a Ctrl-C
+// that was to forget a line looks like a second one in a row.
 //
 //   Ctrl-C   SIGINT; what was typed before it and not read is dropped, and SignalWatch told whether there was any.
 //   Stops    the terminal has its own modes while the process is stopped (Ctrl-Z), and ours again when it goes on in

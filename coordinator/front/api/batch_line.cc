@@ -80,7 +80,9 @@ void PrepareBatchLine(const ServedModel& model, CallContext context, BatchLine* 
   if (prepared.error.has_value()) line->error = InvalidRequest(prepared.error->message);
 }
 
-BatchError BatchErrorOf(const ApiError& error) { return {error.status >= 500 ? kBatchFailed : "rejected", error.message}; }
+BatchError BatchErrorOf(const ApiError& error) {
+  return {error.status >= 500 ? kBatchFailed : "rejected", error.message};
+}
 
 Json BatchAnswerJson(const std::string& id, const BatchLine& line, absl::string_view body) {
   return {{"id", absl::StrCat("batch_req_", id)},

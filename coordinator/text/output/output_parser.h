@@ -85,7 +85,8 @@ class OutputParser {
 
   // No delta has an empty text but kCallEnd.
   std::vector<OutputDelta> Feed(absl::string_view text);
-  std::vector<OutputDelta> FeedControl(absl::string_view text);  // of one token, or what is left of it
+  // The text of one control token. A stop string may have taken its beginning.
+  std::vector<OutputDelta> FeedControl(absl::string_view text);
   // The text ends here. Nothing is to be fed afterwards.
   std::vector<OutputDelta> Finish();
 

@@ -41,8 +41,7 @@ class EmulatedHosts {
   static std::vector<std::string> TreeBelowTmp();
 
   // Hosts 1..count, all up. `kept`: directories of this machine that the hosts see although they lie below /tmp.
-  explicit EmulatedHosts(int count, std::vector<std::string> kept = TreeBelowTmp(),
-                         Network network = Network::kBridge);
+  explicit EmulatedHosts(int count, std::vector<std::string> kept = TreeBelowTmp(), Network network = Network::kBridge);
   ~EmulatedHosts();
   EmulatedHosts(const EmulatedHosts&) = delete;
 

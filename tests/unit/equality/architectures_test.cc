@@ -23,7 +23,7 @@ using testing::ClusterRequest;
 
 constexpr int kLayers = 6;
 constexpr int kSequences = 8;
-// Under a sanitizer every so many points: a number that no count of values divides.
+// Every so many points, more of them under a sanitizer: a number that no count of values divides.
 constexpr size_t kCutStride = testing::kSanitized ? 5 : 1, kFewCutsStride = testing::kSanitized ? 19 : 5;
 // Tokens of a prompt: more than the largest chunk; and attention sums granules of 256 positions.
 constexpr int kBeyondAChunk = 70, kBeyondAGranule = 280;
@@ -82,8 +82,8 @@ std::vector<Cut> FullCuts() {
   return cuts;
 }
 
-// Each split once. Splits outnumber the combinations of the other dimensions, so each of these comes too; the one that a
-// split gets differs from one architecture to the next (`shift`), so that all architectures together have most pairs.
+// Each split once. Splits outnumber the combinations of the other dimensions, so each of these comes too; the one that
+// a split gets differs from one architecture to the next (`shift`), so that all architectures together have most pairs.
 std::vector<Cut> CutsWithEveryCombination(size_t shift) {
   const std::vector<std::vector<int64_t>> splits = AllSplits();
   const std::vector<Cut> all = FullCuts();
@@ -141,7 +141,8 @@ void CheckCuts(testing::TinyArchitectureOptions options, int longest, const std:
 class EveryCut : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryCut, GivesTheSameBits) {
-  CheckCuts(testing::TinyArchitecture(GetParam()), kBeyondAChunk, CutsWithEveryCombination(ShiftOf(GetParam())), kCutStride);
+  CheckCuts(testing::TinyArchitecture(GetParam()), kBeyondAChunk, CutsWithEveryCombination(ShiftOf(GetParam())),
+            kCutStride);
 }
 
 TEST_P(EveryCut, OfIntegersBeyondAGranuleGivesTheSameBits) {

@@ -1,6 +1,6 @@
 // The answer does not depend on the machinery: identical tokens and log-probabilities, bit for bit, for every way of
-// splitting the work, on the loopback transport. The suite runs so many points of the product of the dimensions that all
-// combinations of values of a few of them meet (a covering array); the campaign every_cut runs the whole product.
+// splitting the work, on the loopback transport. The suite runs so many points of the product of the dimensions that
+// all combinations of values of a few of them meet (a covering array); the campaign every_cut runs the whole product.
 
 #include <algorithm>
 #include <bit>
@@ -29,7 +29,8 @@ using testing::ClusterRequest;
 constexpr int kStrength = testing::kSanitized ? 2 : 3;
 constexpr int kFewStrength = testing::kSanitized ? 1 : 2;
 constexpr size_t kStepOfTypes = 593;  // the types begin their search at points far from each other
-constexpr int kPolicyStride = testing::kSanitized ? 3 : 1;  // every policy, chunking, number of stages and preemption still
+constexpr int kPolicyStride =
+    testing::kSanitized ? 3 : 1;  // every policy, chunking, number of stages and preemption still
 constexpr int kRequests = testing::kSanitized ? 4 : 8;
 
 constexpr int kVocab = 320;
@@ -165,25 +166,27 @@ void CheckPoints(const testing::TinyModelOptions& model, pb::KvType kv_type, con
   }
 }
 
-TEST(EqualityMatrix, EveryThreeValuesMeetWithInt8Kernels) {
+TEST(EqualityMatrix, ValuesMeetWithInt8Kernels) {
   CheckPoints({.type = TensorType::kQ8_0}, pb::KV_TYPE_F16, Covering(kStrength, FullProduct({1, 2})));
 }
 
-TEST(EqualityMatrix, EveryTwoValuesMeetWithFloatKernels) {
+TEST(EqualityMatrix, ValuesMeetWithFloatKernels) {
   CheckPoints({.type = TensorType::kF32}, pb::KV_TYPE_F32, Covering(kFewStrength, FullProduct({1, 2}), 100));
 }
 
-TEST(EqualityMatrix, EveryTwoValuesMeetWithBf16) {
+TEST(EqualityMatrix, ValuesMeetWithBf16) {
   CheckPoints({.type = TensorType::kBF16}, pb::KV_TYPE_BF16, Covering(kFewStrength, FullProduct({1, 2}), 200));
 }
 
-TEST(EqualityMatrix, EveryTwoValuesMeetWithAnInt8Cache) {
+TEST(EqualityMatrix, ValuesMeetWithAnInt8Cache) {
   CheckPoints({.type = TensorType::kQ8_0}, pb::KV_TYPE_Q8_0, Covering(kFewStrength, FullProduct({1, 2}), 300));
 }
 
 TEST(EqualityMatrix, DISABLED_TheFullProductGivesTheSameBits) {
   CheckPoints({.type = TensorType::kQ8_0}, pb::KV_TYPE_F16, FullProduct({1, 2}));
   CheckPoints({.type = TensorType::kF32}, pb::KV_TYPE_F32, FullProduct({1, 2}));
+  CheckPoints({.type = TensorType::kBF16}, pb::KV_TYPE_BF16, FullProduct({1, 2}));
+  CheckPoints({.type = TensorType::kQ8_0}, pb::KV_TYPE_Q8_0, FullProduct({1, 2}));
 }
 
 // Whatever a micro-batch is made of, and however times that differ from run to run steer that.
@@ -223,8 +226,9 @@ TEST(EqualityMatrix, EveryPolicyAndChunkingGivesTheSameBits) {
   }
 }
 
-// Every type meets every value of every dimension, thread counts beyond the machine's cores among them. Under the sanitizers the types
-// meet them together, a point each: what splits the work knows of no type, and the kernels' own tests have every size of every type.
+// Every type meets every value of every dimension, thread counts beyond the machine's cores among them. Under the
+// sanitizers the types meet them together, a point each: what splits the work knows of no type, and the kernels' own
+// tests have every size of every type.
 class EqualityOfType : public ::testing::TestWithParam<TensorType> {};
 
 std::vector<Point> PointsOf(TensorType type) {

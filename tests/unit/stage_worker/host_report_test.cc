@@ -125,7 +125,7 @@ TEST(ReportHost, ListensWhereItIsToBeTried) {
   EXPECT_GE(report->addresses_size(), 1);
   EXPECT_GT(report->trial_port(), 0);
   EXPECT_EQ(report->trial_token().size(), 16u);
-  for (const char* seconds : {"0", "x", "-1", "4000", ""}) {
+  for (const char* seconds : {"0", "x", "-1", "121", ""}) {
     EXPECT_FALSE(ReportHost({"--network", seconds}, &network).ok()) << seconds;
   }
 }

@@ -9,6 +9,7 @@
 #include "common/step/sampling_limits.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
+#include "common/wire/step_messages.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/common/wire/frame_samples.h"
@@ -411,6 +412,18 @@ TEST(FrameLimits, LeaveRoomForTheLargestResult) {
   EXPECT_TRUE(DecodeResult(limits, buffer.message(), ~0ull).ok());
   EXPECT_LE(buffer.message().size(), limits.MaxResultFrameBytes());
   EXPECT_GT(buffer.message().size() * 5 / 4, limits.MaxResultFrameBytes()) << "the bound is far from what frames reach";
+}
+
+TEST(StepMessages, MostProbableTokensWithoutAsManyNumbersAreNone) {
+  pb::TargetLogprobs scores;
+  for (int i = 0; i < 6; ++i) scores.add_top_tokens(i);
+  for (int i = 0; i < 6; ++i) scores.add_top_logprobs(-1.f);
+  EXPECT_EQ(FromProto(scores).top.size(), 6u);
+  scores.add_top_tokens(6);
+  EXPECT_TRUE(FromProto(scores).top.empty());
+  scores.add_top_logprobs(-1.f);
+  scores.add_top_logprobs(-1.f);
+  EXPECT_TRUE(FromProto(scores).top.empty());
 }
 
 TEST(FrameLimits, LeaveRoomForMostProbableTokensOfPromptsWhereAJobHasThem) {

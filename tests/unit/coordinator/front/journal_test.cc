@@ -364,8 +364,8 @@ TEST(RequestJournal, PassesChecksumsOfKnownRowsOnAndRefusesOthers) {
     const RowChecksums expected = {.start = 1, .rows = 2, .values = {100, 101, 102, 103}};
     EXPECT_THAT((*event)->checksums, ElementsAre(expected));
   }
-  for (const auto& [start, rows, values] : {std::tuple(-1, 1, 2), {0, 0, 2}, {0, -1, 2}, {2, 2, 4}, {0, 2, 3}, {0, 1, 0},
-                                            {2147483647, 2147483647, 4}}) {
+  for (const auto& [start, rows, values] :
+       {std::tuple(-1, 1, 2), {0, 0, 2}, {0, -1, 2}, {2, 2, 4}, {0, 2, 3}, {0, 1, 0}, {2147483647, 2147483647, 4}}) {
     EXPECT_EQ(record(start, rows, values).status().code(), absl::StatusCode::kInternal) << start << " " << rows;
   }
 }

@@ -10,9 +10,8 @@ namespace {
 
 TEST(ServerMessage, IsThatOfAnErrorAndElseWhatCame) {
   EXPECT_EQ(ServerMessage(R"({"error":{"message":"no \u00e9","type":"t","code":null}})"), "no \xC3\xA9");
-  for (const char* other :
-       {"<html>", "[]", "{}", R"({"error":"x"})", R"({"error":{}})", R"({"error":{"message":1}})",
-        R"({"error":{"message":""}})"}) {
+  for (const char* other : {"<html>", "[]", "{}", R"({"error":"x"})", R"({"error":{}})", R"({"error":{"message":1}})",
+                            R"({"error":{"message":""}})"}) {
     EXPECT_EQ(ServerMessage(other), other);
   }
   EXPECT_EQ(ServerMessage(""), "without a word");

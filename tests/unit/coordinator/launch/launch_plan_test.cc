@@ -156,6 +156,10 @@ TEST_F(LaunchPlanTest, TellsOpenMpiTheNetworksThatWereFoundBeforeTheLaunch) {
   options.launcher_args = "--mca btl_tcp_if_exclude docker0";
   EXPECT_EQ(ResolveLaunch(options)->backend->OwnNetworks(), "btl_tcp_if_exclude=docker0");
   EXPECT_THAT(line({.include = "10.77.0.0/22"}), Not(HasSubstr("if_include")));
+  options.launcher_args = "--mca btl_tcp_port_min_v4 46000";
+  EXPECT_EQ(ResolveLaunch(options)->backend->OwnNetworks(), "btl_tcp_port_min_v4=46000");
+  EXPECT_THAT(line({.include = "10.77.0.0/22"}), HasSubstr("--mca btl_tcp_if_include 10.77.0.0/22 "))
+      << "ports choose no interfaces";
   options.launcher_args.clear();
   setenv("OMPI_MCA_btl_tcp_if_include", "ib0", 1);
   EXPECT_EQ(ResolveLaunch(options)->backend->OwnNetworks(), "btl_tcp_if_include=ib0");
@@ -334,7 +338,7 @@ TEST(HostList, NamesThePartThatIsWrong) {
                                                         {"b:1:2", "'b:1:2'"},
                                                         {"a,[::1]:2", "'[::1]:2' is an IPv6 address"},
                                                         {"::1", "'::1' is an IPv6 address"},
-                                                        {"ann@b:2", "'ann@b:2' names a user"},
+                                                        {"ann@b:2", "'ann@b' names a user"},
                                                         {"b:99999999999", "'b:99999999999'"}}) {
     const absl::Status status = ParseHostList(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

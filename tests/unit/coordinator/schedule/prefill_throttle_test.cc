@@ -214,10 +214,10 @@ TEST(DerivedGap, GrowsWhereHalfOfTheRateDoesNotFitIntoIt) {
   constexpr ReadCurve kExperts = {.experts = 0.95, .chosen = 8.0 / 128};
   const auto time = [&](double read_ms) {
     return StepTimeModel{.fixed_us = 1000 * read_ms,
-                    .read_us = 1000 * read_ms,
-                    .row_us = {50 * read_ms},
-                    .reads = kExperts,
-                    .most_rows = kSeenAll};
+                         .read_us = 1000 * read_ms,
+                         .row_us = {50 * read_ms},
+                         .reads = kExperts,
+                         .most_rows = kSeenAll};
   };
   const Derived small = Derive(time(5), 1, 1);
   EXPECT_LE(small.gap_ms, 250);

@@ -205,7 +205,9 @@ TEST(ChatTerminal, ShowsWhatIsTypedDuringAnAnswerAtThePrompt) {
   terminal.Type("wait for keys\r");
   EXPECT_SHOWS(terminal, "waiting");
   EXPECT_FALSE(terminal.HasItsOwnModes());
-  terminal.Type("first\rsec\x7f\x7f\x7f""third\r\x04");
+  terminal.Type(
+      "first\rsec\x7f\x7f\x7f"
+      "third\r\x04");
   EXPECT_SHOWS(terminal, "heard wait for keys");
   EXPECT_SHOWS(terminal, "heard first");
   EXPECT_SHOWS(terminal, "heard third");
@@ -280,13 +282,14 @@ TEST_P(TerminalEnds, GiveTheTerminalItsOwnModes) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, TerminalEnds,
-    ::testing::Values(
-        TerminalEnd{"Exit", {{"> ", "/exit\r"}}, 0}, TerminalEnd{"TwoCtrlC", {{"> ", "\x03"}, {"> ", "\x03"}}, 130},
-        TerminalEnd{"ADeafAnswer",
-                    {{"> ", "deaf\r"}, {"signals: 0", "\x03"}, {"signals: 1", "\x03"}, {"signals: 2", "\x03"}},
-                    130},
-        TerminalEnd{"Quit", {{"> ", "deaf\r"}, {"signals: 0", "\x1c"}}, 128 + SIGQUIT},
-        TerminalEnd{"Abort", {{"> ", "abort\r"}}, 128 + SIGABRT}),
+    ::testing::Values(TerminalEnd{"Exit", {{"> ", "/exit\r"}}, 0},
+                      TerminalEnd{"TwoCtrlC", {{"> ", "\x03"}, {"> ", "\x03"}}, 130},
+                      TerminalEnd{
+                          "ADeafAnswer",
+                          {{"> ", "deaf\r"}, {"signals: 0", "\x03"}, {"signals: 1", "\x03"}, {"signals: 2", "\x03"}},
+                          130},
+                      TerminalEnd{"Quit", {{"> ", "deaf\r"}, {"signals: 0", "\x1c"}}, 128 + SIGQUIT},
+                      TerminalEnd{"Abort", {{"> ", "abort\r"}}, 128 + SIGABRT}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ChatTerminal, HasItsOwnModesAfterSigterm) {

@@ -32,6 +32,7 @@ void Uncounted(void* memory) {
 
 void* operator new(size_t bytes) { return Counted(bytes); }
 void* operator new[](size_t bytes) { return Counted(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Counted(bytes); }  // stable_sort's buffer
 void operator delete(void* memory) noexcept { Uncounted(memory); }
 void operator delete[](void* memory) noexcept { Uncounted(memory); }
 void operator delete(void* memory, size_t) noexcept { Uncounted(memory); }
