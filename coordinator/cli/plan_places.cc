@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,11 +12,11 @@
 #include "common/base/status_macros.h"
 #include "common/job/cpu_isas.h"
 #include "common/job/job_limits.h"
+#include "common/net/addresses.h"
 #include "common/wire/bit_class.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/launch_plan.h"
-#include "coordinator/launch/local_host.h"
 #include "coordinator/launch/placement.h"
 #include "coordinator/plan/assumed_facts.h"
 
@@ -76,12 +75,12 @@ absl::StatusOr<PlanPlaces> DescribedPlaces(const ClusterOptions& options, const 
 
 // A sentence for each two names of one address, as which a host may have been named twice.
 std::vector<std::string> NamesOfOneAddress(const std::vector<std::string>& hosts) {
-  std::map<uint32_t, std::string> named;
+  std::map<std::string, std::string> named;
   std::vector<std::string> sentences;
   for (const std::string& host : hosts) {
-    const std::optional<uint32_t> address = AddressOf(host);
-    if (!address.has_value()) continue;
-    const auto [first, is_new] = named.emplace(*address, host);
+    const std::vector<std::string> addresses = AddressesOfName(host);
+    if (addresses.empty()) continue;
+    const auto [first, is_new] = named.emplace(addresses.front(), host);
     if (is_new) continue;
     sentences.push_back(absl::StrCat(first->second, " and ", host,
                                      " are two hosts, although they have one address; if they are one, name it once "

@@ -63,7 +63,7 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
   bool parse_error(size_t, const std::string& token, const nlohmann::detail::exception& error) override {
     if (error.id == kNumberOverflow) {
       const bool has_name = !open_.empty() && open_.back().latest != nullptr;
-      return Refuse(absl::StrCat("a number below 1.8e308", has_name ? " for " : "",
+      return Refuse(absl::StrCat("a number between -1.8e308 and 1.8e308", has_name ? " for " : "",
                                  has_name ? CutText(CompactJson(*open_.back().latest)) : "", ", found ",
                                  CutText(token)));
     }

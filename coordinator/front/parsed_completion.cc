@@ -61,6 +61,7 @@ void ParsedCompletion::PushToken(TokenId token, Deltas* out) {
   if (is_control && !render_control_ && absl::ConsumeSuffix(&before, own)) {
     PushText(before, out);
     PushText(own, out, /*control=*/true);
+    dropped_bytes_ += own.size();
   } else {
     PushText(text, out);
   }
@@ -108,7 +109,8 @@ void ParsedCompletion::PutOut(OutputKind kind, std::string text, Deltas* out) {
 }
 
 void ParsedCompletion::CountReleased() {
-  const uint64_t held = parser_->held_bytes() + matcher_.held_bytes();
+  if (matcher_.held_bytes() == 0) dropped_bytes_ = 0;
+  const uint64_t held = parser_->held_bytes() + matcher_.held_bytes() + dropped_bytes_;
   while (released_tokens_ < tokens_.size() && (finished() || ends_in_bytes_[released_tokens_] + held <= fed_bytes_)) {
     ++released_tokens_;
   }

@@ -67,6 +67,7 @@ class ParsedCompletion {
   std::vector<int64_t> text_offsets_;
   std::vector<uint64_t> ends_in_bytes_;  // of each token: of the text, markers and all
   uint64_t fed_bytes_ = 0;
+  uint64_t dropped_bytes_ = 0;  // of these, control tokens behind what is held back
   int64_t code_points_ = 0;
   size_t released_tokens_ = 0;
   int64_t reasoning_tokens_ = 0;

@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,19 +21,22 @@ namespace stagecoach {
 // Of one launch. Not thread-safe.
 class StartWatch {
  public:
-  // It looks once: after a sixth of the time that a job may take to start, 10 s of a minute. `plan` outlives it.
-  // `name`: of the launch.
+  // It looks whenever another sixth of the time that a job may take to start has passed (10 s of a minute), and soon
+  // again when it saw one: a debugger or a batch system may stop a process for a moment. `plan` outlives it. `name`: of
+  // the launch.
   StartWatch(const LaunchPlan& plan, const Placement& placement, const std::string& name,
              absl::Duration startup_timeout);
 
-  // `starting`: since the launch. "rank 3 on node7 is stopped (pid 77)" when that is so; else empty.
+  // `starting`: since the launch. "rank 3 on node7 is stopped (pid 77)" when two looks running saw that; else empty.
   std::string Advance(absl::Duration starting);
   void AddWaits(std::vector<pollfd>* waits) const;
 
  private:
-  const absl::Duration looks_after_;
-  std::vector<HostQuestion> questions_;  // none: there is no other host, or it has asked
+  const absl::Duration period_;
+  absl::Duration next_look_;             // as `starting`
+  std::vector<HostQuestion> questions_;  // none: there is no other host
   std::unique_ptr<HostSurvey> survey_;   // while hosts answer
+  std::set<std::string> seen_;           // by the last look
 };
 
 }  // namespace stagecoach

@@ -44,9 +44,10 @@ HttpHeaders AccessRules::CorsHeaders(const HttpRequest& request) const {
   if (origins_.empty()) return {};
   const absl::string_view origin = request.header("origin");
   if (!Lists(origin)) return {{"Vary", "Origin"}};
-  return {{"Vary", "Origin"},
-          {"Access-Control-Allow-Origin", std::string(origin)},
-          {"Access-Control-Expose-Headers", "x-request-id, request-id, retry-after, x-stagecoach-ignored"}};
+  return {
+      {"Vary", "Origin"},
+      {"Access-Control-Allow-Origin", std::string(origin)},
+      {"Access-Control-Expose-Headers", "x-request-id, request-id, retry-after, x-should-retry, x-stagecoach-ignored"}};
 }
 
 std::optional<HttpResponse> AccessRules::Preflight(const HttpRequest& request) const {

@@ -37,7 +37,7 @@ void ServerState::CutLargestWaiters() {
   }
 }
 
-int ServerState::DrawRetrySeconds() { return 1 + retries++ % kMostRetrySeconds; }
+int ServerState::DrawRetrySeconds() { return 1 + static_cast<int>(retries++ % kMostRetrySeconds); }
 
 std::string ServerState::DrawId() { return absl::StrCat("req-", absl::Hex(id_salt, absl::kZeroPad16), "-", ++ids); }
 

@@ -39,7 +39,7 @@ struct ServerState {
   int64_t pending_bytes = 0;  // of all clients, with what is kept back for them
   int64_t streams = 0;
   int64_t ids = 0;
-  int retries = 0;        // told so far
+  uint32_t retries = 0;   // told so far, modulo 2^32
   bool bodies_on = true;  // see HttpServer::ReadBodies
   bool accepting = true;  // off: no second request on a connection
   bool stopping = false;  // a connection that has nothing left to write is closed

@@ -1,14 +1,8 @@
 #include "coordinator/launch/local_host.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <functional>
 
 #include "absl/strings/str_join.h"
@@ -16,27 +10,6 @@
 #include "coordinator/launch/host_networks.h"
 
 namespace stagecoach {
-namespace {
-
-uint32_t Ipv4(const sockaddr* address) {
-  sockaddr_in in;
-  std::memcpy(&in, address, sizeof(in));
-  return ntohl(in.sin_addr.s_addr);
-}
-
-}  // namespace
-
-std::optional<uint32_t> AddressOf(const std::string& name) {
-  addrinfo hints;
-  std::memset(&hints, 0, sizeof(hints));
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0 || list == nullptr) return std::nullopt;
-  const uint32_t address = Ipv4(list->ai_addr);
-  freeaddrinfo(list);
-  return address;
-}
 
 bool IsThisHost(const std::string& name) {
   if (name == "localhost") return true;

@@ -3,21 +3,14 @@
 
 // What this machine's interfaces say about a host name.
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
-
-#include "absl/strings/string_view.h"
 
 namespace stagecoach {
 
 // Whether the name means the machine we run on: localhost, our host name (short or full), or a name of one of our
 // addresses.
 bool IsThisHost(const std::string& name);
-
-// The IPv4 address of a name, the first where it has several, in host byte order; absent where it cannot be resolved.
-std::optional<uint32_t> AddressOf(const std::string& name);
 
 // The IPv4 networks by which this machine reaches the hosts, by its routes: "10.1.0.0/16,10.2.0.3/31", in the order of
 // first use. Of a host in none of this machine's own networks nothing but its address is known. Empty when one of the

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
@@ -39,6 +40,14 @@ TEST(InvalidLogits, EndAnAnswerWithWhatHelps) {
   const ProgramResult result = Coordinator(wider);
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, Not(HasSubstr("failed")));
+}
+
+TEST(InvalidLogits, EndABatchInWhichNoLineHasAnAnswer) {
+  const TempDir directory;
+  const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl");
+  WriteFileOrDie(in, BatchInputLine("a", {{"prompt", "some text"}, {"max_tokens", 4}}));
+  const ProgramResult failed = Coordinator({"batch", "-m", WithLargeKeys(directory), "-i", in, "-o", out});
+  EXPECT_EQ(failed.exit_code, 5) << failed;
 }
 
 TEST(InvalidLogits, GiveNoPerplexity) {

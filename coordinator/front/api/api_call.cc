@@ -107,7 +107,7 @@ struct ApiCall::State {
   // The prompt, once it is all there.
   std::string PutEcho(size_t index) {
     const std::unique_ptr<PromptEcho> echo = std::move(choices[index].echo);
-    return echo == nullptr ? "" : writer->Put(index, echo->Piece());
+    return echo == nullptr ? "" : writer->Put(index, echo->Release());
   }
 
   // Whether an event has tokens that do not end the answer.

@@ -32,7 +32,6 @@ struct CallPrompt {
 // too long: a client that would shorten it is told a number, and no text is worth more work than that.
 class PromptRoom {
  public:
-  PromptRoom() = default;  // as long as it likes
   // `asked`: most tokens of the answer, of which at least one has to fit unless it is 0; absent: what is left.
   // context_tokens: of both together, 0 where the engine is to judge.
   PromptRoom(std::optional<int64_t> asked, int64_t context_tokens) : asked_(asked), context_(context_tokens) {}
@@ -68,8 +67,11 @@ struct CallPlan {
   std::vector<std::string> ignored;
 };
 
-// Of one call, all its choices: tokens of echoed prompts times the most probable ones beside each. About 100 MiB.
+// Of one call, all its choices: log-probabilities in the answer beside echoed prompts, where a token with its offset
+// and its text takes as much as kPerEchoedToken more; about 100 MiB. And bytes of echoed prompts.
 inline constexpr int64_t kMostEchoedLogprobs = int64_t{1} << 20;
+inline constexpr int64_t kPerEchoedToken = 4;
+inline constexpr int64_t kMostEchoedBytes = int64_t{64} << 20;
 
 // What the two APIs have of their own, and the prompts. `fields` is the body.
 absl::Status ReadChatFields(FieldReader* fields, const ServedModel& model, const CallContext& context, CallPlan* plan);

@@ -97,15 +97,24 @@ absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const S
 }
 
 // They are held until the answer is whole.
-absl::Status CheckEchoedLogprobs(const CallPlan& plan) {
+absl::Status CheckEcho(const CallPlan& plan) {
+  if (!plan.echo) return absl::OkStatus();
+  int64_t tokens = 0, bytes = 0;
+  for (const CallPrompt& prompt : plan.prompts) {
+    tokens += static_cast<int64_t>(prompt.tokens.size()) * plan.fields.n;
+    bytes += static_cast<int64_t>(prompt.text.size()) * plan.fields.n;
+  }
+  if (bytes > kMostEchoedBytes) {
+    return WrongField("prompt", absl::StrCat("with 'echo' puts ", bytes, " bytes before the answers, expected at most ",
+                                             kMostEchoedBytes, "; send fewer prompts at once, or a smaller 'n'"));
+  }
   const int64_t tops = plan.fields.sampling.logprobs;
-  if (!plan.echo || tops <= 0) return absl::OkStatus();
-  int64_t tokens = 0;
-  for (const CallPrompt& prompt : plan.prompts) tokens += static_cast<int64_t>(prompt.tokens.size()) * plan.fields.n;
-  if (tokens * tops <= kMostEchoedLogprobs) return absl::OkStatus();
-  return WrongField(
-      "prompt", absl::StrCat("with 'echo' has ", tokens, " tokens in all, each with 'logprobs' ", tops,
-                             ", expected at most ", kMostEchoedLogprobs / tops, " tokens; send fewer prompts at once"));
+  if (tops < 0) return absl::OkStatus();
+  const int64_t most = kMostEchoedLogprobs / (tops + kPerEchoedToken);
+  if (tokens <= most) return absl::OkStatus();
+  return WrongField("prompt",
+                    absl::StrCat("with 'echo' has ", tokens, " tokens in all, each with 'logprobs' ", tops,
+                                 ", expected at most ", most, " tokens; send fewer prompts at once, or a smaller 'n'"));
 }
 
 }  // namespace
@@ -123,7 +132,7 @@ absl::Status ReadCompletionFields(FieldReader* fields, const ServedModel& model,
   RETURN_IF_ERROR(CheckMinTokens(plan->fields, asked));
   const PromptRoom room(asked, context.context_tokens);
   ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, room, plan->fields, plan->echo));
-  return CheckEchoedLogprobs(*plan);
+  return CheckEcho(*plan);
 }
 
 }  // namespace stagecoach

@@ -182,7 +182,11 @@ absl::Status ReadControl(FieldReader* fields, const ServedModel& model, Generati
     const std::vector<TokenId> tokens = tokenizer.Encode(stop, /*add_special=*/false, /*parse_special=*/true);
     if (tokens.size() != 1 || !tokenizer.TokenBytes(tokens[0], /*render_control=*/false).empty()) continue;
     const bool ends_anyway = !out->ignore_eos && IsEndOfGeneration(tokenizer, tokens[0]);
-    if (!ends_anyway && out->stop_tokens.size() < kMostStops) out->stop_tokens.push_back(tokens[0]);
+    if (!ends_anyway) out->stop_tokens.push_back(tokens[0]);
+  }
+  if (out->stop_tokens.size() > kMostStops) {
+    return WrongField("stop", absl::StrCat("has with 'stop_token_ids' ", out->stop_tokens.size(),
+                                           " tokens that end an answer, expected at most ", kMostStops));
   }
   return absl::OkStatus();
 }

@@ -69,8 +69,14 @@ absl::StatusOr<Json> ParseBody(absl::string_view body) {
 // The conversation of a body, with no more tokens than are given out.
 absl::StatusOr<RenderedConversation> ConversationOf(FieldReader* fields, const ServedModel& model, absl::Time now) {
   const PromptRoom room(/*asked=*/0, kMostTextTokens);
-  ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, now, room));
-  RETURN_IF_ERROR(room.ForAnswer(static_cast<int64_t>(conversation.tokens.size())).status());
+  absl::StatusOr<RenderedConversation> conversation = ReadConversation(fields, model, now, room);
+  const bool has_room = conversation.ok() ? room.ForAnswer(static_cast<int64_t>(conversation->tokens.size())).ok()
+                                          : ApiErrorOf(conversation.status()).code !=
+                                                MakeApiError(ApiErrorCode::kContextLengthExceeded, "").code;
+  // It is this route's limit; clients take the other error's number for the model's.
+  if (!has_room) {
+    return WrongField("messages", absl::StrCat("have more than ", kMostTextTokens, " tokens, expected at most that"));
+  }
   return conversation;
 }
 

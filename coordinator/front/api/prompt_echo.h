@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -22,7 +23,7 @@ class PromptEcho {
   // Of a request with score_from 1.
   void Take(const std::vector<TargetLogprobs>& scores);
   bool complete() const { return missing_ == 0; }
-  AnswerPiece Piece() const { return piece_; }
+  AnswerPiece Release() { return std::move(piece_); }
 
  private:
   AnswerPiece piece_;

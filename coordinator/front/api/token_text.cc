@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach {
@@ -37,32 +38,32 @@ std::string TokenBytesText(const Tokenizer& tokenizer, TokenId token) {
   return text;
 }
 
-// A token's text is sought where the last one's ended: the tokens that the vocabulary adds at the ends are not in the
-// text, nor is the space that it puts before it. Tokens that are no UTF-8 stand there as replacement characters. A
-// character that several tokens make up counts with its last byte, as in an answer.
+// A token's text is sought where the last one's ended, and behind the replacement characters there, as which tokens
+// that are no UTF-8 stand in the text. The tokens that the vocabulary adds at the ends are not in it, nor is the space
+// that it puts before a text. A character that several tokens make up counts with its last byte, as in an answer.
 std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, absl::Span<const TokenId> prompt,
                                    absl::string_view text) {
   constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
   const auto inside_character = [text](size_t at) { return at < text.size() && CodePoints(text.substr(at, 1)) == 0; };
   std::vector<int64_t> offsets;
-  size_t at = 0;
+  size_t at = 0, behind = 0;  // the end of the replacement characters that begin at `at`, once they were gone through
   int64_t code_points = 0;
   for (const TokenId token : prompt) {
-    std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
-    if (!absl::StartsWith(text.substr(at), bytes) && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
-    size_t replaced = at;
-    while (!absl::StartsWith(text.substr(replaced), bytes) && absl::StartsWith(text.substr(replaced), kReplacement)) {
-      replaced += kReplacement.size();
-    }
-    const bool found = absl::StartsWith(text.substr(replaced), bytes);
-    if (found) {
-      code_points += CodePoints(text.substr(at, replaced - at));
-      at = replaced;
+    const std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
+    while (absl::StartsWith(text.substr(behind), kReplacement)) behind += kReplacement.size();
+    absl::string_view sought = bytes;
+    const auto stands = [&](size_t place) { return absl::StartsWith(text.substr(place), sought); };
+    bool found = stands(at) || stands(behind);
+    if (!found && absl::ConsumePrefix(&sought, " ")) found = stands(at) || stands(behind);
+    if (found && !stands(at)) {
+      code_points += CodePoints(text.substr(at, behind - at));
+      at = behind;
     }
     offsets.push_back(code_points - (inside_character(at) ? 1 : 0));
     if (!found) continue;
-    code_points += CodePoints(bytes);
-    at += bytes.size();
+    code_points += CodePoints(sought);
+    at += sought.size();
+    behind = std::max(behind, at);
   }
   return offsets;
 }

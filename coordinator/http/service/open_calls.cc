@@ -116,16 +116,17 @@ double OpenCalls::PromptPace() const {
   return rate * static_cast<double>(places_.requests()) / static_cast<double>(places_.tokens());
 }
 
-ApiError OpenCalls::QueueError(QueuePlaces::Verdict verdict) {
+ApiError OpenCalls::QueueError(QueuePlaces::Verdict verdict, const std::string& tenant) {
+  const bool its_share = verdict == QueuePlaces::Verdict::kTenantLimit;
   ApiError error =
-      verdict == QueuePlaces::Verdict::kTenantLimit
+      its_share
           ? MakeApiError(ApiErrorCode::kTenantLimit,
                          "this key has its half of the places in the queue while others wait; try again later")
           : MakeApiError(ApiErrorCode::kQueueFull,
                          absl::StrCat("the queue is full: ", places_.requests(), " requests with ", places_.tokens(),
                                       " prompt tokens wait, of at most ", options_.queue.requests, " and ",
                                       options_.queue.tokens, "; try again later"));
-  error.retry_after_s = retry_times_.SecondsToRoom(MonotonicUs(), PromptPace());
+  error.retry_after_s = retry_times_.SecondsToRoom(MonotonicUs(), PromptPace(), its_share ? tenant : "");
   return error;
 }
 
@@ -134,7 +135,7 @@ std::optional<ApiError> OpenCalls::Refusal(const std::string& tenant) {
   const int64_t tokens = places_.tokens() >= options_.queue.tokens ? 1 : 0;
   const QueuePlaces::Verdict verdict = places_.Check(tenant, 1, tokens);
   if (verdict == QueuePlaces::Verdict::kTaken) return std::nullopt;
-  return QueueError(verdict);
+  return QueueError(verdict, tenant);
 }
 
 void OpenCalls::Prepare(size_t bytes, std::function<void()> work, std::function<void()> done) {
@@ -254,7 +255,7 @@ std::optional<ApiError> OpenCalls::Submit(Call* call) {
   }
   const int64_t more = static_cast<int64_t>(requests.size()) - 1;  // beside the place that the call has
   const QueuePlaces::Verdict verdict = places_.Take(call->tenant, more, tokens);
-  if (verdict != QueuePlaces::Verdict::kTaken) return QueueError(verdict);
+  if (verdict != QueuePlaces::Verdict::kTaken) return QueueError(verdict, call->tenant);
   call->choices = std::move(choices);
   for (size_t i = 0; i < requests.size(); ++i) {
     const RequestId id = ++last_request_;

@@ -130,7 +130,7 @@ class OpenCalls {
   void NoteIgnored(const std::vector<std::string>& names);
   CallContext ContextOf(const HttpRequest& request, const std::string& answer_id) const;
   HttpHeaders AnswerHeaders(const Call& call) const;
-  ApiError QueueError(QueuePlaces::Verdict verdict);
+  ApiError QueueError(QueuePlaces::Verdict verdict, const std::string& tenant);
   double PromptPace() const;
   void ReadBodiesOrWait();
 

@@ -40,13 +40,15 @@ double RetryTimes::Pace(int64_t now_us) {
   return (assumed_pace_ * kAssumedSeconds + served_) / (kAssumedSeconds + busy_s_);
 }
 
-int RetryTimes::SecondsToRoom(int64_t now_us, double most_pace) {
+int RetryTimes::SecondsToRoom(int64_t now_us, double most_pace, const std::string& line) {
   const double pace = kShareOfPace * std::min(Pace(now_us), most_pace);
   const double now = static_cast<double>(now_us), latest = now + kMostSeconds * 1e6;
-  line_end_us_ = std::max(line_end_us_, now) + 1e6 / pace;
-  if (line_end_us_ <= latest) return std::max(static_cast<int>(std::ceil((line_end_us_ - now) * 1e-6)), 1);
+  std::erase_if(line_ends_us_, [now](const auto& entry) { return entry.second < now; });
+  double& line_end_us = line_ends_us_.try_emplace(line, now).first->second;
+  line_end_us += 1e6 / pace;
+  if (line_end_us <= latest) return std::max(static_cast<int>(std::ceil((line_end_us - now) * 1e-6)), 1);
   // Whoever comes too early stands in line again then: nobody's place is kept for longer than clients wait.
-  line_end_us_ = latest;
+  line_end_us = latest;
   constexpr int kHalf = kMostSeconds / 2;
   late_ = late_ % kHalf + 1;
   return kMostSeconds - kHalf + late_;

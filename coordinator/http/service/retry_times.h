@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <string>
 
 namespace stagecoach {
 
@@ -28,8 +30,11 @@ class RetryTimes {
 
   // For the header Retry-After of one who was sent away, 1 to kMostSeconds. Behind the one before him at a bit less
   // than Pace, so that some room is left to who comes for the first time; `most_pace`: it is no more than that. Those
-  // for whom there is no room within kMostSeconds come in the second half of them, one after the other.
-  int SecondsToRoom(int64_t now_us, double most_pace = std::numeric_limits<double>::infinity());
+  // for whom there is no room within kMostSeconds come in the second half of them, one after the other. `line`: in
+  // which he stands; that of everybody has no name. One who has his share taken and comes again without a pause is not
+  // to send others away for longer.
+  int SecondsToRoom(int64_t now_us, double most_pace = std::numeric_limits<double>::infinity(),
+                    const std::string& line = "");
 
  private:
   void Advance(int64_t now_us);
@@ -37,9 +42,9 @@ class RetryTimes {
   const double assumed_pace_;
   int64_t running_ = 0;
   int64_t now_us_ = 0;
-  double busy_s_ = 0, served_ = 0;  // of late: the time with requests, and those that ended in it
-  double line_end_us_ = 0;          // when the last one who was sent away has his place
-  int late_ = 0;                    // of those who come in the second half: told so far
+  double busy_s_ = 0, served_ = 0;              // of late: the time with requests, and those that ended in it
+  std::map<std::string, double> line_ends_us_;  // when the last one who was sent away has his place
+  int late_ = 0;                                // of those who come in the second half: told so far
 };
 
 }  // namespace stagecoach

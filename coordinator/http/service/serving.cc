@@ -115,7 +115,7 @@ std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequ
                         absl::StrCat("expected a body that is not compressed, found 'Content-Encoding: ",
                                      CutText(coding), "'; send the JSON as it is"));
   }
-  if (TakesText(route)) return TextRefusal(text_places_.Check(request.tenant, 1, 0));
+  if (TakesText(route)) return TextRefusal(text_places_.Check(request.tenant, 1, 0), request.tenant);
   if (!Generates(route)) return std::nullopt;
   std::optional<ApiError> error = StateRefusal();
   return error.has_value() ? error : calls_.Refusal(request.tenant);

@@ -89,7 +89,7 @@ class Serving : public HttpHandler, public SessionListener {
   HttpResponse CancelCall(const std::string& id, const HttpRequest& request);
   HttpResponse Metrics();
   HttpResponse Root(const HttpRequest& request) const;
-  std::optional<ApiError> TextRefusal(QueuePlaces::Verdict verdict);
+  std::optional<ApiError> TextRefusal(QueuePlaces::Verdict verdict, const std::string& tenant);
   void AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange);
 
   const ServingOptions options_;

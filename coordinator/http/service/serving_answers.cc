@@ -1,5 +1,6 @@
 // The routes of Serving that produce no tokens.
 
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -175,15 +176,16 @@ HttpResponse Serving::Root(const HttpRequest& request) const {
   return StartPage(facts);
 }
 
-std::optional<ApiError> Serving::TextRefusal(QueuePlaces::Verdict verdict) {
+std::optional<ApiError> Serving::TextRefusal(QueuePlaces::Verdict verdict, const std::string& tenant) {
   if (verdict == QueuePlaces::Verdict::kTaken) return std::nullopt;
-  const bool tenant = verdict == QueuePlaces::Verdict::kTenantLimit;
+  const bool its_share = verdict == QueuePlaces::Verdict::kTenantLimit;
   ApiError error = MakeApiError(
-      tenant ? ApiErrorCode::kTenantLimit : ApiErrorCode::kQueueFull,
+      its_share ? ApiErrorCode::kTenantLimit : ApiErrorCode::kQueueFull,
       absl::StrCat(text_places_.requests(), " requests for tokens and texts with ", text_places_.tokens(),
                    " bytes are answered, of at most ", options_.texts.requests, " and ", options_.texts.tokens,
-                   tenant ? ", of which a key may have half while others ask" : "", "; try again later"));
-  error.retry_after_s = text_retry_times_.SecondsToRoom(MonotonicUs());
+                   its_share ? ", of which a key may have half while others ask" : "", "; try again later"));
+  const double any_pace = std::numeric_limits<double>::infinity();
+  error.retry_after_s = text_retry_times_.SecondsToRoom(MonotonicUs(), any_pace, its_share ? tenant : "");
   return error;
 }
 
@@ -191,7 +193,8 @@ std::optional<ApiError> Serving::TextRefusal(QueuePlaces::Verdict verdict) {
 void Serving::AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange) {
   const std::string tenant = exchange->request().tenant;
   const int64_t body_bytes = static_cast<int64_t>(exchange->request().body.size());
-  if (const std::optional<ApiError> error = TextRefusal(text_places_.Take(tenant, 1, body_bytes)); error.has_value()) {
+  if (const std::optional<ApiError> error = TextRefusal(text_places_.Take(tenant, 1, body_bytes), tenant);
+      error.has_value()) {
     return exchange->Respond(ErrorResponse(*error));
   }
   text_retry_times_.Started(MonotonicUs());

@@ -69,7 +69,7 @@ HttpResponse StartPage(const StartPageFacts& facts) {
       "of ",
       "CPU machines, version ", Escaped(facts.version), ".</p>\n<dl>\n", list, "</dl>\n<pre>", Escaped(example),
       "</pre>\n<ul>\n", links, "</ul>\n<p>Also POST: /v1/completions, /tokenize, /detokenize, /apply-template. Where ",
-      "the server has keys, all but this page, /health, /version and /metrics ask for one.</p>\n</body>\n</html>\n");
+      "the server has keys, what computes or tells about the model asks for one.</p>\n</body>\n</html>\n");
   return response;
 }
 

@@ -47,8 +47,11 @@ absl::StatusOr<bool> EqualDicts(Heap& heap, const Dict& a, const Dict& b, int de
   if (a.entries().size() != b.entries().size()) return false;
   RETURN_IF_ERROR(heap.budget().CheckDepth(depth));
   for (const auto& [name, value] : a.entries()) {
-    ASSIGN_OR_RETURN(const std::string key, DictKey(heap, name));
-    const Value* other = b.Find(key);
+    const Value* other = nullptr;
+    {
+      ASSIGN_OR_RETURN(const std::string key, DictKey(heap, name));
+      other = b.Find(key);
+    }
     if (other == nullptr) return false;
     ASSIGN_OR_RETURN(const bool equal, EqualAt(heap, value, *other, depth + 1));
     if (!equal) return false;
@@ -138,7 +141,11 @@ absl::Status AppendDictKey(Heap& heap, const Value& key, int depth, std::string*
     absl::StrAppend(out, "t", tuple->items.size());
     for (const Value& item : tuple->items) {
       std::string part;
-      RETURN_IF_ERROR(AppendDictKey(heap, item, depth + 1, &part));
+      {
+        Scratch held(&heap.budget());  // what stands here already, while the item's own is made
+        RETURN_IF_ERROR(held.Take(2 * out->size()));
+        RETURN_IF_ERROR(AppendDictKey(heap, item, depth + 1, &part));
+      }
       RETURN_IF_ERROR(heap.budget().Work(1));
       RETURN_IF_ERROR(heap.budget().CheckRoom(2 * (out->size() + part.size())));
       absl::StrAppend(out, ",", part.size(), ":", part);

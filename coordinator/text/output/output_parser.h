@@ -69,9 +69,9 @@ struct OutputStart {
 // control token is a marker or nothing: where it turns out to be content or reasoning it is left out. How the text is
 // cut to pieces makes no difference to what comes out, pieces of one kind put together. Text leaves once it cannot
 // belong to a marker any more, a call once it is complete; the memory is bounded by kMostCallBytes. What can not be
-// read as a call, its markers included, is content. Of the text only markers are left out, and the white space that
-// belongs to them: at both ends of a reasoning block, after it, and around calls where no text follows. Bytes that are
-// no UTF-8 pass through.
+// read as a call is content, with those of its markers that were fed as text. Of the text only markers are left out,
+// and the white space that belongs to them: at both ends of a reasoning block, after it, and around calls where no text
+// follows. Bytes that are no UTF-8 pass through.
 //
 // Not thread-safe.
 class OutputParser {

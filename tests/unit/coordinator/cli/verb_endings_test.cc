@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/verb.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -64,6 +67,7 @@ const EndingCase kCases[] = {
     {{"doctor", "-m", "MODEL", "--stage-worker", "GONE"}, ExitCode::kLaunch},
     {{"sweep", "-m", "MODEL", "-o", "NEW", "--no-probe", "--stage-worker", "GONE"}, ExitCode::kLaunch},
     {{"engine", "--connect", "GONE"}, ExitCode::kLaunch},
+    {{"plan", "-m", "dummy://kimi-k2/f32", "--host", "a"}, ExitCode::kLaunch},
     // What the options say cannot be.
     {{"generate", "-m", "MODEL", "-p", ""}, ExitCode::kUsage},
     {{"plan", "-m", "MODEL", "--host", "a", "--pp", "20"}, ExitCode::kUsage},
@@ -77,6 +81,22 @@ const EndingCase kCases[] = {
     {{"tokenize", "-m", "MODEL", "-p", "x"}, ExitCode::kOk},
     {{"detokenize", "-m", "MODEL", "5"}, ExitCode::kOk},
     {{"generate", "-m", "MODEL", "-p", "x", "--dry-run", "--stage-worker", "/bin/true"}, ExitCode::kOk},
+};
+
+// What one verb means by a code (kVerbEndings) and no case above shows, for it needs a job that ran: the test that
+// does.
+const struct {
+  const char* verb;
+  ExitCode code;
+  const char* test;
+} kEndingsOfJobs[] = {
+    {"batch", ExitCode::kOk, "e2e/batch_test.cc"},
+    {"batch", ExitCode::kLostStages, "e2e/invalid_logits_test.cc"},
+    {"batch", ExitCode::kInterrupted, "e2e/batch_test.cc"},
+    {"serve", ExitCode::kOk, "e2e/serve_test.cc"},
+    {"serve", ExitCode::kInterrupted, "e2e/serve_test.cc"},
+    {"verify", ExitCode::kDifferent, "e2e/verify_test.cc"},
+    {"doctor", ExitCode::kOk, "e2e/probe_test.cc"},
 };
 
 class VerbEndings : public ::testing::Test {
@@ -132,6 +152,19 @@ TEST_F(VerbEndings, HaveACaseForEachVerbAndAnEntryForWhatOneVerbMeans) {
     EXPECT_TRUE(std::any_of(std::begin(kExitCodes), std::end(kExitCodes), [&](const ExitCodeMeaning& entry) {
       return entry.code == ending.code;
     })) << ending.verb;
+    const auto is_it = [&](absl::string_view verb, ExitCode code) {
+      return verb == ending.verb && code == ending.code;
+    };
+    const auto shown = std::find_if(std::begin(kEndingsOfJobs), std::end(kEndingsOfJobs),
+                                    [&](const auto& entry) { return is_it(entry.verb, entry.code); });
+    if (shown == std::end(kEndingsOfJobs)) {
+      EXPECT_TRUE(std::any_of(std::begin(kCases), std::end(kCases),
+                              [&](const EndingCase& entry) { return is_it(entry.words.front(), entry.code); }))
+          << ending.verb << " " << static_cast<int>(ending.code);
+      continue;
+    }
+    const std::string test = testing::ReadFileOrDie(testing::SourcePath(absl::StrCat("tests/", shown->test)));
+    EXPECT_TRUE(absl::StrContains(test, ending.verb)) << shown->test << " " << ending.verb;
   }
 }
 

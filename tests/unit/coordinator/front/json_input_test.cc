@@ -29,8 +29,9 @@ TEST(JsonInput, SaysWhereATextIsNoJson) {
   EXPECT_NE(ParseFailure("").find("unexpected end of input"), std::string::npos);
   EXPECT_NE(ParseFailure("{} {}").find("expected end of input"), std::string::npos);
   EXPECT_NE(ParseFailure("\"\xff\"").find("ill-formed UTF-8"), std::string::npos);
-  EXPECT_EQ(ParseFailure("-1e999"), "expected a number below 1.8e308, found -1e999");
-  EXPECT_EQ(ParseFailure("{\"a\":[{\"b\":1},1e999]}"), "expected a number below 1.8e308 for \"a\", found 1e999");
+  EXPECT_EQ(ParseFailure("-1e999"), "expected a number between -1.8e308 and 1.8e308, found -1e999");
+  EXPECT_EQ(ParseFailure("{\"a\":[{\"b\":1},1e999]}"),
+            "expected a number between -1.8e308 and 1.8e308 for \"a\", found 1e999");
 }
 
 TEST(JsonInput, EndsAtItsEndAndNotAtANul) {

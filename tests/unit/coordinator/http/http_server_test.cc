@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/http/http_client.h"
+#include "coordinator/http/http_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/http/served.h"
@@ -128,6 +129,11 @@ TEST(HttpServer, SaysContinueBeforeABodyThatWaitsForIt) {
   EXPECT_THAT(client.ReadUntil("body"), StartsWith("HTTP/1.1 200 OK"));
   client.Send("POST /nowhere HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
   EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 404"));  // refused instead
+}
+
+TEST(HttpErrors, OfWhichARepetitionCanSucceedAreTheFewThatPass) {
+  for (const int passes : {408, 429, 503}) EXPECT_TRUE(RetryCanSucceed(passes)) << passes;
+  for (const int stays : {400, 404, 409, 413, 500, 501, 504}) EXPECT_FALSE(RetryCanSucceed(stays)) << stays;
 }
 
 TEST(HttpServer, RefusesWhatExpectsOfItWhatItDoesNotDo) {

@@ -192,6 +192,7 @@ TEST(ChatAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
   const PreparedCall prepared = service.Chat(R"("logprobs":true,"top_logprobs":1,"stream":true)");
   prepared.call->Begin();
   std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xC3})).bytes);
+  ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["logprobs"], nullptr) << "half of a character";
   events = Events(prepared.call->Take(0, Tokens({0xA9})).bytes);
   ASSERT_EQ(events.size(), 1u);

@@ -202,6 +202,18 @@ TEST(CompletionAnswer, OffsetsGoOnBehindTokensThatAreNoText) {
   EXPECT_EQ(choice["logprobs"]["text_offset"], Json({0, 1, 2, 2, 4, 5}));
 }
 
+TEST(CompletionAnswer, OffsetsGoOnBehindASpaceThatFollowsABrokenCharacter) {
+  const ToyService service;
+  const PreparedCall prepared =
+      service.Prepare(ApiRoute::kCompletions, R"({"prompt":[226,32,72,105],"echo":true,"logprobs":0,"max_tokens":0})");
+  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+  prepared.call->Begin();
+  prepared.call->Take(0, Scores(0, {-1, -1, -1}));
+  const Json choice = Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes)["choices"][0];
+  EXPECT_EQ(choice["text"], "\xEF\xBF\xBD Hi");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], Json({0, 1, 2, 3}));
+}
+
 TEST(CompletionAnswer, CanScoreAPromptAndNothingElse) {
   const ToyService service;
   const PreparedCall prepared = service.Complete(R"("echo":true,"logprobs":0,"max_tokens":0)");
@@ -281,14 +293,17 @@ TEST(CompletionAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
   const PreparedCall prepared = service.Complete(R"("logprobs":0,"stream":true,"stop":"zz")");
   prepared.call->Begin();
   std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xC3})).bytes);
+  ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["logprobs"], nullptr) << "half of a character";
   events = Events(prepared.call->Take(0, Tokens({0xA9})).bytes);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["text"], "\xC3\xA9");
   EXPECT_EQ(events[0]["choices"][0]["logprobs"]["tokens"], Json({"bytes:\\xc3", "bytes:\\xa9"}));
   events = Events(prepared.call->Take(0, Text("z")).bytes);
+  ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["logprobs"], nullptr) << "it may become the stop string";
   events = Events(prepared.call->Take(0, Text("a")).bytes);
+  ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["logprobs"]["tokens"], Json({"z", "a"}));
 }
 

@@ -208,13 +208,17 @@ TEST(Fields, AnEchoedPromptHasARangeOfLogprobsOfItsOwn) {
     return service.Prepare(ApiRoute::kCompletions,
                            R"({"echo":true,"max_tokens":0,"prompt":[)" + prompt + "]," + fields);
   };
-  EXPECT_FALSE(asked(R"("logprobs":16})").error.has_value());
+  EXPECT_FALSE(asked(R"("logprobs":12})").error.has_value());
   EXPECT_FALSE(asked(R"("logprobs":0,"n":4})").error.has_value());
-  ASSERT_TRUE(asked(R"("logprobs":16,"n":2})").error.has_value());
+  EXPECT_TRUE(asked(R"("logprobs":1,"n":4})").error.has_value());
+  ASSERT_TRUE(asked(R"("logprobs":12,"n":2})").error.has_value());
   EXPECT_EQ(
       asked(R"("logprobs":20})").error->message,
-      "'prompt': with 'echo' has 65536 tokens in all, each with 'logprobs' 20, expected at most 52428 tokens; send "
-      "fewer prompts at once");
+      "'prompt': with 'echo' has 65536 tokens in all, each with 'logprobs' 20, expected at most 43690 tokens; send "
+      "fewer prompts at once, or a smaller 'n'");
+  service.context.max_choices = 2000;
+  ASSERT_TRUE(asked(R"("n":1025})").error.has_value());
+  EXPECT_THAT(asked(R"("n":1025})").error->message, HasSubstr("puts 67174400 bytes before the answers"));
 }
 
 TEST(Fields, OfConversationsAreCheckedOneByOne) {

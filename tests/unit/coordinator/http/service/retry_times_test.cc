@@ -61,6 +61,14 @@ TEST(RetryTimes, KeepNobodyWaitingForLongerThanClientsDo) {
   EXPECT_EQ(slow.SecondsToRoom(0, /*most_pace=*/0.25), 5) << "prompts are computed no faster";
 }
 
+TEST(RetryTimes, WhoHasHisShareLengthensNoLineButHisOwn) {
+  RetryTimes times(10, 20);
+  for (int i = 0; i < 100; ++i) times.SecondsToRoom(0, /*most_pace=*/10, "greedy");
+  EXPECT_GT(times.SecondsToRoom(0, /*most_pace=*/10, "greedy"), 30);
+  EXPECT_EQ(times.SecondsToRoom(0), 3);
+  EXPECT_EQ(times.SecondsToRoom(0, /*most_pace=*/10, "another"), 3);
+}
+
 // A server with a queue of 128 places, and clients that all come at once and try three times, as OpenAI's do: they obey
 // Retry-After up to a minute.
 struct Flood {

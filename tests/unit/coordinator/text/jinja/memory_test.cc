@@ -64,6 +64,9 @@ TEST(JinjaMemory, IsCountedInsideOfFiltersMethodsAndRanges) {
            text + "{{ (s ~ s).rsplit(' ')|length }}",
            text + "{{ s.rpartition('b') }}{{ (s * 2)[::-1].rfind('x') }}{{ s|upper|replace('B', 'bbbbbb')|length }}",
            text + "{{ {s: 1, s ~ s: 2, s ~ s ~ s: 3}|length }}",
+           text + "{% set ns = namespace(t=(s,)) %}{% for i in range(60) %}{% set ns.t = (s, ns.t) %}{% endfor %}"
+                  "{{ {ns.t: 1}|length }}",
+           text + "{{ {(s, 1): (s, 2)} == {(s, 1): (s, 2)} }}",
            text + "{{ (s|replace(' ', '\n')).splitlines()|length }}",
            text + "{{ s|indent(1000)|length }}{{ (s|replace(' ', '\n'))|indent(100)|length }}",
            text + "{{ (s * 10)[1:].removeprefix('b')[1:].strip() | tojson | length }}",
