@@ -47,30 +47,28 @@ find_needs() {
 
 test_everything() {
   part install
-  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${fuzz_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}" "${client_packages[@]}" "${cache_packages[@]}"
+  install_missing_packages "${run_packages[@]}" "${test_packages[@]}" "${cross_packages[@]}" "${tidy_packages[@]}" "${sanitizer_packages[@]}" "${hosts_packages[@]}" "${install_packages[@]}" "${fresh_packages[@]}" "${client_packages[@]}" "${cache_packages[@]}"
   part "configure"
   use_compiler_cache
   configure_release
   run cmake --preset asan
   run cmake --preset tsan
-  run cmake --preset fuzz
   part "build release"
   find_needs release build -LE 'campaign|sanitized'
   run cmake --build --preset release --target "${chosen_targets[@]}" benches
   part "build asan"
   find_needs asan build-asan -L unit -LE plain
-  run cmake --build --preset asan --target "${chosen_targets[@]}"
+  run cmake --build --preset asan --target "${chosen_targets[@]}" fuzz_targets
   part "tests asan"
   run_tests ctest --preset asan -L unit -LE plain -j "$jobs"
   part "tsan"
   find_needs tsan build-tsan -L race
   run cmake --build --preset tsan --target "${chosen_targets[@]}"
-  # g++ 12's thread sanitizer does not start where the kernel randomises addresses by more than 28 bits.
+  # That sanitizer does not start where the kernel randomises addresses by more than 28 bits.
   local fixed_addresses=()
   ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
   run_tests "${fixed_addresses[@]}" ctest --preset tsan
   part "fuzz"
-  run cmake --build --preset fuzz --target fuzz_targets
   run_tests ctest --preset fuzz -L '^fuzz$' -j "$jobs"
   part "fresh machine"
   tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped

@@ -29,7 +29,7 @@ struct Shape {
   int bias;  // of the bytes; a power of two, or 0
 };
 
-consteval Shape ShapeOf(const IntegerLayout& layout) {
+constexpr Shape ShapeOf(const IntegerLayout& layout) {
   using F = CodeFormat;
   if (layout.scales == ScaleFormat::kE8m0) return {4, false, false, 16};  // the table's values and 16: 4 to 28
   if (layout.tabled || layout.codes == F::kU8) return {0, layout.halves, layout.minima, 0};
@@ -428,7 +428,7 @@ void MultiplyDecoded(const PanelSpan& weights, const Activations& in, int column
 
 // Up to this number of columns the panel is read as it is packed, by each tile anew. Bytes need no decoding; codes of
 // few bits need the most.
-consteval int PackedColumns(const IntegerLayout& layout) {
+constexpr int PackedColumns(const IntegerLayout& layout) {
   return layout.codes == CodeFormat::kU8 ? INT_MAX : layout.vectors >= 4 ? 2 * kTileColumns : kTileColumns;
 }
 

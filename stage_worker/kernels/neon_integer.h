@@ -28,7 +28,7 @@ struct Shape {
 };
 
 // Codes of 8 bits and tables become signed when they are read.
-consteval Shape ShapeOf(const IntegerLayout& layout) {
+constexpr Shape ShapeOf(const IntegerLayout& layout) {
   return {layout.halves, layout.minima, layout.bias == 128 ? 0 : layout.bias};
 }
 

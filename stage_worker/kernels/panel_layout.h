@@ -69,7 +69,7 @@ struct IntegerLayout {
   int sub_scale_bytes = 0;  // of 16 lanes, for a block of 32 columns
 };
 
-consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int scale_columns, int bias) {
+constexpr IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int scale_columns, int bias) {
   using S = ScaleFormat;
   constexpr int kVectors[] = {8, 4, 5, 6, 2, 3, 1, 0};  // by CodeFormat
   const bool minima = scales == S::kF16Min || scales == S::kSub32Min || scales == S::kSub16Min;
@@ -90,7 +90,7 @@ consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int sca
           sub_scales ? (scales == S::kSub32 ? 16 : 32) : 0};
 }
 
-consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int scale_columns, int bias,
+constexpr IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int scale_columns, int bias,
                                    const uint8_t (&table)[16]) {
   IntegerLayout layout = MakeLayout(codes, scales, scale_columns, bias);
   layout.table = table;
@@ -99,7 +99,7 @@ consteval IntegerLayout MakeLayout(CodeFormat codes, ScaleFormat scales, int sca
 }
 
 // Evaluated by the compiler only, so that no unit of an instruction set leaves a copy of it to the linker.
-consteval IntegerLayout LayoutOf(TensorType type) {
+constexpr IntegerLayout LayoutOf(TensorType type) {
   using C = CodeFormat;
   using S = ScaleFormat;
   switch (type) {

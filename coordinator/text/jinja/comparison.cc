@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -123,12 +124,17 @@ absl::StatusOr<bool> ListContains(Heap& heap, List* list, const Value& item) {
   return false;
 }
 
+// What a text has while so many bytes are appended: it may double, and stands beside what it becomes.
+size_t RoomToAppend(const std::string& text, size_t bytes) {
+  return text.capacity() + std::max(2 * text.capacity(), text.size() + bytes + 32);
+}
+
 absl::Status AppendDictKey(Heap& heap, const Value& key, int depth, std::string* out) {
   RETURN_IF_ERROR(heap.budget().CheckDepth(depth));
   Integer integer = 0;
   if (const String* string = key.AsString()) {
     RETURN_IF_ERROR(heap.budget().WorkOverBytes(string->text.size()));
-    RETURN_IF_ERROR(heap.budget().CheckRoom(2 * (string->text.size() + out->size())));
+    RETURN_IF_ERROR(heap.budget().CheckRoom(RoomToAppend(*out, string->text.size())));
     absl::StrAppend(out, "s", string->view());
   } else if (key.AsInteger(&integer)) {
     absl::StrAppend(out, "i", IntegerText(integer));
@@ -143,11 +149,11 @@ absl::Status AppendDictKey(Heap& heap, const Value& key, int depth, std::string*
       std::string part;
       {
         Scratch held(&heap.budget());  // what stands here already, while the item's own is made
-        RETURN_IF_ERROR(held.Take(2 * out->size()));
+        RETURN_IF_ERROR(held.Take(out->capacity()));
         RETURN_IF_ERROR(AppendDictKey(heap, item, depth + 1, &part));
       }
       RETURN_IF_ERROR(heap.budget().Work(1));
-      RETURN_IF_ERROR(heap.budget().CheckRoom(2 * (out->size() + part.size())));
+      RETURN_IF_ERROR(heap.budget().CheckRoom(RoomToAppend(*out, part.size()) + part.capacity()));
       absl::StrAppend(out, ",", part.size(), ":", part);
     }
   } else if (key.IsUndefined()) {
