@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -87,7 +88,8 @@ TEST(HostLimits, AreReadOfThisProcess) {
     // Another user than root has as many processes as its limit says.
     const rlimit limit = {7, 7};
     if (setrlimit(RLIMIT_NPROC, &limit) != 0 || setuid(64321) != 0) _exit(3);
-    _exit(ReadHostLimits("/proc").tasks_left == 6 ? 0 : 4);
+    const auto left = ReadHostLimits("/proc").tasks_left;
+    _exit(left == 6 || (testing::kSanitized && left == 5) ? 0 : 4);  // a sanitizer may have a thread of its own
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
