@@ -38,9 +38,9 @@ std::string TokenBytesText(const Tokenizer& tokenizer, TokenId token) {
   return text;
 }
 
-// A token's text is sought where the last one's ended, and behind the replacement characters there, as which tokens
-// that are no UTF-8 stand in the text. The tokens that the vocabulary adds at the ends are not in it, nor is the space
-// that it puts before a text. A character that several tokens make up counts with its last byte, as in an answer.
+// A token's text is sought where the last one's ended, or behind the replacement characters there: they stand for
+// tokens that are no UTF-8. Neither the tokens that the vocabulary adds at the ends nor the space that it puts before a
+// text are in it. A character that several tokens make up counts with its last byte, as in an answer.
 std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, absl::Span<const TokenId> prompt,
                                    absl::string_view text) {
   constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
