@@ -33,6 +33,8 @@ constexpr double kSetUpTimeoutS = 30;
 constexpr char kDocker[] =
     "ip link add docker0 type veth peer name container; ip addr add 172.17.0.1/16 dev docker0; "
     "ip link set docker0 up; ip link set container up; ";
+// A router asks for a neighbour's address only from one of its own that nobody else was found to have, which takes a second or two.
+constexpr char kTakeAddressesAtOnce[] = "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ";
 
 // Namespaces of everything that a host has for itself. Their process 1 is killed when its parent dies, and takes all
 // others along.
@@ -139,7 +141,8 @@ EmulatedHosts::EmulatedHosts(int count, std::vector<std::string> kept, Network n
   if (network_ == Network::kBridge) {
     RunInNetwork(init_, "ip link add name lab type bridge; ip link set lab up");
   } else {
-    RunInNetwork(init_, "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
+    RunInNetwork(init_, absl::StrCat(kTakeAddressesAtOnce,
+                                     "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding"));
   }
   for (int host = 1; host <= count; ++host) Revive(host);
 }
@@ -156,14 +159,14 @@ void EmulatedHosts::Revive(int host) {
   const Words namespaces = HaveClocks() ? Joined(kUnshare, OwnClock(host)) : kUnshare;
   h.holder = StartWords(Inside(init_, Joined(Joined(namespaces, {TestHost(), "host", Name(host)}), kept_)));
   h.init = AwaitReady(h.holder.get());
-  if (network_ != Network::kBridge) RunInNetwork(h.init, kDocker);
+  if (network_ != Network::kBridge) RunInNetwork(h.init, absl::StrCat(kTakeAddressesAtOnce, kDocker));
   // The last one's link goes only some time after its host.
   RunInNetwork(init_, absl::StrCat("! ip link show ", Link(host), " >/dev/null 2>&1 || ip link del ", Link(host),
                                    "; ip link add ", Link(host), " type veth peer name eth0 address 02:00:00:00:00:",
                                    absl::Dec(host, absl::kZeroPad2), " netns ", h.init, "; ip link set ", Link(host),
                                    network_ == Network::kBridge ? " master lab up" : " up"));
   const bool ipv6 = network_ == Network::kRoutedIpv6;
-  const std::string bits = ipv6 ? "/64 nodad" : "/24";
+  const std::string bits = ipv6 ? "/64" : "/24";
   RunInNetwork(h.init,
                absl::StrCat("ip addr add ", Address(host), bits, " dev eth0; ip link set eth0 up; ip link set lo up"));
   if (network_ == Network::kBridge) return;
