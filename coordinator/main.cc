@@ -7,13 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/json/json.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/job_flags.h"
 #include "coordinator/cli/rank_zero.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 namespace {

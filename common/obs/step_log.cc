@@ -12,11 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -108,7 +106,7 @@ std::string StepLogLine(const StepRecord& record) {
                {"confirm_us", record.confirm_us},
                {"stages", std::move(stages)}};
   AddInputs(record.inputs, &line);
-  return line.dump();
+  return CompactJson(line);
 }
 
 StepLogFormat PlainStepLog() {

@@ -9,7 +9,7 @@
 #include "common/base/line_file.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
@@ -21,7 +21,7 @@ constexpr IntegerRange kSmallNumber = {0, std::numeric_limits<int32_t>::max()};
 // The fields of one object; the first error stays, and after it values are 0.
 class LineFields {
  public:
-  LineFields(const nlohmann::json& object, std::string path, absl::Status* status)
+  LineFields(const Json& object, std::string path, absl::Status* status)
       : object_(object), path_(std::move(path)), status_(*status) {
     if (!object.is_object()) Fail("", "an object", object.type_name());
   }
@@ -29,7 +29,7 @@ class LineFields {
   bool Has(const char* name) const { return object_.is_object() && object_.contains(name); }
 
   int64_t Integer(const char* name, IntegerRange range = kWholeNumber) {
-    const nlohmann::json* value = Find(name);
+    const Json* value = Find(name);
     if (value == nullptr) return 0;
     const bool integer = value->is_number_integer() &&
                          !(value->is_number_unsigned() &&
@@ -40,25 +40,25 @@ class LineFields {
   }
   int32_t Int(const char* name) { return static_cast<int32_t>(Integer(name, kSmallNumber)); }
   double Number(const char* name, NumberRange range) {
-    const nlohmann::json* value = Find(name);
+    const Json* value = Find(name);
     if (value == nullptr) return 0;
     if (value->is_number() && Contains(range, value->get<double>())) return value->get<double>();
     Fail(name, absl::StrCat("a number, ", Expected(range)), value->is_number() ? value->dump() : value->type_name());
     return 0;
   }
   bool Bool(const char* name) {
-    const nlohmann::json* value = Find(name);
+    const Json* value = Find(name);
     if (value != nullptr && !value->is_boolean()) Fail(name, "true or false", value->type_name());
     return value != nullptr && value->is_boolean() && value->get<bool>();
   }
   std::string Text(const char* name) {
-    const nlohmann::json* value = Find(name);
+    const Json* value = Find(name);
     if (value != nullptr && !value->is_string()) Fail(name, "a text", value->type_name());
     return value != nullptr && value->is_string() ? value->get<std::string>() : "";
   }
-  const nlohmann::json& List(const char* name) {
-    static const nlohmann::json kNone = nlohmann::json::array();
-    const nlohmann::json* value = Find(name);
+  const Json& List(const char* name) {
+    static const Json kNone = Json::array();
+    const Json* value = Find(name);
     if (value == nullptr) return kNone;
     if (value->is_array()) return *value;
     Fail(name, "a list", value->type_name());
@@ -67,7 +67,7 @@ class LineFields {
   // Calls `read` with the fields of each object of a list.
   template <typename Read>
   void Objects(const char* name, Read read) {
-    const nlohmann::json& list = List(name);
+    const Json& list = List(name);
     for (size_t i = 0; i < list.size() && status_.ok(); ++i) {
       LineFields fields(list[i], absl::StrCat(path_, name, "[", i, "]."), &status_);
       if (status_.ok()) read(&fields);
@@ -75,7 +75,7 @@ class LineFields {
   }
 
  private:
-  const nlohmann::json* Find(const char* name) {
+  const Json* Find(const char* name) {
     if (Has(name)) return &object_[name];
     if (object_.is_object()) Fail(name, "a value", "none");
     return nullptr;
@@ -87,7 +87,7 @@ class LineFields {
         absl::StrCat(where.empty() ? "the line" : where, ": expected ", expected, ", found ", found));
   }
 
-  const nlohmann::json& object_;
+  const Json& object_;
   const std::string path_;
   absl::Status& status_;
 };
@@ -106,13 +106,13 @@ RecordedJob ReadJob(LineFields* fields, absl::Status* status) {
     job.experts_chosen = fields->Number("experts_chosen", {0, 1});
   }
   job.block_tokens = fields->Int("block_tokens");
-  for (const nlohmann::json& blocks : fields->List("group_blocks")) {
-    const nlohmann::json entry = {{"group_blocks", blocks}};
+  for (const Json& blocks : fields->List("group_blocks")) {
+    const Json entry = {{"group_blocks", blocks}};
     job.group_blocks.push_back(LineFields(entry, "job.", status).Int("group_blocks"));
   }
   if (fields->Has("group_windows")) {
-    for (const nlohmann::json& window : fields->List("group_windows")) {
-      const nlohmann::json entry = {{"group_windows", window}};
+    for (const Json& window : fields->List("group_windows")) {
+      const Json entry = {{"group_windows", window}};
       job.group_windows.push_back(LineFields(entry, "job.", status).Integer("group_windows"));
     }
   }
@@ -139,8 +139,8 @@ RecordedCommand ReadCommand(LineFields* fields, absl::Status* status) {
   if (fields->Has("weight")) command.weight = fields->Number("weight", {0, 1e9});
   if (fields->Has("priority_class")) command.priority_class = fields->Int("priority_class");
   if (fields->Has("blocks")) {
-    for (const nlohmann::json& hash : fields->List("blocks")) {
-      const nlohmann::json entry = {{"blocks", hash}};
+    for (const Json& hash : fields->List("blocks")) {
+      const Json entry = {{"blocks", hash}};
       command.blocks.push_back(static_cast<uint64_t>(LineFields(entry, "commands.", status).Integer("blocks")));
     }
   }
@@ -150,7 +150,7 @@ RecordedCommand ReadCommand(LineFields* fields, absl::Status* status) {
 }  // namespace
 
 absl::StatusOr<StepRecord> ParseStepLogLine(absl::string_view line) {
-  const nlohmann::json json = nlohmann::json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+  const Json json = ReadJson(line);
   if (json.is_discarded()) return absl::InvalidArgumentError("expected a JSON object");
   absl::Status status;
   LineFields fields(json, "", &status);

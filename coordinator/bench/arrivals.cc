@@ -16,7 +16,7 @@
 #include "common/base/line_file.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
@@ -58,7 +58,7 @@ absl::Status ReadNumber(absl::string_view text, NumberRange range, absl::string_
 }
 
 // A number of the line, or why it is none.
-absl::StatusOr<double> Field(const nlohmann::json& line, const char* name) {
+absl::StatusOr<double> Field(const Json& line, const char* name) {
   const auto field = line.find(name);
   if (field == line.end()) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is missing"));
   if (!field->is_number()) {
@@ -67,7 +67,7 @@ absl::StatusOr<double> Field(const nlohmann::json& line, const char* name) {
   return field->get<double>();
 }
 
-absl::StatusOr<int64_t> TokensField(const nlohmann::json& line, const char* name) {
+absl::StatusOr<int64_t> TokensField(const Json& line, const char* name) {
   ASSIGN_OR_RETURN(const double value, Field(line, name));
   if (value != std::floor(value)) {
     return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected whole tokens, found ", value));
@@ -80,7 +80,7 @@ absl::StatusOr<int64_t> TokensField(const nlohmann::json& line, const char* name
 }
 
 // Whose the request is, as far as the line says it.
-absl::Status ReadOwner(const nlohmann::json& line, ArrivingRequest* request) {
+absl::Status ReadOwner(const Json& line, ArrivingRequest* request) {
   const auto text = [&line](const char* name) -> absl::StatusOr<std::string> {
     if (line[name].is_string()) return line[name].get<std::string>();
     return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected a string, found ", line[name].type_name()));
@@ -102,7 +102,7 @@ absl::Status ReadOwner(const nlohmann::json& line, ArrivingRequest* request) {
 }
 
 absl::StatusOr<ArrivingRequest> ParseTraceLine(absl::string_view text) {
-  const nlohmann::json line = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const Json line = ReadJson(text);
   if (!line.is_object()) return absl::InvalidArgumentError("expected a JSON object");
   ArrivingRequest request;
   ASSIGN_OR_RETURN(request.arrival_s, Field(line, "arrival_s"));

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json.h"
 #include "common/step/step.h"
 #include "coordinator/bench/bench_plan.h"
 #include "coordinator/bench/bench_work.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

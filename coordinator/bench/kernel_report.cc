@@ -5,8 +5,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "coordinator/launch/program_output.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -26,14 +26,14 @@ const HostPeaks* KernelReport::PeaksOf(int64_t threads) const {
 absl::StatusOr<KernelReport> ParseKernelReport(const std::string& text) {
   KernelReport report;
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
+    const Json json = ReadJson(text);
     report.valid = json.at("valid").get<bool>();
     report.isa = json.at("isa").get<std::string>();
     report.cpu = json.at("cpu").get<std::string>();
     report.comparisons = json.at("comparisons").get<int64_t>();
     report.differences = json.at("differences").get<std::vector<std::string>>();
     report.peak_of_type = json.at("peak_of_type").get<std::map<std::string, std::string>>();
-    for (const nlohmann::json& entry : json.at("peaks")) {
+    for (const Json& entry : json.at("peaks")) {
       HostPeaks peaks;
       peaks.threads = entry.at("threads").get<int64_t>();
       peaks.read_gbps = entry.at("read_gbps").get<double>();
@@ -41,7 +41,7 @@ absl::StatusOr<KernelReport> ParseKernelReport(const std::string& text) {
         peaks.gops[name] = entry.at(absl::StrCat(name, "_gops")).get<double>();
       report.peaks.push_back(std::move(peaks));
     }
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const Json::exception& error) {
     return absl::InternalError(absl::StrCat("stage_worker's report on its kernels cannot be read: ", error.what()));
   }
   return report;

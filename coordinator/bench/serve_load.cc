@@ -19,11 +19,11 @@
 #include "common/base/clock.h"
 #include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/bench/arrivals.h"
-#include "coordinator/front/json_input.h"
 #include "coordinator/front/server_message.h"
 #include "coordinator/http/sse_reader.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/json/json.h"
 #include "coordinator/bench/serve_load.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

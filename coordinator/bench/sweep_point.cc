@@ -8,8 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "coordinator/front/json.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
@@ -365,13 +366,9 @@ absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line) {
     return absl::InvalidArgumentError(
         absl::StrCat("the line: expected at most ", kMaxLineBytes, " bytes, found ", line.size()));
   }
-  Json document;
-  try {
-    document = Json::parse(line.begin(), line.end());
-  } catch (const Json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("the line: expected a JSON object, found: ", error.what()));
-  }
-  return ReadPoint(document);
+  const absl::StatusOr<Json> document = ParseJson(line);
+  if (!document.ok()) return absl::InvalidArgumentError(absl::StrCat("the line: ", document.status().message()));
+  return ReadPoint(*document);
 }
 
 }  // namespace stagecoach

@@ -11,6 +11,8 @@
 #include "absl/time/clock.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
@@ -18,10 +20,8 @@
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json_input.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/text/chat/chat_format.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

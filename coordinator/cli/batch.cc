@@ -21,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/cli/batch_output.h"
 #include "coordinator/cli/chat_template_options.h"
@@ -43,7 +44,6 @@
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/output/output_format.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

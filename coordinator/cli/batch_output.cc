@@ -21,9 +21,9 @@
 #include "common/base/log.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/api/batch_line.h"
 #include "coordinator/front/exit_codes.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -75,7 +75,7 @@ AnsweredLines::Fingerprint AnsweredLines::FingerprintOf(absl::string_view id) {
 }
 
 absl::Status AnsweredLines::AddOutputLine(absl::string_view text) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const Json json = ReadJson(text);
   const absl::Status bad = absl::InvalidArgumentError("is no line of a batch's output");
   if (!json.is_object() || !json.contains("custom_id") || !json.contains("response") || !json.contains("error"))
     return bad;

@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/batch_line.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

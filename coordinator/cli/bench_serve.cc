@@ -19,6 +19,7 @@
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
+#include "common/json/json_value.h"
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/cli/chat/terminal_text.h"
 #include "coordinator/cli/client_key.h"
@@ -28,7 +29,6 @@
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/signals.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -11,13 +11,13 @@
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/cli/chat/terminal_text.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json_input.h"
 #include "coordinator/front/server_message.h"
 #include "coordinator/front/signals.h"
 #include "coordinator/http/sse_reader.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

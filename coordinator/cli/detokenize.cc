@@ -8,13 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "common/json/json.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/prompt_input.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json.h"
 #include "coordinator/front/model_file.h"
 
 namespace stagecoach {

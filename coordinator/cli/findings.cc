@@ -13,12 +13,12 @@
 #include "absl/strings/strip.h"
 #include "common/base/host_limits.h"
 #include "common/base/shown_text.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/front/json.h"
 #include "coordinator/launch/launch_check.h"
 #include "coordinator/plan/probe_plan.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

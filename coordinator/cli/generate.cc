@@ -15,6 +15,8 @@
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/chat_template_options.h"
@@ -30,17 +32,26 @@
 #include "coordinator/cli/verbosity.h"
 #include "coordinator/front/cluster_run.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/output/output_format.h"
 #include "coordinator/text/output/output_parser.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
+
+// [{"token": id, "logprob": x, "top": [[id, logprob], ...]}, ...]
+Json LogprobsJson(const std::vector<SampledToken>& tokens) {
+  Json list = Json::array();
+  for (const SampledToken& token : tokens) {
+    Json top = Json::array();
+    for (const TokenLogprob& entry : token.top) top.push_back(Json::array({entry.token, FloatJson(entry.logprob)}));
+    list.push_back({{"token", token.token}, {"logprob", FloatJson(token.logprob)}, {"top", std::move(top)}});
+  }
+  return list;
+}
 
 class GenerateVerb : public Verb {
  public:

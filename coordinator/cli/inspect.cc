@@ -11,6 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "common/quant/tensor_type.h"
 #include "coordinator/cli/chat/terminal_text.h"
 #include "coordinator/cli/cluster_options.h"
@@ -19,11 +21,9 @@
 #include "coordinator/cli/tensor_check.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/text/chat/chat_template.h"
 #include "coordinator/text/jinja/jinja_template.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/perplexity_score.h"
@@ -21,13 +23,11 @@
 #include "coordinator/cli/verbosity.h"
 #include "coordinator/front/cluster_run.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/text/vocabulary.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -12,6 +12,7 @@
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_choices.h"
 #include "common/job/job_limits.h"
+#include "common/json/json_value.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/dummy_options.h"
 #include "coordinator/cli/job_flags.h"
@@ -23,7 +24,6 @@
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/plan/assumed_facts.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

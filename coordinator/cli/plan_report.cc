@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/json/json_value.h"
 #include "coordinator/bench/bench_work.h"
 #include "coordinator/cli/text_table.h"
 #include "coordinator/plan/extrapolation.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json.h"
 #include "coordinator/cli/plan_places.h"
-#include "coordinator/front/json.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/plan_advice.h"
 #include "coordinator/plan/saved_plan.h"

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "common/obs/step_log.h"
 #include "common/obs/step_log_reader.h"
 #include "common/wire/handshake.h"
@@ -36,7 +37,6 @@
 #include "coordinator/sim/replay.h"
 #include "coordinator/sim/sim_trace.h"
 #include "coordinator/sim/simulation.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -6,13 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/emulated_link.h"
+#include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/sweep_prediction.h"
 #include "coordinator/cli/text_table.h"
 #include "coordinator/front/statistics_sum.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

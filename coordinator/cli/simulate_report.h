@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json.h"
 #include "coordinator/bench/sweep_point.h"
-#include "coordinator/front/json.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/sim/replay.h"

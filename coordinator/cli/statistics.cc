@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/cli/text_table.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

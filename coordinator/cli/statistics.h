@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
 #include "coordinator/front/run_summary.h"
 
 namespace stagecoach {

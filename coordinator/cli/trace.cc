@@ -7,16 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/text_table.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json.h"
 #include "coordinator/trace/align_trace.h"
 #include "coordinator/trace/trace_file.h"
 #include "coordinator/trace/trace_summary.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

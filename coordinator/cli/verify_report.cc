@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "coordinator/cli/verify_job.h"
-#include "coordinator/front/json.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

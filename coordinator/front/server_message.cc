@@ -2,8 +2,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/shown_text.h"
-#include "coordinator/front/json_input.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 std::string ServerMessage(absl::string_view sent) {

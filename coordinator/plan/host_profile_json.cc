@@ -17,15 +17,13 @@
 #include "common/base/value_range.h"
 #include "common/job/job_choices.h"
 #include "common/job/job_limits.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/plan/host_profile.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr int kMaxDepth = 8;  // of a document that can be one of ours
 constexpr size_t kMaxNameBytes = 255;
 constexpr double kGib = 1073741824.0;
 constexpr IntegerRange kCountRange = {1, 1 << 20};
@@ -40,7 +38,7 @@ constexpr char kCoordinatorStage[] = "coordinator";
 
 std::string Shown(const Json& value) {
   if (value.is_structured()) return value.type_name();
-  return CutText(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return CutText(CompactJson(value));
 }
 
 // One object of the document: its fields by name, with errors that say where they stand. The first error stays; after
@@ -380,38 +378,10 @@ class Reader {
   absl::flat_hash_map<std::string, int> host_index_;
 };
 
-// Refuses what no document of ours has before anything is kept of it: fields that stand twice, deep nesting.
-class Guard {
- public:
-  explicit Guard(absl::string_view file) : file_(file) {}
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    if (!status_.ok()) return false;
-    if (depth > kMaxDepth) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat("'", file_, "': expected at most ", kMaxDepth, " levels of lists and objects, found more"));
-      return false;
-    }
-    if (event == Json::parse_event_t::object_start) names_.emplace_back();
-    if (event == Json::parse_event_t::object_end) names_.pop_back();
-    if (event == Json::parse_event_t::key && !names_.back().insert(value.get<std::string>()).second) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat("'", file_, "': expected every field once in an object, found ", Shown(value), " twice"));
-      return false;
-    }
-    return true;
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  const absl::string_view file_;
-  absl::Status status_;
-  std::vector<std::set<std::string>> names_;  // of the objects that are open
-};
-
 // On one line what fits there.
 void Append(const Json& json, size_t indent, std::string* text) {
   constexpr size_t kLineBytes = 180;
-  const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string line = CompactJson(json);
   if (!json.is_structured() || json.empty() || indent + line.size() <= kLineBytes) {
     text->append(line);
     return;
@@ -420,7 +390,7 @@ void Append(const Json& json, size_t indent, std::string* text) {
   const char* separator = "\n";
   for (const auto& [key, value] : json.items()) {
     absl::StrAppend(text, separator, std::string(indent + 2, ' '));
-    if (json.is_object()) absl::StrAppend(text, Json(key).dump(), ": ");
+    if (json.is_object()) absl::StrAppend(text, JsonString(key), ": ");
     Append(value, indent + 2, text);
     separator = ",\n";
   }
@@ -476,18 +446,9 @@ Json JsonOf(const HostProfile& profile, const LinkFacts& link) {
 }  // namespace
 
 absl::StatusOr<HostProfile> ParseHostProfile(absl::string_view file, absl::string_view text) {
-  Guard guard(file);
-  Json document;
-  try {
-    document = Json::parse(text.begin(), text.end(), [&guard](int depth, Json::parse_event_t event, const Json& value) {
-      return guard(depth, event, value);
-    });
-  } catch (const nlohmann::json::exception& error) {
-    RETURN_IF_ERROR(guard.status());
-    return absl::InvalidArgumentError(absl::StrCat("'", file, "': expected a JSON document, found: ", error.what()));
-  }
-  RETURN_IF_ERROR(guard.status());
-  return Reader(file).Read(document);
+  const absl::StatusOr<Json> document = ParseJson(text);
+  if (!document.ok()) return absl::InvalidArgumentError(absl::StrCat("'", file, "': ", document.status().message()));
+  return Reader(file).Read(*document);
 }
 
 std::string HostProfileJson(const HostProfile& profile) {

@@ -17,12 +17,10 @@
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/job/job_limits.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
-
-using PlanDocument = nlohmann::ordered_json;
 
 constexpr size_t kMaxHostNameBytes = 255;
 constexpr size_t kMaxPlanFileBytes = size_t{16} << 20;
@@ -31,7 +29,7 @@ constexpr IntegerRange kPlanBytesRange = {0, std::numeric_limits<int64_t>::max()
 // Reads fields of one object; every message names the file and the place.
 class PlanReader {
  public:
-  PlanReader(absl::string_view file, std::string place, const PlanDocument* object)
+  PlanReader(absl::string_view file, std::string place, const Json* object)
       : file_(file), place_(std::move(place)), object_(object) {}
 
   absl::Status Refuse(absl::string_view field, absl::string_view expected) const {
@@ -40,7 +38,7 @@ class PlanReader {
   }
 
   absl::StatusOr<int64_t> Integer(const char* field, IntegerRange range) const {
-    const PlanDocument* value = Find(field);
+    const Json* value = Find(field);
     const std::string expected = absl::StrCat("a whole number from ", range.min, " to ", range.max);
     if (value == nullptr || !value->is_number_integer()) return Refuse(field, expected);
     if (value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(range.max)) {
@@ -52,7 +50,7 @@ class PlanReader {
   }
 
   absl::StatusOr<std::string> Text(const char* field) const {
-    const PlanDocument* value = Find(field);
+    const Json* value = Find(field);
     if (value == nullptr || !value->is_string() || value->get_ref<const std::string&>().empty() ||
         value->get_ref<const std::string&>().size() > kMaxHostNameBytes) {
       return Refuse(field, absl::StrCat("1 to ", kMaxHostNameBytes, " characters in quotes"));
@@ -61,12 +59,12 @@ class PlanReader {
   }
 
   absl::StatusOr<bool> Truth(const char* field) const {
-    const PlanDocument* value = Find(field);
+    const Json* value = Find(field);
     if (value == nullptr || !value->is_boolean()) return Refuse(field, "true or false");
     return value->get<bool>();
   }
 
-  const PlanDocument* Find(absl::string_view field) const {
+  const Json* Find(absl::string_view field) const {
     if (!object_->is_object()) return nullptr;
     const auto found = object_->find(std::string(field));
     return found == object_->end() ? nullptr : &*found;
@@ -74,18 +72,18 @@ class PlanReader {
 
  private:
   std::string Found(absl::string_view field) const {
-    const PlanDocument* value = Find(field);
+    const Json* value = Find(field);
     if (value == nullptr) return "not there";
     if (value->is_array()) return absl::StrCat("a list of ", value->size());
     if (value->is_object()) return "an object";
-    std::string text = value->dump(-1, ' ', true, PlanDocument::error_handler_t::replace);
+    std::string text = value->dump(-1, ' ', true, Json::error_handler_t::replace);
     if (text.size() > 60) text.erase(60);
     return text;
   }
 
   absl::string_view file_;
   std::string place_;
-  const PlanDocument* object_;
+  const Json* object_;
 };
 
 uint64_t ModelFileBytes(const ModelDescription& model) {
@@ -151,9 +149,9 @@ void AddHostDifferences(const pb::PlannedFor& planned, const std::vector<pb::Hel
   }
 }
 
-absl::StatusOr<std::vector<SavedStage>> ParsePlanStages(absl::string_view file, const PlanDocument* list) {
+absl::StatusOr<std::vector<SavedStage>> ParsePlanStages(absl::string_view file, const Json* list) {
   std::vector<SavedStage> stages;
-  for (const PlanDocument& entry : *list) {
+  for (const Json& entry : *list) {
     const PlanReader stage(file, absl::StrCat("plan.stages[", stages.size(), "]."), &entry);
     SavedStage& saved = stages.emplace_back();
     ASSIGN_OR_RETURN(saved.host, stage.Text("host"));
@@ -168,8 +166,8 @@ absl::StatusOr<std::vector<SavedStage>> ParsePlanStages(absl::string_view file, 
 
 }  // namespace
 
-PlanDocument SavedPlanJson(const SavedPlan& plan) {
-  PlanDocument stages = PlanDocument::array();
+Json SavedPlanJson(const SavedPlan& plan) {
+  Json stages = Json::array();
   for (const SavedStage& stage : plan.stages) {
     stages.push_back(
         {{"host", stage.host}, {"layers", stage.layers}, {"cores", stage.cores}, {"memory_bytes", stage.memory_bytes}});
@@ -186,9 +184,9 @@ PlanDocument SavedPlanJson(const SavedPlan& plan) {
 }
 
 absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_view text) {
-  const PlanDocument document = PlanDocument::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const Json document = ReadJson(text);
   const PlanReader whole(file, "", &document);
-  const PlanDocument* object = document.is_discarded() ? nullptr : whole.Find("plan");
+  const Json* object = document.is_discarded() ? nullptr : whole.Find("plan");
   if (object == nullptr || !object->is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", file, "' is no saved plan: expected a JSON object with \"plan\", as the verb `plan` writes"));
@@ -204,7 +202,7 @@ absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_vi
   }
   ASSIGN_OR_RETURN(plan.layers, reader.Integer("layers", {1, kMaxLayers}));
   ASSIGN_OR_RETURN(plan.here, reader.Truth("here"));
-  const PlanDocument* stages = reader.Find("stages");
+  const Json* stages = reader.Find("stages");
   if (stages == nullptr || !stages->is_array() || stages->empty() ||
       stages->size() > static_cast<size_t>(JobLimits::kStages.range.max)) {
     return reader.Refuse("stages", absl::StrCat("a list of 1 to ", JobLimits::kStages.range.max, " stages"));

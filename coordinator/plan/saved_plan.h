@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/json/json.h"
 #include "common/model/model_description.h"
-#include "nlohmann/json_fwd.hpp"
 #include "proto/control.pb.h"
 #include "proto/engine.pb.h"
 
@@ -40,7 +40,7 @@ struct SavedPlan {
   friend bool operator==(const SavedPlan&, const SavedPlan&) = default;
 };
 
-nlohmann::ordered_json SavedPlanJson(const SavedPlan& plan);
+Json SavedPlanJson(const SavedPlan& plan);
 
 // Of a whole document. kInvalidArgument: `file`, the field, what was expected and what was found.
 absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_view text);

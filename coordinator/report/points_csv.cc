@@ -8,13 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/json/json_value.h"
 #include "coordinator/report/report_tables.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kPrediction[] = "prediction.";
 
@@ -32,7 +30,7 @@ void AddFields(const std::string& path, const Json& object, CsvLine* line) {
     line->names.push_back(path + name);
     line->cells.push_back(
         value.is_string() ? absl::StrCat("\"", absl::StrReplaceAll(value.get<std::string>(), {{"\"", "\"\""}}), "\"")
-                          : value.dump());
+                          : CompactJson(value));
   }
 }
 
@@ -40,7 +38,7 @@ void AddFields(const std::string& path, const Json& object, CsvLine* line) {
 CsvLine LineOf(SweepPoint point) {
   const bool predicted = point.prediction.has_value();
   if (!predicted) point.prediction.emplace();
-  Json json = Json::parse(SweepPointLine(point));
+  Json json = ReadJson(SweepPointLine(point));
   double compute_s = 0, send_s = 0, wait_s = 0;
   for (const SweepStage& stage : point.stages) {
     compute_s += stage.compute_s, send_s += stage.send_s, wait_s += stage.wait_s;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/json/json.h"
 #include "coordinator/trace/stage_states.h"
 #include "coordinator/trace/trace_lines.h"
 
@@ -56,8 +57,8 @@ class Drawing {
   void Process(int rank, const std::string& what, const std::string& labels) {
     const int pid = TraceProcess(rank);
     const std::string name = absl::StrCat("rank ", rank, ": ", what);
-    Meta("process_name", pid, 1, absl::StrCat("\"name\":", JsonText(name)));
-    Meta("process_labels", pid, 1, absl::StrCat("\"labels\":", JsonText(labels)));
+    Meta("process_name", pid, 1, absl::StrCat("\"name\":", JsonString(name)));
+    Meta("process_labels", pid, 1, absl::StrCat("\"labels\":", JsonString(labels)));
     Meta("process_sort_index", pid, 1, absl::StrCat("\"sort_index\":", pid));
   }
   void LaneName(int pid, int tid, const char* name) {

@@ -7,12 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
-
-using TraceJson = nlohmann::ordered_json;
 
 constexpr char kJobStart[] = R"({"ph":"M","name":"stagecoach_job")";
 constexpr char kStepStart[] = R"({"ph":"b","cat":"micro-batch")";
@@ -22,8 +20,8 @@ absl::Status Wrong(absl::string_view what, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat("`", what, "` is not ", expected));
 }
 
-absl::StatusOr<TraceJson> ParseObject(absl::string_view line) {
-  TraceJson json = TraceJson::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+absl::StatusOr<Json> ParseObject(absl::string_view line) {
+  Json json = ReadJson(line);
   if (!json.is_object() || !json.contains("args") || !json["args"].is_object()) {
     return absl::InvalidArgumentError("it is not a JSON object with `args`");
   }
@@ -33,10 +31,10 @@ absl::StatusOr<TraceJson> ParseObject(absl::string_view line) {
 // Reads members of one object; the first error stays.
 class Members {
  public:
-  explicit Members(const TraceJson& object) : object_(object) {}
+  explicit Members(const Json& object) : object_(object) {}
 
   void Integer(const char* name, int64_t least, int64_t* out) {
-    const TraceJson* member = Find(name);
+    const Json* member = Find(name);
     if (member != nullptr && !Take(*member, least, out)) Fail(name, "a whole number in its range");
   }
   void Integer(const char* name, int32_t* out) {
@@ -46,40 +44,40 @@ class Members {
     *out = static_cast<int32_t>(wide);
   }
   void Number(const char* name, double* out) {
-    const TraceJson* member = Find(name);
+    const Json* member = Find(name);
     if (member == nullptr) return;
     if (!member->is_number()) return Fail(name, "a number");
     *out = member->get<double>();
   }
   void Bool(const char* name, bool* out) {
-    const TraceJson* member = Find(name);
+    const Json* member = Find(name);
     if (member == nullptr) return;
     if (!member->is_boolean()) return Fail(name, "true or false");
     *out = member->get<bool>();
   }
   void Text(const char* name, std::string* out) {
-    const TraceJson* member = Find(name);
+    const Json* member = Find(name);
     if (member == nullptr) return;
     if (!member->is_string()) return Fail(name, "a string");
     *out = member->get<std::string>();
   }
   void Integers(const char* name, std::vector<int32_t>* out) {
-    for (const TraceJson* entry : List(name)) {
+    for (const Json* entry : List(name)) {
       int64_t value = 0;
       if (!Take(*entry, 0, &value) || value > INT32_MAX) return Fail(name, "a list of whole numbers in their range");
       out->push_back(static_cast<int32_t>(value));
     }
   }
   // The entries of a list.
-  std::vector<const TraceJson*> List(const char* name) {
-    std::vector<const TraceJson*> entries;
-    const TraceJson* member = Find(name);
+  std::vector<const Json*> List(const char* name) {
+    std::vector<const Json*> entries;
+    const Json* member = Find(name);
     if (member == nullptr) return entries;
     if (!member->is_array() || member->size() > kMostTraceStages) {
       Fail(name, absl::StrCat("a list of at most ", kMostTraceStages));
       return entries;
     }
-    for (const TraceJson& entry : *member) entries.push_back(&entry);
+    for (const Json& entry : *member) entries.push_back(&entry);
     return entries;
   }
   bool Has(const char* name) const { return object_.contains(name); }
@@ -89,7 +87,7 @@ class Members {
   }
   const absl::Status& status() const { return status_; }
 
-  static bool Take(const TraceJson& value, int64_t least, int64_t* out) {
+  static bool Take(const Json& value, int64_t least, int64_t* out) {
     if (!value.is_number_integer()) return false;
     if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMostTraceNumber)) return false;
     *out = value.get<int64_t>();
@@ -97,19 +95,19 @@ class Members {
   }
 
  private:
-  const TraceJson* Find(const char* name) {
+  const Json* Find(const char* name) {
     const auto found = object_.find(name);
     if (found != object_.end()) return &*found;
     Fail(name, "there");
     return nullptr;
   }
 
-  const TraceJson& object_;
+  const Json& object_;
   absl::Status status_;
 };
 
 // Times that count from `from_us`: [received, start, end], and [.., send start, send end] where the send is known.
-bool TakeSpan(const TraceJson& entry, int64_t from_us, TraceSpan* span) {
+bool TakeSpan(const Json& entry, int64_t from_us, TraceSpan* span) {
   int64_t* const times[] = {&span->received_us, &span->start_us, &span->end_us, &span->send_start_us,
                             &span->send_end_us};
   if (!entry.is_array() || (entry.size() != 3 && entry.size() != 5)) return false;
@@ -122,10 +120,6 @@ bool TakeSpan(const TraceJson& entry, int64_t from_us, TraceSpan* span) {
 
 }  // namespace
 
-std::string JsonText(absl::string_view text) {
-  return TraceJson(std::string(text)).dump(-1, ' ', false, TraceJson::error_handler_t::replace);
-}
-
 std::string TraceStepName(const TraceStep& step) {
   if (step.decode_rows == 0) return absl::StrCat("prefill ", step.prefill_rows);
   if (step.prefill_rows == 0) return absl::StrCat("decode ", step.decode_rows);
@@ -134,7 +128,7 @@ std::string TraceStepName(const TraceStep& step) {
 
 std::string TraceJobLine(const TraceJob& job) {
   const TraceHeader& header = job.header;
-  TraceJson stages = TraceJson::array(), clocks = TraceJson::array(), options = TraceJson::object();
+  Json stages = Json::array(), clocks = Json::array(), options = Json::object();
   for (const TraceStage& stage : header.stages) {
     stages.push_back({{"rank", stage.rank},
                       {"host", stage.host},
@@ -146,18 +140,17 @@ std::string TraceJobLine(const TraceJob& job) {
     clocks.push_back({{"offset_us", clock.offset_us}, {"error_us", clock.error_us}, {"drift_ppm", clock.drift_ppm}});
   }
   for (const auto& [name, value] : header.options) options[name] = value;
-  const TraceJson args = {{"format", kFormatVersion},
-                          {"version", header.version},
-                          {"simulated", header.simulated},
-                          {"aligned", job.aligned},
-                          {"coordinator_host", header.coordinator_host},
-                          {"start_us", header.start_us},
-                          {"start_unix_us", header.start_unix_us},
-                          {"stages", std::move(stages)},
-                          {"clocks", std::move(clocks)},
-                          {"options", std::move(options)}};
-  return absl::StrCat(kJobStart, R"(,"pid":)", TraceProcess(0), R"(,"tid":1,"args":)",
-                      args.dump(-1, ' ', false, TraceJson::error_handler_t::replace), "}");
+  const Json args = {{"format", kFormatVersion},
+                     {"version", header.version},
+                     {"simulated", header.simulated},
+                     {"aligned", job.aligned},
+                     {"coordinator_host", header.coordinator_host},
+                     {"start_us", header.start_us},
+                     {"start_unix_us", header.start_unix_us},
+                     {"stages", std::move(stages)},
+                     {"clocks", std::move(clocks)},
+                     {"options", std::move(options)}};
+  return absl::StrCat(kJobStart, R"(,"pid":)", TraceProcess(0), R"(,"tid":1,"args":)", CompactJson(args), "}");
 }
 
 void AppendTraceStepLine(const TraceStep& step, uint64_t id, std::string* lines) {
@@ -189,7 +182,7 @@ void AppendTraceStepEndLine(const TraceStep& step, uint64_t id, std::string* lin
 
 absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line) {
   if (!absl::StartsWith(line, kJobStart)) return std::nullopt;
-  ASSIGN_OR_RETURN(const TraceJson json, ParseObject(line));
+  ASSIGN_OR_RETURN(const Json json, ParseObject(line));
   Members args(json["args"]);
   int64_t format = 0;
   args.Integer("format", 0, &format);
@@ -205,7 +198,7 @@ absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line
   args.Text("coordinator_host", &job.header.coordinator_host);
   args.Integer("start_us", -kMostTraceNumber, &job.header.start_us);
   args.Integer("start_unix_us", 0, &job.header.start_unix_us);
-  for (const TraceJson* entry : args.List("stages")) {
+  for (const Json* entry : args.List("stages")) {
     if (!entry->is_object()) return Wrong("stages", "a list of objects");
     Members members(*entry);
     TraceStage& stage = job.header.stages.emplace_back();
@@ -216,7 +209,7 @@ absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line
     members.Integer("threads", &stage.threads);
     RETURN_IF_ERROR(members.status());
   }
-  for (const TraceJson* entry : args.List("clocks")) {
+  for (const Json* entry : args.List("clocks")) {
     if (!entry->is_object()) return Wrong("clocks", "a list of objects");
     Members members(*entry);
     StageClock& clock = job.clocks.emplace_back();
@@ -229,7 +222,7 @@ absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line
   if (job.clocks.size() != (job.aligned ? job.header.stages.size() : 0)) {
     return Wrong("clocks", "a list of one for every stage, once they are aligned");
   }
-  const TraceJson& options = json["args"].value("options", TraceJson::object());
+  const Json& options = json["args"].value("options", Json::object());
   if (!options.is_object()) return Wrong("options", "an object");
   for (const auto& [name, value] : options.items()) {
     if (!value.is_string()) return Wrong("options", "an object of strings");
@@ -240,7 +233,7 @@ absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line
 
 absl::StatusOr<std::optional<TraceStep>> ParseTraceStepLine(absl::string_view line, size_t stages) {
   if (!absl::StartsWith(line, kStepStart)) return std::nullopt;
-  ASSIGN_OR_RETURN(const TraceJson json, ParseObject(line));
+  ASSIGN_OR_RETURN(const Json json, ParseObject(line));
   TraceStep step;
   Members event(json);
   event.Integer("ts", -kMostTraceNumber, &step.submit_us);
@@ -261,7 +254,7 @@ absl::StatusOr<std::optional<TraceStep>> ParseTraceStepLine(absl::string_view li
   args.Integer("in_flight", &step.queues.in_flight);
   args.Integers("blocks_used", &step.queues.blocks_used);
   args.Integers("blocks_free", &step.queues.blocks_free);
-  for (const TraceJson* entry : args.List("stages")) {
+  for (const Json* entry : args.List("stages")) {
     if (!TakeSpan(*entry, step.submit_us, &step.stages.emplace_back())) {
       args.Fail("stages", "a list of lists of 3 or 5 times");
     }

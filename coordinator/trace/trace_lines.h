@@ -42,9 +42,6 @@ absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line
 // `stages`: of the job that it is in.
 absl::StatusOr<std::optional<TraceStep>> ParseTraceStepLine(absl::string_view line, size_t stages);
 
-// Quoted and escaped.
-std::string JsonText(absl::string_view text);
-
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COORDINATOR_TRACE_TRACE_LINES_H_

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"

@@ -11,9 +11,9 @@
 
 #include "common/base/cpu_topology.h"
 #include "common/base/host_info.h"
+#include "common/json/json_value.h"
 #include "common/transport/wait_ladder.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json_value.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"

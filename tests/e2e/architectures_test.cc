@@ -38,8 +38,8 @@ std::string ArchitectureName(const ::testing::TestParamInfo<std::string>& info) 
   return name;
 }
 
-OrderedJson Asked(const std::string& prompt, int tokens, int seed) {
-  OrderedJson body = {{"prompt", prompt}, {"max_tokens", tokens}, {"ignore_eos", true}, {"logprobs", 3}};
+Json Asked(const std::string& prompt, int tokens, int seed) {
+  Json body = {{"prompt", prompt}, {"max_tokens", tokens}, {"ignore_eos", true}, {"logprobs", 3}};
   body["temperature"] = seed > 0 ? 0.9 : 0;
   if (seed > 0) body["seed"] = seed;
   return body;

@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string TextOf(const OrderedJson& line) {
+std::string TextOf(const Json& line) {
   return line["response"]["body"]["choices"][0]["text"].get<std::string>();
 }
 
@@ -29,7 +29,7 @@ std::string TextOf(const OrderedJson& line) {
 std::string ManyLines(int count) {
   std::string input;
   for (int i = 0; i < count; ++i) {
-    OrderedJson body = {{"prompt", absl::StrCat("Chapter ", i, ". And it came to pass")}, {"max_tokens", 5 + i % 7}};
+    Json body = {{"prompt", absl::StrCat("Chapter ", i, ". And it came to pass")}, {"max_tokens", 5 + i % 7}};
     if (i % 3 == 0) body["temperature"] = 0.8;
     if (i % 3 == 0) body["seed"] = i;
     if (i % 10 == 9) body["n"] = 2;
@@ -49,7 +49,7 @@ TEST(Batch, AnswersEveryLineAsGenerateDoes) {
   const ProgramResult result = Coordinator(Batch(in, out, {"--pp", "2", "-n", "6"}));
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(result.out, "");
-  std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
+  std::map<std::string, Json> lines = ReadBatchOutput(out);
   ASSERT_EQ(lines.size(), 4u);
   const std::string expected = Coordinator(Generate({"-p", "In the beginning God created", "-n", "12"})).out;
   EXPECT_EQ(TextOf(lines["text"]) + "\n", expected);
@@ -63,15 +63,15 @@ TEST(Batch, AnswersEveryLineAsGenerateDoes) {
 TEST(Batch, AnswersConversationsAsTheirTemplateWritesThem) {
   const TempDir directory;
   const std::string in = directory.File("in.jsonl"), out = directory.File("out.jsonl");
-  const OrderedJson said = {{{"role", "user"}, {"content", "In the beginning"}}};
-  OrderedJson chat = OrderedJson::parse(BatchInputLine("chat", {{"messages", said}, {"max_tokens", 6}}));
+  const Json said = {{{"role", "user"}, {"content", "In the beginning"}}};
+  Json chat = Json::parse(BatchInputLine("chat", {{"messages", said}, {"max_tokens", 6}}));
   chat["url"] = "/v1/chat/completions";
   const std::string written = "<|im_start|>user\nIn the beginning<|im_end|>\n<|im_start|>assistant\n";
   WriteFileOrDie(in, chat.dump() + "\n" + BatchInputLine("text", {{"prompt", written}, {"max_tokens", 6}}));
   const ProgramResult result = Coordinator(Batch(in, out, {"--chat-template", "chatml"}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
-  const OrderedJson answer = lines["chat"]["response"]["body"];
+  std::map<std::string, Json> lines = ReadBatchOutput(out);
+  const Json answer = lines["chat"]["response"]["body"];
   EXPECT_EQ(answer["object"], "chat.completion");
   EXPECT_EQ(answer["choices"][0]["message"]["content"], TextOf(lines["text"]));
   EXPECT_EQ(answer["usage"]["prompt_tokens"], lines["text"]["response"]["body"]["usage"]["prompt_tokens"]);
@@ -124,7 +124,7 @@ TEST(Batch, KilledAtAnyMomentAndRunAgainAnswersEveryLineOnce) {
   const ProgramResult last = Coordinator(Batch(in, out, {"--pp", "2"}));
   ASSERT_EQ(last.exit_code, 0) << last;
   EXPECT_EQ(ReadFileOrDie(out).substr(0, kept.size()), kept) << "what was answered stays as it is";
-  std::map<std::string, OrderedJson> resumed = ReadBatchOutput(out), expected = ReadBatchOutput(whole);
+  std::map<std::string, Json> resumed = ReadBatchOutput(out), expected = ReadBatchOutput(whole);
   ASSERT_EQ(resumed.size(), 41u);
   for (auto& [id, line] : expected) {
     ASSERT_TRUE(resumed.contains(id)) << id;
@@ -193,7 +193,7 @@ TEST(Batch, DrainsWhenAskedTo) {
   ASSERT_TRUE(process.WaitForOutput("1 answered", 60));
   const ProgramResult result = process.Wait(30);
   EXPECT_EQ(result.exit_code, 130) << result;
-  std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
+  std::map<std::string, Json> lines = ReadBatchOutput(out);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines["runs"]["response"]["body"]["usage"]["completion_tokens"], 40);
 }
@@ -230,7 +230,7 @@ TEST(Batch, InvalidUtf8BecomesTheReplacementCharacter) {
   WriteFileOrDie(
       in, BatchInputLine("a", {{"prompt", "And"}, {"max_tokens", 2}, {"logit_bias", {{id, 1000}}}, {"logprobs", 0}}));
   ASSERT_EQ(Coordinator(Batch(in, out)).exit_code, 0);
-  std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
+  std::map<std::string, Json> lines = ReadBatchOutput(out);
   EXPECT_EQ(TextOf(lines["a"]), "\xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(lines["a"]["response"]["body"]["choices"][0]["logprobs"]["tokens"][0], "bytes:\\xff");
 }

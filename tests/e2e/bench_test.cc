@@ -31,7 +31,7 @@ Words OnDemo(const Words& more) {
   return Joined({"-m", DemoModelPath()}, more);
 }
 
-void ExpectRates(const OrderedJson& record) {
+void ExpectRates(const Json& record) {
   EXPECT_GT(record["avg_ts"].get<double>(), 0) << record;
   EXPECT_GT(record["avg_ns"].get<int64_t>(), 0) << record;
   EXPECT_GE(record["stddev_ts"].get<double>(), 0) << record;
@@ -83,9 +83,9 @@ TEST(Bench, GivesJsonWithEveryField) {
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, HasSubstr("VALID: "));
   EXPECT_THAT(result.err, HasSubstr("sampling: temp 0.7, top-k 40, "));
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   ASSERT_EQ(json.size(), 2u);
-  for (const OrderedJson& record : json) {
+  for (const Json& record : json) {
     ExpectRates(record);
     EXPECT_EQ(record["samples_ts"].size(), 3u);
     EXPECT_EQ(record["valid"], true);
@@ -110,14 +110,14 @@ TEST(Bench, RunsOneJobForEveryNumberOfStages) {
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 4u) << result;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const OrderedJson record = OrderedJson::parse(lines[i]);
+    const Json record = Json::parse(lines[i]);
     ExpectRates(record);
     EXPECT_EQ(record["n_stages"], i < 2 ? 1 : 2);
     EXPECT_TRUE(record["peak_share"].is_number()) << record;
   }
   std::set<size_t> stages;  // the log holds the steps of both jobs
   for (const std::string& line : Lines(ReadFileOrDie(dir.File("steps.jsonl")))) {
-    stages.insert(OrderedJson::parse(line)["stages"].size());
+    stages.insert(Json::parse(line)["stages"].size());
   }
   EXPECT_THAT(stages, ElementsAre(1, 2));
 }
@@ -140,7 +140,7 @@ TEST(Bench, TakesTheLayoutOfTypeId42) {
     const ProgramResult result =
         Bench({"-m", model, "-p", "8", "-n", "0", "-r", "1", "-o", "jsonl", "--q2-layout", layout});
     EXPECT_EQ(result.exit_code, 0) << result;
-    return result.exit_code == 0 ? OrderedJson::parse(result.out)["model_size"].get<int64_t>() : 0;
+    return result.exit_code == 0 ? Json::parse(result.out)["model_size"].get<int64_t>() : 0;
   };
   const int64_t found = size_as("auto");
   EXPECT_EQ(size_as("g64"), found);
@@ -153,7 +153,7 @@ TEST(Bench, WorksInAWorldThatMpirunStarted) {
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 2u) << result;
-  for (const std::string& line : lines) EXPECT_EQ(OrderedJson::parse(line)["n_stages"], 2);
+  for (const std::string& line : lines) EXPECT_EQ(Json::parse(line)["n_stages"], 2);
 }
 
 TEST(Bench, EndsCleanlyWhenInterrupted) {
@@ -166,7 +166,7 @@ TEST(Bench, EndsCleanlyWhenInterrupted) {
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 130) << result;
   EXPECT_THAT(result.err, HasSubstr("interrupted after 1 of 2 tests"));
-  EXPECT_EQ(OrderedJson::parse(result.out).size(), 1u);
+  EXPECT_EQ(Json::parse(result.out).size(), 1u);
 }
 
 struct WrongBench {

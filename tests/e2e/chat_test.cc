@@ -37,7 +37,7 @@ ProgramResult Chat(const std::string& input, const Words& more = {"-q"}) { retur
 Words Slow(const Words& more) { return Joined({"--pp", "2", "--stage-delay-us", "20000"}, more); }
 
 // The tokens that the model is given of these messages, counted by another verb.
-size_t PromptTokens(const OrderedJson& messages) {
+size_t PromptTokens(const Json& messages) {
   const ProgramResult result = Coordinator({"apply-template", "-m", DemoModelPath(), "--tokens", "-"}, messages.dump());
   EXPECT_EQ(result.exit_code, 0) << result;
   return std::vector<std::string>(absl::StrSplit(result.out, absl::ByAnyChar(" \n"), absl::SkipEmpty())).size();
@@ -48,7 +48,7 @@ TEST(Chat, AnswersEachLineAndKnowsWhatWasSaid) {
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> answers = Lines(result.out);
   ASSERT_THAT(answers, SizeIs(2));
-  const OrderedJson messages = {{{"role", "system"}, {"content", "Be brief."}},
+  const Json messages = {{{"role", "system"}, {"content", "Be brief."}},
                                 {{"role", "user"}, {"content", "Hello"}},
                                 {{"role", "assistant"}, {"content", answers[0]}},
                                 {{"role", "user"}, {"content", "Genesis 1:1"}}};
@@ -62,7 +62,7 @@ TEST(Chat, SendsThePromptThatTheModelsTemplateWrites) {
   WriteFileOrDie(
       in, BatchInputLine("a", {{"prompt", "<|im_start|>user\nHello\nagain<|im_end|>\n<|im_start|>assistant\n"}}));
   ASSERT_EQ(Coordinator(Batch(in, out)).exit_code, 0);
-  const OrderedJson answer = ReadBatchOutput(out)["a"]["response"]["body"]["choices"][0]["text"];
+  const Json answer = ReadBatchOutput(out)["a"]["response"]["body"]["choices"][0]["text"];
   const std::string expected = answer.get<std::string>() + "\n";
   EXPECT_EQ(Chat("Hello\\\nagain\n").out, expected);
   EXPECT_EQ(Chat("\"\"\"\nHello\nagain\n\"\"\"\n").out, expected);
@@ -225,7 +225,7 @@ TEST_F(ChatAtATerminal, StopsAnAnswerAtCtrlCKeepsWhatCameAndLeavesAtTheSecond) {
   ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
   terminal.Type(absl::StrCat("/save ", state_.File("c.json"), "\r"));
   ASSERT_TRUE(terminal.Shows("2 messages in")) << terminal.shown();
-  const OrderedJson messages = OrderedJson::parse(ReadFileOrDie(state_.File("c.json")));
+  const Json messages = Json::parse(ReadFileOrDie(state_.File("c.json")));
   EXPECT_THAT(messages[1]["content"].get<std::string>(), StartsWith("Hello! I am"));
   terminal.Type("Hello\r");
   ASSERT_TRUE(terminal.Shows("Hello! I am")) << terminal.shown();

@@ -38,7 +38,7 @@ TEST(Crash, TheRequestThatCrashesAStageEachTimeGetsAnErrorAndTheOthersTheirAnswe
       Coordinator(Batch(in, out, {"--pp", "2", "--stage-worker", BuildPath("tests/e2e/crashing_stage")}), /*input=*/"",
                   /*timeout_s=*/300);
   EXPECT_EQ(result.exit_code, 0) << result;
-  std::map<std::string, OrderedJson> expected = ReadBatchOutput(whole), lines = ReadBatchOutput(out);
+  std::map<std::string, Json> expected = ReadBatchOutput(whole), lines = ReadBatchOutput(out);
   ASSERT_EQ(lines.size(), static_cast<size_t>(kLines)) << result;
   for (int i = 0; i < kLines; ++i) {
     const std::string id = absl::StrCat("id-", i);

@@ -71,9 +71,9 @@ TEST(SoundModel, HasAChecksumForEveryTensor) {
   EXPECT_EQ(text.exit_code, 0) << text;
   EXPECT_THAT(text.out, AllOf(HasSubstr("damaged are 0\n"), Not(HasSubstr("damaged          "))));
   const ProgramResult result = Coordinator({"inspect", "--check", "--json", "-m", DemoModelPath()});
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["damaged_tensors"], 0);
-  for (const OrderedJson& tensor : json["tensor_list"]) {
+  for (const Json& tensor : json["tensor_list"]) {
     EXPECT_EQ(tensor["crc32c"].get<std::string>().size(), 8u);
     EXPECT_TRUE(tensor["damage"].is_null());
   }

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr char kLink[] = "latency=3ms,bandwidth=100Mbit";
 
-OrderedJson GenerateJson(const Words& more) {
+Json GenerateJson(const Words& more) {
   Words words = {"generate",   "-m",  DemoModelPath(), "--raw", "-p",     "In the beginning",
                  "-n",         "12",  "--pp",          "2",     "-t",     "1",
                  "--logprobs", "2",   "--temp",        "0.8",   "--seed", "5",
@@ -23,14 +23,14 @@ OrderedJson GenerateJson(const Words& more) {
   const ProgramResult result = Coordinator(words);
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(absl::StrContains(result.err, "emulated: latency=3ms,bandwidth=100Mbit"), !more.empty()) << result;
-  return result.exit_code == 0 ? OrderedJson::parse(result.out) : OrderedJson();
+  return result.exit_code == 0 ? Json::parse(result.out) : Json();
 }
 
 TEST(EmulatedLink, ChangesNoTokenAndNoLogProbability) {
-  OrderedJson plain = GenerateJson({}), slow = GenerateJson({"--emulate-link", kLink});
+  Json plain = GenerateJson({}), slow = GenerateJson({"--emulate-link", kLink});
   EXPECT_FALSE(plain["timings"].contains("emulated_link"));
   EXPECT_EQ(slow["timings"]["emulated_link"], "latency=3ms,bandwidth=100Mbit");
-  for (OrderedJson* json : {&plain, &slow}) {
+  for (Json* json : {&plain, &slow}) {
     json->erase("timings");
     json->erase("stages");
   }
@@ -41,7 +41,7 @@ TEST(EmulatedLink, IsNamedByEveryBenchAndPoint) {
   const ProgramResult bench = Coordinator({"bench", "-m", DemoModelPath(), "-t", "1", "-p", "8", "-n", "0", "-r", "1",
                                            "-o", "jsonl", "--emulate-link", kLink});
   ASSERT_EQ(bench.exit_code, 0) << bench;
-  EXPECT_EQ(OrderedJson::parse(bench.out)["emulated_link"], kLink);
+  EXPECT_EQ(Json::parse(bench.out)["emulated_link"], kLink);
   const TempDir dir;
   const ProgramResult sweep = Coordinator(
       {"sweep",      "-m",        DemoModelPath(), "-t", "1",  "--prompt", "8",  "--output", "4",
@@ -49,7 +49,7 @@ TEST(EmulatedLink, IsNamedByEveryBenchAndPoint) {
        kLink,        "--no-probe"});
   ASSERT_EQ(sweep.exit_code, 0) << sweep;
   EXPECT_THAT(sweep.out, HasSubstr("emulated latency=3ms,bandwidth=100Mbit"));
-  const OrderedJson point = OrderedJson::parse(ReadFileOrDie(dir.File("points.jsonl")));
+  const Json point = Json::parse(ReadFileOrDie(dir.File("points.jsonl")));
   EXPECT_DOUBLE_EQ(point["config"]["link_latency_s"].get<double>(), 0.003);
   EXPECT_DOUBLE_EQ(point["config"]["link_bytes_per_s"].get<double>(), 12.5e6);
   EXPECT_THAT(point["origin"]["command"].get<std::string>(), HasSubstr("--emulate-link latency=3ms,bandwidth=100Mbit"));
@@ -84,7 +84,7 @@ TEST(EmulatedLink, CarriesManyMicroBatchesAtOnce) {
                                            "--emulate-link",
                                            "latency=15ms"});
   ASSERT_EQ(sweep.exit_code, 0) << sweep;
-  const OrderedJson point = OrderedJson::parse(ReadFileOrDie(dir.File("points.jsonl")));
+  const Json point = Json::parse(ReadFileOrDie(dir.File("points.jsonl")));
   EXPECT_EQ(point["result"]["requests"], 8);
   EXPECT_EQ(point["result"]["relaunches"], 0) << sweep;
 }

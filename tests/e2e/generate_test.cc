@@ -75,7 +75,7 @@ TEST(Generate, PrintsOneJsonObject) {
   const ProgramResult result =
       Coordinator(Generate({"--pp", "2", "-p", kPrompt, "-n", "12", "--output", "json", "--logprobs", "3"}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["prompt_tokens"], 5);
   EXPECT_EQ(json["finish_reason"], "length");
   EXPECT_THAT(json["text"].get<std::string>(), StartsWith(" the heaven"));
@@ -83,7 +83,7 @@ TEST(Generate, PrintsOneJsonObject) {
   ASSERT_EQ(json["tokens"].size(), 12u);
   ASSERT_EQ(json["logprobs"].size(), 12u);
   for (size_t i = 0; i < 12; ++i) {
-    const OrderedJson& entry = json["logprobs"][i];
+    const Json& entry = json["logprobs"][i];
     EXPECT_EQ(entry["token"], json["tokens"][i]);
     ASSERT_EQ(entry["top"].size(), 3u);
     EXPECT_EQ(entry["top"][0][0], entry["token"]) << "greedy takes the most probable one";
@@ -101,19 +101,19 @@ TEST(Generate, PrintsOneJsonObject) {
 TEST(Generate, ContinuesAsTheReferenceDoes) {
   SHARED_FILE_OR_SKIP(model, "models/demo-f32.gguf");
   SHARED_FILE_OR_SKIP(reference_path, "models/reference.json");
-  const OrderedJson reference = OrderedJson::parse(ReadFileOrDie(reference_path));
+  const Json reference = Json::parse(ReadFileOrDie(reference_path));
   Words arguments = {"generate", "-m", model, "--kv-type", "f32",  "--pp", "2",
                      "-q",       "-n", "48",  "--output",  "json", "--raw"};
-  for (const OrderedJson& prompt : reference["prompts"]) {
+  for (const Json& prompt : reference["prompts"]) {
     arguments.push_back("-p");
     arguments.push_back(prompt["text"].get<std::string>());
   }
   const ProgramResult result = Coordinator(arguments);
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson results = OrderedJson::parse(result.out)["results"];
+  const Json results = Json::parse(result.out)["results"];
   ASSERT_EQ(results.size(), reference["prompts"].size());
   for (size_t i = 0; i < results.size(); ++i) {
-    const OrderedJson& prompt = reference["prompts"][i];
+    const Json& prompt = reference["prompts"][i];
     EXPECT_EQ(results[i]["prompt_tokens"], prompt["tokens"].size()) << prompt["name"];
     EXPECT_EQ(results[i]["tokens"], prompt["greedy"]) << prompt["name"];
   }
@@ -132,13 +132,13 @@ TEST(Generate, SharesWhatPromptsHaveInCommonUnlessToldNotTo) {
   const ProgramResult shared = run({}), computed = run({"--no-enable-prefix-caching"});
   ASSERT_EQ(shared.exit_code, 0) << shared;
   ASSERT_EQ(computed.exit_code, 0) << computed;
-  const OrderedJson with = OrderedJson::parse(shared.out), without = OrderedJson::parse(computed.out);
+  const Json with = Json::parse(shared.out), without = Json::parse(computed.out);
   EXPECT_EQ(with["results"], without["results"]);
   EXPECT_EQ(with["results"][0]["tokens"], with["results"][1]["tokens"]);
   const int64_t tokens = with["results"][0]["prompt_tokens"].get<int64_t>();
   ASSERT_GT(tokens, 33);
   const int64_t blocks = (tokens - 1) / 16;
-  const OrderedJson& timings = with["timings"];
+  const Json& timings = with["timings"];
   EXPECT_GE(timings["cached_tokens"], blocks * 16) << "the second one, at least";
   EXPECT_EQ(timings["prefix_hit_tokens"], timings["cached_tokens"]);
   EXPECT_EQ(timings["prefix_query_tokens"], timings["prompt_tokens"]);
@@ -170,9 +170,9 @@ TEST(Generate, RunsMorePromptsThanFitAtOnce) {
   for (int i = 0; i < 9; ++i) arguments.insert(arguments.end(), {"-p", kPrompt});
   const ProgramResult result = Coordinator(Generate(arguments));
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson results = OrderedJson::parse(result.out)["results"];
+  const Json results = Json::parse(result.out)["results"];
   ASSERT_EQ(results.size(), 9u);
-  for (const OrderedJson& answer : results) EXPECT_EQ(answer["text"], " the heaven and");
+  for (const Json& answer : results) EXPECT_EQ(answer["text"], " the heaven and");
 }
 
 TEST(Generate, APromptThatDoesNotFitCostsTheOthersNothing) {
@@ -184,7 +184,7 @@ TEST(Generate, APromptThatDoesNotFitCostsTheOthersNothing) {
   const ProgramResult result = Coordinator(Generate(arguments));
   EXPECT_EQ(result.exit_code, 2) << result;
   EXPECT_THAT(result.err, HasSubstr("prompt 7 of 9 was rejected: "));
-  const OrderedJson results = OrderedJson::parse(result.out)["results"];
+  const Json results = Json::parse(result.out)["results"];
   ASSERT_EQ(results.size(), 9u);
   for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i]["text"], i == 6 ? "" : " the heaven and") << i;
   EXPECT_THAT(results[6]["error"].get<std::string>(), HasSubstr("the context holds 64"));
@@ -193,7 +193,7 @@ TEST(Generate, APromptThatDoesNotFitCostsTheOthersNothing) {
 TEST(Generate, EndsAtTheTokenThatEndsAnAnswer) {
   const ProgramResult result = Coordinator(Generate({"-p", "LIBERTY, n.", "--output", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["finish_reason"], "stop");
   EXPECT_EQ(json["tokens"].back(), 4093);
   EXPECT_THAT(json["text"].get<std::string>(), Not(HasSubstr("<|")));
@@ -203,10 +203,10 @@ TEST(Generate, GoesOnWhenTheEndIsIgnored) {
   const ProgramResult result =
       Coordinator(Generate({"-p", "LIBERTY, n.", "-n", "40", "--ignore-eos", "--output", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["finish_reason"], "length");
   ASSERT_EQ(json["tokens"].size(), 40u);
-  for (const OrderedJson& token : json["tokens"]) EXPECT_LT(token.get<int>(), 4093);
+  for (const Json& token : json["tokens"]) EXPECT_LT(token.get<int>(), 4093);
 }
 
 TEST(Generate, EndsBeforeAStopStringThatSpansTokens) {
@@ -216,8 +216,8 @@ TEST(Generate, EndsBeforeAStopStringThatSpansTokens) {
   EXPECT_EQ(text.out, " the heaven and the \n");
   const ProgramResult json = Coordinator(Generate({"--pp", "2", "-p", kPrompt, "--stop", "earth", "--output", "json"}));
   ASSERT_EQ(json.exit_code, 0) << json;
-  EXPECT_EQ(OrderedJson::parse(json.out)["finish_reason"], "stop");
-  EXPECT_EQ(OrderedJson::parse(json.out)["text"], " the heaven and the ");
+  EXPECT_EQ(Json::parse(json.out)["finish_reason"], "stop");
+  EXPECT_EQ(Json::parse(json.out)["text"], " the heaven and the ");
 }
 
 TEST(Generate, ReadsThePromptFromStandardInputAndFromAFile) {
@@ -243,12 +243,12 @@ TEST(Generate, PrintsTheSeedThatItDrew) {
   const ProgramResult first = Coordinator(
       {"generate", "-m", DemoModelPath(), "--raw", "-p", kPrompt, "-n", "20", "--temp", "1", "--output", "json"});
   ASSERT_EQ(first.exit_code, 0) << first;
-  const OrderedJson json = OrderedJson::parse(first.out);
+  const Json json = Json::parse(first.out);
   const std::string seed = json["seed"].dump();
   EXPECT_THAT(first.err, HasSubstr(absl::StrCat("seed ", seed)));
   const ProgramResult again =
       Coordinator(Generate({"-p", kPrompt, "-n", "20", "--temp", "1", "--output", "json", "--seed", seed}));
-  EXPECT_EQ(OrderedJson::parse(again.out)["tokens"], json["tokens"]);
+  EXPECT_EQ(Json::parse(again.out)["tokens"], json["tokens"]);
 }
 
 TEST(Generate, RefusesAPromptThatCanNeverFitWithBothNumbers) {
@@ -264,7 +264,7 @@ TEST(Generate, EndsAtTheContextsEnd) {
   const ProgramResult result =
       Coordinator(Generate({"-p", kPrompt, "-c", "32", "-n", "500", "--ignore-eos", "--output", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["finish_reason"], "length");
   EXPECT_EQ(json["tokens"].size(), 32u - 5u);
 }
@@ -283,7 +283,7 @@ TEST(Generate, WritesAStepLog) {
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::string log = ReadFileOrDie(path);
   const std::string first = log.substr(0, log.find('\n'));
-  EXPECT_TRUE(OrderedJson::accept(first)) << first;
+  EXPECT_TRUE(Json::accept(first)) << first;
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 6);
 }
 
@@ -296,9 +296,9 @@ TEST(Generate, HasSeveralChunksOfOnePromptInFlight) {
   const ProgramResult result = Coordinator(Generate({"--pp", "2", "-p", prompt, "-n", "1", "--prefill-chunk", "150",
                                                      "--max-num-batched-tokens", "150", "--step-log", path}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  std::vector<OrderedJson> steps;
+  std::vector<Json> steps;
   const std::vector<std::string> lines = absl::StrSplit(ReadFileOrDie(path), '\n', absl::SkipEmpty());
-  for (const std::string& line : lines) steps.push_back(OrderedJson::parse(line));
+  for (const std::string& line : lines) steps.push_back(Json::parse(line));
   ASSERT_GE(steps.size(), 4u);
   for (size_t i = 0; i + 1 < 4; ++i) {
     EXPECT_EQ(steps[i]["slices"][0]["sequence"], steps[i + 1]["slices"][0]["sequence"]);
@@ -315,7 +315,7 @@ TEST(Generate, DrainsByFinishingWhatRunsAndStartingNothingNew) {
   process.Kill(SIGUSR1);
   const ProgramResult result = process.Wait(60);
   EXPECT_EQ(result.exit_code, 130) << result;
-  const OrderedJson results = OrderedJson::parse(result.out)["results"];
+  const Json results = Json::parse(result.out)["results"];
   ASSERT_EQ(results.size(), 5u);
   EXPECT_EQ(results[0]["tokens"].size(), 30u);
   EXPECT_EQ(results[1]["finish_reason"], "length") << "it was handed out already";
@@ -353,7 +353,7 @@ TEST(Generate, AnInterruptedAnswerIsStillAJsonObject) {
   process.Kill(SIGTERM);
   const ProgramResult result = process.Wait(30);
   EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_EQ(OrderedJson::parse(result.out)["finish_reason"], "cancelled");
+  EXPECT_EQ(Json::parse(result.out)["finish_reason"], "cancelled");
 }
 
 TEST(Generate, TheSecondInterruptEndsIt) {

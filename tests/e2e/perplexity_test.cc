@@ -10,12 +10,12 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-OrderedJson Perplexity(const std::string& model, const std::string& text, const Words& more) {
+Json Perplexity(const std::string& model, const std::string& text, const Words& more) {
   Words arguments = {"perplexity", "-m", model, "-f", text, "--pp", "2", "-q", "--output", "json"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const ProgramResult result = Coordinator(arguments, "", 300);
   EXPECT_EQ(result.exit_code, 0) << result;
-  return result.exit_code == 0 ? OrderedJson::parse(result.out) : OrderedJson();
+  return result.exit_code == 0 ? Json::parse(result.out) : Json();
 }
 
 // Recorded with llama.cpp and with a float64 forward pass: 31.8840 for f32; the bounds are the project's own.
@@ -23,7 +23,7 @@ TEST(Perplexity, IsThatOfTheReference) {
   SHARED_FILE_OR_SKIP(text, "models/heldout.txt");
   SHARED_FILE_OR_SKIP(f32, "models/demo-f32.gguf");
   SHARED_FILE_OR_SKIP(bf16, "models/demo-bf16.gguf");
-  const OrderedJson exact = Perplexity(f32, text, {"--kv-type", "f32"});
+  const Json exact = Perplexity(f32, text, {"--kv-type", "f32"});
   EXPECT_NEAR(exact["perplexity"].get<double>(), 31.8840, 0.0005);
   EXPECT_EQ(exact["tokens"], 9690);
   EXPECT_EQ(exact["windows"], 38);
@@ -70,8 +70,8 @@ TEST(Perplexity, DoesNotDependOnHowTheWorkIsCut) {
   SHARED_FILE_OR_SKIP(text, "models/heldout.txt");
   const TempDir directory;
   WriteFileOrDie(directory.File("t.txt"), ReadFileOrDie(text).substr(0, 6000));
-  const OrderedJson one = Perplexity(DemoModelPath(), directory.File("t.txt"), {"-c", "128"});
-  const OrderedJson other = Perplexity(DemoModelPath(), directory.File("t.txt"),
+  const Json one = Perplexity(DemoModelPath(), directory.File("t.txt"), {"-c", "128"});
+  const Json other = Perplexity(DemoModelPath(), directory.File("t.txt"),
                                        {"-c", "128", "--layer-split", "2,6", "--prefill-chunk", "17", "--max-num-seqs",
                                         "3", "--micro-batches", "3", "--block-size", "16"});
   EXPECT_GT(one["windows"].get<int>(), 5);

@@ -112,13 +112,13 @@ TEST(Plan, TheSameAsJson) {
   const ProgramResult result =
       Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--json", "-o", directory.File("plan.json")}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(ReadFileOrDie(directory.File("plan.json")), result.out);
   ASSERT_EQ(json["stages"].size(), 2u);
   EXPECT_EQ(json["stages"][0]["first_layer"], 0);
   EXPECT_EQ(json["stages"][0]["last_layer"], json["stages"][1]["first_layer"]);
   EXPECT_EQ(json["stages"][1]["last_layer"], 36);
-  for (const OrderedJson& stage : json["stages"]) {
+  for (const Json& stage : json["stages"]) {
     EXPECT_EQ(stage["total_bytes"].get<uint64_t>(),
               stage["weight_bytes"].get<uint64_t>() + stage["kv_bytes"].get<uint64_t>() +
                   stage["scratch_bytes"].get<uint64_t>() + stage["frame_bytes"].get<uint64_t>());
@@ -182,7 +182,7 @@ TEST(Plan, ASavedPlanIsFollowedAndGivesTheSameText) {
   };
   const ProgramResult planned = with({"--plan", file, "--output", "json"});
   ASSERT_EQ(planned.exit_code, 0) << planned;
-  const OrderedJson json = OrderedJson::parse(planned.out);
+  const Json json = Json::parse(planned.out);
   ASSERT_EQ(json["stages"].size(), 2u);
   EXPECT_EQ(json["stages"][0]["last_layer"], 3);
   EXPECT_EQ(json["stages"][1]["last_layer"], 8);
@@ -207,7 +207,7 @@ TEST(Plan, ASavedPlanThatNoLongerFitsIsRefusedWithWhatDiffers) {
   EXPECT_THAT(refusal(directory.File("none"), {}, 3), HasSubstr("--plan: cannot read"));
   WriteFile(directory.File("bad"), "{}");
   EXPECT_THAT(refusal(directory.File("bad"), {}, 3), HasSubstr("is no saved plan"));
-  OrderedJson json = OrderedJson::parse(ReadFileOrDie(file));
+  Json json = Json::parse(ReadFileOrDie(file));
   const int cores = json["plan"]["stages"][0]["cores"].get<int>();
   json["plan"]["stages"][0]["cores"] = cores + 3;
   json["plan"]["header_hash"] = "0123456789abcdef";
@@ -248,8 +248,8 @@ std::vector<double> PlannedBytes(const Words& arguments) {
   EXPECT_EQ(result.exit_code, 0) << result;
   std::vector<double> bytes;
   if (result.exit_code != 0) return bytes;
-  const OrderedJson json = OrderedJson::parse(result.out);
-  for (const OrderedJson& stage : json["stages"]) {
+  const Json json = Json::parse(result.out);
+  for (const Json& stage : json["stages"]) {
     bytes.push_back(stage["total_bytes"].get<double>());
   }
   return bytes;

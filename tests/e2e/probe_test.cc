@@ -111,9 +111,9 @@ TEST(Doctor, FindsThatAJobWouldRunHere) {
 TEST(Doctor, PrintsItsFindingsAsJson) {
   const ProgramResult doctor = Coordinator({"doctor", "--json"});
   ASSERT_EQ(doctor.exit_code, 0) << doctor;
-  const OrderedJson json = OrderedJson::parse(doctor.out);
+  const Json json = Json::parse(doctor.out);
   EXPECT_TRUE(json.at("would_run").get<bool>());
-  for (const OrderedJson& finding : json.at("findings")) EXPECT_NE(finding.at("level"), "error");
+  for (const Json& finding : json.at("findings")) EXPECT_NE(finding.at("level"), "error");
 }
 
 // Exactly one error, with this exit code, whose line names the culprit.

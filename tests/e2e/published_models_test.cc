@@ -17,11 +17,11 @@ using ::testing::HasSubstr;
 class PublishedModel : public ::testing::TestWithParam<ModelShape> {
  protected:
   // What inspect says of the model's file.
-  OrderedJson Inspected(const std::string& type) {
+  Json Inspected(const std::string& type) {
     WriteHeaderOnlyModel(path_, GetParam(), type);
     const ProgramResult result = Coordinator({"inspect", "-m", path_, "--json"});
     EXPECT_EQ(result.exit_code, 0) << result;
-    return OrderedJson::parse(result.out);
+    return Json::parse(result.out);
   }
 
   const TempDir directory_;
@@ -29,7 +29,7 @@ class PublishedModel : public ::testing::TestWithParam<ModelShape> {
 };
 
 TEST_P(PublishedModel, RunsHereByItsHeader) {
-  const OrderedJson json = Inspected(UsualTypeOf(GetParam()));
+  const Json json = Inspected(UsualTypeOf(GetParam()));
   EXPECT_EQ(json["architecture"], GetParam().form.architecture);
   EXPECT_EQ(json["supported"], true) << json["unsupported_because"];
   EXPECT_EQ(json["tokenizer"]["supported"], true) << json["tokenizer"]["unsupported_because"];
@@ -62,7 +62,7 @@ TEST(PublishedModels, KeepAsMuchOfATokenAsTheirHeadsSay) {
   for (const auto& [shape, bytes] : cases) {
     const ProgramResult result = Coordinator({"inspect", "-m", absl::StrCat("dummy://", shape, "/q8_0"), "--json"});
     ASSERT_EQ(result.exit_code, 0) << result;
-    EXPECT_EQ(OrderedJson::parse(result.out)["kv_bytes_per_token_f16"], bytes) << shape;
+    EXPECT_EQ(Json::parse(result.out)["kv_bytes_per_token_f16"], bytes) << shape;
   }
 }
 

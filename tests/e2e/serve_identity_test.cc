@@ -33,8 +33,8 @@ std::vector<Question> Questions() {
   std::vector<Question> questions;
   for (int i = 0; i < 16; ++i) {
     questions.push_back(MixedQuestion(i, kTokens));
-    OrderedJson& body = questions.back().body;
-    OrderedJson& text = body.contains("prompt") ? body["prompt"] : body["messages"][0]["content"];
+    Json& body = questions.back().body;
+    Json& text = body.contains("prompt") ? body["prompt"] : body["messages"][0]["content"];
     text = absl::StrCat("And ", i, " ", Repeated("and it came to pass", 8), text.get<std::string>());
   }
   return questions;
@@ -85,7 +85,7 @@ TEST(ServeIdentity, AnAnswerIsTheSameInBothApisWholeAndStreamedAndAsAChoiceAmong
   ASSERT_GT(answer.tokens(), 4) << answer.ToString();
 
   ExpectTheSame({Record(server.url(), AsStream(chat))}, {answer});
-  const OrderedJson tokens = OrderedJson::parse(server.Post("/tokenize", {{"messages", chat.body["messages"]}}).body);
+  const Json tokens = Json::parse(server.Post("/tokenize", {{"messages", chat.body["messages"]}}).body);
   EXPECT_EQ(tokens["count"], answer.prompt_tokens);
   Question completion = CompletionQuestion("", kTokens, 40);
   completion.body["prompt"] = tokens["tokens"];

@@ -33,12 +33,12 @@ Words SlowStages(const Words& more) {
   return Joined(kSlowStages, more);
 }
 
-OrderedJson Health(const Server& server) {
-  return OrderedJson::parse(server.Get("/health").body, nullptr, /*allow_exceptions=*/false);
+Json Health(const Server& server) {
+  return Json::parse(server.Get("/health").body, nullptr, /*allow_exceptions=*/false);
 }
 
 bool Recovers(const Server& server) {
-  const OrderedJson health = Health(server);
+  const Json health = Health(server);
   return health.is_object() && health["status"] == "recovering";
 }
 
@@ -93,7 +93,7 @@ class ServeLosses : public ::testing::Test {
   void TearDown() override {
     EXPECT_TRUE(ComesTrue([] { return Serves(*server_); }));
     EXPECT_TRUE(ComesTrue([] {
-      const OrderedJson cluster = OrderedJson::parse(server_->Get("/api/cluster").body);
+      const Json cluster = Json::parse(server_->Get("/api/cluster").body);
       return cluster["requests"]["unfinished"] == 0 && server_->Metric("stagecoach_requests_running") == 0;
     }));
   }
@@ -134,7 +134,7 @@ TEST_F(ServeLosses, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
     std::thread killer([&] {
       EXPECT_TRUE(ComesTrue([&] { return pieces > 2 * kStreams; }));
       EXPECT_TRUE(disturber.Signal(signal));
-      OrderedJson health;
+      Json health;
       EXPECT_TRUE(ComesTrue([&] {
         health = Health(server());
         return health["status"] == "recovering";
@@ -194,7 +194,7 @@ TEST_F(ServeLosses, AStageDiesAtTheFirstTokenAndTheNextOneWhileItComesUp) {
     killer = std::thread([&] {
       EXPECT_TRUE(disturber.Signal(SIGKILL));
       EXPECT_TRUE(ComesTrue([&] { return Relaunches() == relaunches + 2; }));
-      const OrderedJson health = Health(server());
+      const Json health = Health(server());
       EXPECT_TRUE(health["status"] != "recovering" || health["stage"] == 1) << health;
     });
     return true;

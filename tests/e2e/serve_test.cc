@@ -35,7 +35,7 @@ constexpr char kCompletions[] = "/v1/completions";
 constexpr char kChat[] = "/v1/chat/completions";
 constexpr char kOpening[] = "In the beginning";
 
-OrderedJson Completion(int tokens, int seed, bool stream = false) {
+Json Completion(int tokens, int seed, bool stream = false) {
   return {{"prompt", absl::StrCat(kOpening, " ", seed)},
           {"max_tokens", tokens},
           {"temperature", 0.8},
@@ -58,31 +58,31 @@ TEST(Serve, AnswersAsGenerateDoesAndEndsInOrder) {
   Server server({"--pp", "2"});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
   EXPECT_EQ(server.Get("/health").body, "{\"status\":\"ok\"}");
-  const OrderedJson body = Completion(24, 7);
+  const Json body = Completion(24, 7);
   const ServedAnswer whole = server.Ask(kCompletions, body);
-  OrderedJson streamed = body;
+  Json streamed = body;
   streamed["stream"] = true;
   const ServedAnswer stream = server.Ask(kCompletions, streamed);
   EXPECT_TRUE(stream.done) << stream.error;
   const ProgramResult generated = Coordinator(Generate({"--pp", "2", "-p", absl::StrCat(kOpening, " 7"), "-n", "24",
                                                         "--temp", "0.8", "--seed", "7", "--output", "json"}));
   ASSERT_EQ(generated.exit_code, 0) << generated;
-  const std::string expected = OrderedJson::parse(generated.out)["text"];
+  const std::string expected = Json::parse(generated.out)["text"];
   EXPECT_EQ(whole.text, expected) << whole.body;
   EXPECT_EQ(stream.text, expected);
 
-  const OrderedJson models = OrderedJson::parse(server.Get("/v1/models").body);
+  const Json models = Json::parse(server.Get("/v1/models").body);
   EXPECT_EQ(models["data"][0]["id"], "demo-q8_0");
   EXPECT_EQ(models["data"][0]["max_model_len"], 1024);
-  const OrderedJson tokens = OrderedJson::parse(server.Post("/tokenize", {{"prompt", "one two"}}).body);
+  const Json tokens = Json::parse(server.Post("/tokenize", {{"prompt", "one two"}}).body);
   EXPECT_GT(tokens["count"], 1);
   EXPECT_THAT(server.Post("/detokenize", {{"tokens", tokens["tokens"]}}).body, HasSubstr("one two"));
-  const OrderedJson stages = OrderedJson::parse(server.Get("/api/cluster").body)["stages"];
+  const Json stages = Json::parse(server.Get("/api/cluster").body)["stages"];
   EXPECT_EQ(stages.size(), 2u);
-  OrderedJson timed = body;
+  Json timed = body;
   timed["timings"] = true;
-  const OrderedJson answer = OrderedJson::parse(server.Post(kCompletions, timed).body);
-  const OrderedJson& timings = answer["timings"];
+  const Json answer = Json::parse(server.Post(kCompletions, timed).body);
+  const Json& timings = answer["timings"];
   EXPECT_EQ(timings["cache_n"].get<int>() + timings["prompt_n"].get<int>(), answer["usage"]["prompt_tokens"]);
   EXPECT_EQ(timings["predicted_n"], 24);
   for (const char* time : {"prompt_ms", "predicted_ms"}) EXPECT_GT(timings[time], 0) << timings;
@@ -258,10 +258,10 @@ int64_t CachedFor(const Server& server, const std::string& key) {
   call.path = kCompletions;
   std::string prompt;
   for (int i = 0; i < 100; ++i) absl::StrAppend(&prompt, "word ");
-  call.body = OrderedJson({{"prompt", prompt}, {"max_tokens", 2}}).dump();
+  call.body = Json({{"prompt", prompt}, {"max_tokens", 2}}).dump();
   const absl::StatusOr<HttpReply> reply = HttpClient(*ParseHttpUrl(server.url()), options).Call(call);
   EXPECT_TRUE(reply.ok() && reply->status == 200) << reply.status();
-  return OrderedJson::parse(reply->body)["usage"]["prompt_tokens_details"]["cached_tokens"];
+  return Json::parse(reply->body)["usage"]["prompt_tokens_details"]["cached_tokens"];
 }
 
 TEST(Serve, AKeyFindsNothingOfAnothersPromptsInTheCacheUnlessTheyShareIt) {
@@ -328,7 +328,7 @@ TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) 
   for (const int stream : streams) close(stream);
   EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == 0; }));
   EXPECT_TRUE(
-      ComesTrue([&] { return OrderedJson::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0; }));
+      ComesTrue([&] { return Json::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0; }));
   // All places are there again, and no more than those.
   streams.clear();
   for (int i = 0; i < kPlaces; ++i) streams.push_back(OpenStream(server.port()));

@@ -122,7 +122,7 @@ TEST(BenchServe, PrintsItsVerdictTheFiguresAndAFileOfThem) {
   EXPECT_THAT(result.out, HasSubstr("Successful requests:                     6"));
   EXPECT_THAT(result.out, HasSubstr("Total input tokens:                      120"));
   EXPECT_THAT(result.out, HasSubstr("Total generated tokens:                  48"));
-  const OrderedJson saved = OrderedJson::parse(ReadFileOrDie(directory.File("result.json")));
+  const Json saved = Json::parse(ReadFileOrDie(directory.File("result.json")));
   EXPECT_EQ(saved["valid"], true);
   EXPECT_EQ(saved["completed"], 6);
   EXPECT_EQ(saved["model_id"], "demo-q8_0");

@@ -59,7 +59,7 @@ TEST(Simulate, GivesTheRecordOfASweepsPointTheSameEveryTime) {
   const Words words = Simulate({"--cluster", WriteCluster(directory), "--seed", "7", "--fail-at", "3", "--json"});
   const ProgramResult result = Coordinator(words);
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson point = OrderedJson::parse(result.out);
+  const Json point = Json::parse(result.out);
   EXPECT_EQ(point["simulated"], true);
   EXPECT_EQ(point["config"]["stages"], 4);
   EXPECT_EQ(point["result"]["requests"], 64);
@@ -75,7 +75,7 @@ TEST(Simulate, StagesTakeAsMuchLongerAsTheyAreTold) {
   const auto gap_s = [&words] {
     const ProgramResult result = Coordinator(words);
     EXPECT_EQ(result.exit_code, 0) << result;
-    return OrderedJson::parse(result.out)["result"]["itl_s"]["mean"].get<double>();
+    return Json::parse(result.out)["result"]["itl_s"]["mean"].get<double>();
   };
   const double plain_s = gap_s();
   words.insert(words.end(), {"--stage-delay-us", "5000"});
@@ -88,21 +88,21 @@ TEST(Simulate, TracesARunAsARealOneIsTraced) {
   const ProgramResult result = Coordinator(
       Simulate({"--cluster", WriteCluster(directory), "--trace", path, "--fail-at", "4", "--relaunch", "2", "--json"}));
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson point = OrderedJson::parse(result.out);
+  const Json point = Json::parse(result.out);
   ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path), nullptr, false));
   const ProgramResult text = Coordinator({"trace", "summary", path});
   ASSERT_EQ(text.exit_code, 0) << text;
   EXPECT_THAT(text.out, AllOf(HasSubstr("job 1: simulated "), HasSubstr("job 2: simulated ")));
-  const OrderedJson jobs = OrderedJson::parse(Coordinator({"trace", "summary", path, "--json"}).out)["jobs"];
+  const Json jobs = Json::parse(Coordinator({"trace", "summary", path, "--json"}).out)["jobs"];
   ASSERT_EQ(jobs.size(), 2u);
   int64_t micro_batches = 0, rows = 0;
-  for (const OrderedJson& job : jobs) {
+  for (const Json& job : jobs) {
     EXPECT_EQ(job["simulated"], true);
     EXPECT_EQ(job["options"]["policy"], "POLICY_THROTTLED");
     micro_batches += job["micro_batches"].get<int64_t>();
     rows += job["prefill_rows"].get<int64_t>() + job["decode_rows"].get<int64_t>();
     ASSERT_EQ(job["stages"].size(), 4u);
-    for (const OrderedJson& stage : job["stages"]) {
+    for (const Json& stage : job["stages"]) {
       int64_t sum = 0;
       for (const char* part : {"compute_us", "send_us", "wait_upstream_us", "wait_downstream_us", "idle_us"}) {
         sum += stage[part].get<int64_t>();
@@ -111,7 +111,7 @@ TEST(Simulate, TracesARunAsARealOneIsTraced) {
     }
   }
   // What was on its way when the stage was lost is in the report, for it was handed out, and in no trace.
-  const OrderedJson& reported = point["result"];
+  const Json& reported = point["result"];
   EXPECT_LE(micro_batches, reported["micro_batches"]);
   EXPECT_GT(micro_batches, reported["micro_batches"].get<int64_t>() - 10);
   EXPECT_LE(rows, reported["prefill_rows"].get<int64_t>() + reported["decode_rows"].get<int64_t>());
@@ -125,7 +125,7 @@ TEST(Simulate, LeavesTheGroupsToTheJobWhereARunDoes) {
   std::ifstream log(directory.File("steps.jsonl"));
   std::string line;
   std::getline(log, line);
-  const OrderedJson job = OrderedJson::parse(line)["job"];
+  const Json job = Json::parse(line)["job"];
   EXPECT_EQ(job["micro_batches"], 4);
   EXPECT_EQ(job["most_groups"], 5);  // one more than stages, see PlanJob
   Words more = words;
@@ -136,7 +136,7 @@ TEST(Simulate, LeavesTheGroupsToTheJobWhereARunDoes) {
 // More stages than any published shape has layers.
 TEST(Simulate, RunsAPipelineOf512StagesOfADummyModelWithAsManyLayers) {
   const TempDir directory;
-  OrderedJson cluster;
+  Json cluster;
   for (int host = 0; host < 512; ++host) {
     cluster["hosts"].push_back(
         {{"name", absl::StrCat("n", host)}, {"cores", 16}, {"memory_gib", 64}, {"read_gb_s", 80}, {"int8_gops", 3000}});
@@ -146,7 +146,7 @@ TEST(Simulate, RunsAPipelineOf512StagesOfADummyModelWithAsManyLayers) {
       {"simulate", "--load-format", "dummy", "--shape", "qwen3-0.6b:layers=512", "--type", "q8_0", "--pp", "512",
        "--cluster", directory.File("cluster.json"), "--requests", "4", "--prompt", "32", "--output", "2", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson point = OrderedJson::parse(result.out);
+  const Json point = Json::parse(result.out);
   EXPECT_EQ(point["stages"].size(), 512u);
   EXPECT_EQ(point["stages"][511]["last_layer"], 512);
   EXPECT_EQ(point["result"]["output_tokens"], 8);
@@ -173,7 +173,7 @@ TEST(Simulate, DelaysEveryHopAsOverAnEmulatedLinkAndSaysSo) {
   const Words near = Simulate({"--cluster", WriteCluster(directory), "--requests", "1", "--json"});
   Words far = near;
   far.insert(far.end(), {"--emulate-link", "latency=10ms"});
-  const OrderedJson point = OrderedJson::parse(Coordinator(near).out), slow = OrderedJson::parse(Coordinator(far).out);
+  const Json point = Json::parse(Coordinator(near).out), slow = Json::parse(Coordinator(far).out);
   EXPECT_EQ(slow["config"]["link_latency_s"], 0.01);
   // Five hops a token; each has a chance of its own of being late, by 20 us on average.
   const double added_s = slow["result"]["itl_s"]["mean"].get<double>() - point["result"]["itl_s"]["mean"].get<double>();
@@ -211,10 +211,10 @@ TEST(Simulate, TakesTheFirstRequestsOfATraceWhereFewerAreAskedFor) {
     for (int i = 0; i < 5; ++i) trace << "{\"arrival_s\":" << i << ",\"prompt_tokens\":8,\"output_tokens\":4}\n";
   }
   const Words words = Simulate({"--arrivals", "trace:" + directory.File("trace"), "--json"});
-  EXPECT_EQ(OrderedJson::parse(Coordinator(words).out)["config"]["requests"], 5);
+  EXPECT_EQ(Json::parse(Coordinator(words).out)["config"]["requests"], 5);
   Words fewer = words;
   fewer.insert(fewer.end(), {"--requests", "3"});
-  EXPECT_EQ(OrderedJson::parse(Coordinator(fewer).out)["config"]["requests"], 3);
+  EXPECT_EQ(Json::parse(Coordinator(fewer).out)["config"]["requests"], 3);
 }
 
 TEST(Simulate, SaysWhatIsWrongAndWhere) {
@@ -229,7 +229,7 @@ TEST(Simulate, SaysWhatIsWrongAndWhere) {
   };
   const std::vector<Case> cases = {
       {{"simulate"}, 2, "--model is required"},
-      {Simulate({"--cluster", directory.File("text")}), 3, "expected a JSON document"},
+      {Simulate({"--cluster", directory.File("text")}), 3, "expected JSON, found"},
       {Simulate({"--cluster", directory.File("nowhere")}), 3, "nowhere"},
       {Simulate({"--pp", "0"}), 2, "--pp: 0 is out of range"},
       {Simulate({"--pp", "37"}), 2, "the model has 36 layers"},
@@ -274,16 +274,16 @@ TEST_P(ReplayOfARealRun, GivesItsMicroBatchesOrderAndTotals) {
   ASSERT_EQ(run.exit_code, 0) << run;
   const ProgramResult replay = Coordinator({"simulate", "--replay", directory.File("steps.jsonl"), "--json"});
   ASSERT_EQ(replay.exit_code, 0) << replay;
-  const OrderedJson json = OrderedJson::parse(replay.out);
+  const Json json = Json::parse(replay.out);
   ASSERT_EQ(json["replayed"].size(), 1u);
-  const OrderedJson& job = json["replayed"][0];
+  const Json& job = json["replayed"][0];
   EXPECT_EQ(job["stages"], GetParam());
   EXPECT_EQ(job["requests"], 24);
   int64_t micro_batches = 0, rows = 0, completion_tokens = 0;
   std::ifstream log(directory.File("steps.jsonl"));
   for (std::string line; std::getline(log, line); ++micro_batches) {
-    const OrderedJson record = OrderedJson::parse(line);
-    for (const OrderedJson& slice : record["slices"]) rows += slice["count"].get<int64_t>();
+    const Json record = Json::parse(line);
+    for (const Json& slice : record["slices"]) rows += slice["count"].get<int64_t>();
   }
   for (const auto& [id, answer] : ReadBatchOutput(directory.File("out.jsonl"))) {
     completion_tokens += answer["response"]["body"]["usage"]["completion_tokens"].get<int64_t>();

@@ -35,17 +35,17 @@ Words Sweep(const std::string& directory, const Words& more = {}) {
 
 const Words kTwoByTwo = {"--pp", "1,2", "--concurrency", "1,3", "--cpu-bind", "none"};
 
-std::vector<OrderedJson> Points(const std::string& directory) {
-  std::vector<OrderedJson> points;
+std::vector<Json> Points(const std::string& directory) {
+  std::vector<Json> points;
   for (absl::string_view line : absl::StrSplit(ReadFileOrDie(directory + "/points.jsonl"), '\n', absl::SkipEmpty())) {
-    points.push_back(OrderedJson::parse(line));
+    points.push_back(Json::parse(line));
   }
   return points;
 }
 
-std::set<std::string> Keys(const std::vector<OrderedJson>& points) {
+std::set<std::string> Keys(const std::vector<Json>& points) {
   std::set<std::string> keys;
-  for (const OrderedJson& point : points) keys.insert(point["key"].get<std::string>());
+  for (const Json& point : points) keys.insert(point["key"].get<std::string>());
   return keys;
 }
 
@@ -62,14 +62,14 @@ TEST(Sweep, GoesOnWhereItWasKilledUntilAllPointsAreThereOnce) {
     sweep.Kill(SIGKILL);
     EXPECT_EQ(sweep.Wait(30).exit_code, 128 + SIGKILL);
   }
-  const std::vector<OrderedJson> first = Points(dir.path());
+  const std::vector<Json> first = Points(dir.path());
   ASSERT_GE(first.size(), 2u);
   ASSERT_LT(first.size(), 4u);
   std::ofstream(dir.File("points.jsonl"), std::ios::app) << "{\"version\":1,\"key\":\"half a li";
   const ProgramResult result = Coordinator(Sweep(dir.path(), kTwoByTwo), "", 300);
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, HasSubstr(absl::StrCat(first.size(), " of 4 points are finished already")));
-  const std::vector<OrderedJson> points = Points(dir.path());
+  const std::vector<Json> points = Points(dir.path());
   ASSERT_EQ(points.size(), 4u) << result;
   EXPECT_EQ(Keys(points).size(), 4u);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), points.begin()));
@@ -87,13 +87,13 @@ TEST(Sweep, RecordsWhatEveryPointDid) {
                                            "--requests", "7", "--slo-ttft", "600s", "--cpu-bind", "none"}),
                   "", 300);
   ASSERT_EQ(result.exit_code, 0) << result;
-  const std::vector<OrderedJson> points = Points(dir.path());
+  const std::vector<Json> points = Points(dir.path());
   ASSERT_EQ(points.size(), 2u);
-  for (const OrderedJson& point : points) {
+  for (const Json& point : points) {
     EXPECT_EQ(point["error"], "");
     EXPECT_EQ(point["simulated"], false);
     EXPECT_THAT(point["origin"]["command"].get<std::string>(), HasSubstr("-m dummy://tiny/q8_0 --pp 2 -t 1"));
-    const OrderedJson& done = point["result"];
+    const Json& done = point["result"];
     EXPECT_EQ(done["requests"], 7);
     EXPECT_EQ(done["prompt_tokens"], 7 * 16);
     EXPECT_EQ(done["output_tokens"], 7 * 8);
@@ -124,7 +124,7 @@ TEST(Sweep, ComparesLinksOverAHostListAndMeasuresWithoutAProbeWhereThereCanBeNon
       "", 300);
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, HasSubstr("no probe, so predictions rest on assumed speeds: cannot write"));
-  const std::vector<OrderedJson> points = Points(dir.path());
+  const std::vector<Json> points = Points(dir.path());
   ASSERT_EQ(points.size(), 2u);
   EXPECT_EQ(points[0]["stages"].size(), 2u) << "a slot each";
   EXPECT_THAT(points[0]["origin"]["command"].get<std::string>(), HasSubstr("--host localhost:2"));
@@ -151,7 +151,7 @@ TEST(Sweep, RecordsAPointThatFailsAndTriesItAgain) {
     const ProgramResult result = Coordinator(Sweep(dir.path(), impossible));
     EXPECT_EQ(result.exit_code, 5) << result;
     EXPECT_THAT(result.out, HasSubstr("failed: --kv-cache-memory is 1024"));
-    const std::vector<OrderedJson> points = Points(dir.path());
+    const std::vector<Json> points = Points(dir.path());
     ASSERT_EQ(points.size(), tries);
     EXPECT_THAT(points.back()["error"].get<std::string>(), HasSubstr("--kv-cache-memory"));
   }

@@ -41,7 +41,7 @@ TEST(Inspect, DescribesTheDemoModel) {
 TEST(Inspect, GivesTheSameAsJsonWithEveryTensor) {
   const ProgramResult result = Coordinator({"inspect", "-m", DemoModelPath(), "--json", "--tensors"});
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["architecture"], "qwen3");
   EXPECT_EQ(json["parameters"], 6821120);
   EXPECT_EQ(json["layers"], 8);
@@ -51,7 +51,7 @@ TEST(Inspect, GivesTheSameAsJsonWithEveryTensor) {
   EXPECT_EQ(json["tokenizer"]["end_of_generation"], (std::vector<int>{4093, 4095}));
   ASSERT_EQ(json["tensor_list"].size(), 90u);
   uint64_t bytes = 0;
-  for (const OrderedJson& tensor : json["tensor_list"]) bytes += tensor["bytes"].get<uint64_t>();
+  for (const Json& tensor : json["tensor_list"]) bytes += tensor["bytes"].get<uint64_t>();
   EXPECT_EQ(json["tensor_bytes"], bytes);
 }
 
@@ -74,7 +74,7 @@ TEST(Inspect, DescribesWhatItCannotRun) {
   ASSERT_TRUE(writer.Write(directory.File("m.gguf")).ok());
   const ProgramResult result = Coordinator({"inspect", "-m", directory.File("m.gguf"), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["layers"], 3);
   EXPECT_EQ(json["supported"], false);
   EXPECT_THAT(json["unsupported_because"].get<std::string>(), HasSubstr("mamba"));
@@ -115,7 +115,7 @@ TEST(Tokenize, ReadsControlTokensUnlessToldNotTo) {
 TEST(Tokenize, GivesPiecesAsJsonWithInvalidUtf8Replaced) {
   const ProgramResult result = Coordinator({"tokenize", "-m", DemoModelPath(), "--output", "json"}, "the\xff");
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["pieces"].back(), "\xEF\xBF\xBD");
   EXPECT_EQ(json["tokens"].size(), json["pieces"].size());
 }

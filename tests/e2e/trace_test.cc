@@ -31,16 +31,16 @@ class TraceTest : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  OrderedJson Summary() const {
+  Json Summary() const {
     const ProgramResult result = Coordinator({"trace", "summary", path_, "--json"});
     EXPECT_EQ(result.exit_code, 0) << result;
-    OrderedJson summary = OrderedJson::parse(result.out, nullptr, false);
+    Json summary = Json::parse(result.out, nullptr, false);
     EXPECT_TRUE(summary.is_object()) << result;
     return summary;
   }
   // All that a summary must fulfil, whatever it is of.
-  static void ExpectItAddsUp(const OrderedJson& job) {
-    for (const OrderedJson& stage : job["stages"]) {
+  static void ExpectItAddsUp(const Json& job) {
+    for (const Json& stage : job["stages"]) {
       int64_t sum = 0;
       for (const char* part : {"compute_us", "send_us", "wait_upstream_us", "wait_downstream_us", "idle_us"}) {
         EXPECT_GE(stage[part], 0);
@@ -92,9 +92,9 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
   EXPECT_EQ(counters, 3 * 30);
   EXPECT_EQ(flows, 30);
 
-  const OrderedJson summary = Summary();
+  const Json summary = Summary();
   ASSERT_EQ(summary["jobs"].size(), 1u);
-  const OrderedJson& job = summary["jobs"][0];
+  const Json& job = summary["jobs"][0];
   EXPECT_EQ(job["micro_batches"], 30);
   EXPECT_EQ(job["prefill_rows"], 5);
   EXPECT_EQ(job["decode_rows"], 29);
@@ -125,11 +125,11 @@ TEST_F(TraceTest, ARelaunchedJobGoesOnInTheSameFile) {
   const ProgramResult result = front.Wait(90);
   ASSERT_EQ(result.exit_code, 0) << result;
   ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false));
-  const OrderedJson summary = Summary();
+  const Json summary = Summary();
   ASSERT_EQ(summary["jobs"].size(), 2u);
   EXPECT_GE(summary["jobs"][0]["micro_batches"], 15);
   EXPECT_EQ(summary["jobs"][1]["options"]["trace_append"], "true");
-  for (const OrderedJson& job : summary["jobs"]) ExpectItAddsUp(job);
+  for (const Json& job : summary["jobs"]) ExpectItAddsUp(job);
 }
 
 TEST_F(TraceTest, WhatAKilledRunLeavesIsReadAndCanBeFinished) {
@@ -137,7 +137,7 @@ TEST_F(TraceTest, WhatAKilledRunLeavesIsReadAndCanBeFinished) {
   AwaitMicroBatches(&front, 15);
   front.Kill(SIGKILL);
   front.Wait(30);
-  const OrderedJson before = Summary();
+  const Json before = Summary();
   EXPECT_GE(before["jobs"][0]["micro_batches"], 15);
   ExpectItAddsUp(before["jobs"][0]);
   const ProgramResult finished = Coordinator({"trace", "finish", path_});
@@ -151,7 +151,7 @@ TEST_F(TraceTest, TheJobsOfABenchFollowEachOther) {
       Coordinator({"bench", "-m", DemoModelPath(), "--pp", "1,2", "-p", "8", "-n", "4", "-r", "1", "--trace", path_});
   ASSERT_EQ(result.exit_code, 0) << result;
   ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false));
-  const OrderedJson summary = Summary();
+  const Json summary = Summary();
   ASSERT_EQ(summary["jobs"].size(), 2u);
   EXPECT_EQ(summary["jobs"][0]["stages"].size(), 1u);
   EXPECT_EQ(summary["jobs"][1]["stages"].size(), 2u);

@@ -52,14 +52,14 @@ TEST(Verify, OneStageSaysThatNoSplitIsCompared) {
 TEST(Verify, ChecksumsCompareEveryRowBehindEveryLayer) {
   const ProgramResult result = Verify({"--checksums", "--json", "--chunks", "5", "--splits", "1"});
   ASSERT_EQ(result.exit_code, 0) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["verdict"], "identical");
   ASSERT_EQ(json["runs"].size(), 6u);
   int64_t rows = 0;
-  for (const OrderedJson& request : json["requests"]) {
+  for (const Json& request : json["requests"]) {
     rows += request["prompt_tokens"].get<int64_t>() + request["new_tokens"].get<int64_t>() - 1;
   }
-  for (const OrderedJson& run : json["runs"]) {
+  for (const Json& run : json["runs"]) {
     EXPECT_EQ(run["verdict"], "identical") << run;
     EXPECT_EQ(run["hidden_states"], 8 * rows) << run;
   }
@@ -119,12 +119,12 @@ TEST(Verify, OneFlippedBitOfAWeightOnOneHostIsFoundAndItsLayerAndStageAreNamed) 
   const std::string stage = WriteDamagedStage(directory.path(), DemoModelPath(), "blk.4.ffn_down.weight");
   const ProgramResult result = Verify({"--stage-worker", stage, "--json", "--chunks", "7"});
   EXPECT_EQ(result.exit_code, kDifferent) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["verdict"], "different");
   // The layer is on the sound host with layers 5,3 and with one stage.
-  EXPECT_EQ(json["agreeing"], OrderedJson::parse("[[1, 2, 3, 4, 6], [5, 7]]"));
-  const OrderedJson& difference = json["difference"];
-  EXPECT_EQ(difference["runs"], OrderedJson::parse("[1, 5]"));
+  EXPECT_EQ(json["agreeing"], Json::parse("[[1, 2, 3, 4, 6], [5, 7]]"));
+  const Json& difference = json["difference"];
+  EXPECT_EQ(difference["runs"], Json::parse("[1, 5]"));
   EXPECT_EQ(difference["looked_again"], true);
   EXPECT_EQ(difference["hidden"]["layer"], 4);
   EXPECT_LT(difference["hidden"]["position"], 4);  // where first a state is not 0 where the bit is
@@ -142,7 +142,7 @@ TEST(Verify, OneFlippedBitOfAnExpertIsFound) {
   const std::string stage = WriteDamagedStage(directory.path(), model, "blk.4.ffn_down_exps.weight");
   const ProgramResult result = Verify({"--stage-worker", stage, "--json", "--chunks", "7", "--splits", "1"}, model);
   EXPECT_EQ(result.exit_code, kDifferent) << result;
-  const OrderedJson json = OrderedJson::parse(result.out);
+  const Json json = Json::parse(result.out);
   EXPECT_EQ(json["difference"]["hidden"]["layer"], 4) << result.out;
   EXPECT_EQ(json["difference"]["hidden"]["stages"][0]["stage"], 1);
 }

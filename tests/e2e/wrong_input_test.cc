@@ -340,14 +340,14 @@ TEST(WrongLine, GetsAnErrorLineOfItsOwnAndTheRestGoesOn) {
 
   const ProgramResult result = Coordinator(Batch(in, out));
   EXPECT_EQ(result.exit_code, 0) << result;
-  std::map<std::string, OrderedJson> lines = ReadBatchOutput(out);
+  std::map<std::string, Json> lines = ReadBatchOutput(out);
   EXPECT_EQ(lines.size(), std::size(kWrongLines) + 3);
   for (const char* answered : {"good", "last"}) {
     EXPECT_TRUE(lines[answered]["error"].is_null());
     EXPECT_EQ(lines[answered]["response"]["body"]["usage"]["completion_tokens"], 2);
   }
   EXPECT_EQ(lines["long"]["error"]["code"], "rejected");
-  std::map<int, OrderedJson> by_number;
+  std::map<int, Json> by_number;
   for (const auto& [key, line] : lines) {
     if (line["error"].is_object()) by_number[line["error"]["line"].get<int>()] = line;
   }
@@ -355,7 +355,7 @@ TEST(WrongLine, GetsAnErrorLineOfItsOwnAndTheRestGoesOn) {
   for (const WrongLine& wrong : kWrongLines) {
     ++number;
     ASSERT_TRUE(by_number.contains(number)) << wrong.text;
-    const OrderedJson& error = by_number[number]["error"];
+    const Json& error = by_number[number]["error"];
     EXPECT_TRUE(by_number[number]["response"].is_null());
     EXPECT_EQ(error["code"], wrong.code) << wrong.text;
     EXPECT_THAT(error["message"].get<std::string>(), StartsWith(absl::StrCat("line ", number, ": ")));

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json_value.h"
 #include "coordinator/bench/serve_load.h"
 #include "coordinator/bench/serve_summary.h"
 #include "coordinator/cli/chat_server.h"
 #include "coordinator/text/utf8.h"
-#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace stagecoach {

@@ -13,11 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
+#include "common/json/json_value.h"
 #include "coordinator/http/chunked_body.h"
 #include "coordinator/http/connection.h"
 #include "coordinator/http/http_head.h"
 #include "coordinator/http/server_state.h"
-#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace stagecoach {

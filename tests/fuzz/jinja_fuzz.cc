@@ -11,10 +11,9 @@ void CheckTemplate(FuzzInput input) {
   absl::StatusOr<JinjaTemplate> program = JinjaTemplate::Parse(source);
   if (!program.ok()) return;
   const absl::string_view json = input.rest();
-  nlohmann::ordered_json variables =
-      nlohmann::ordered_json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  Json variables = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   if (!variables.is_object()) {
-    variables = nlohmann::ordered_json::parse(
+    variables = Json::parse(
         R"({"messages": [{"role": "user", "content": "Hi <b>"}, {"role": "assistant", "content": null, "tool_calls": []}],
             "tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": [1, 2.5, null, true]}}}],
             "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"})");

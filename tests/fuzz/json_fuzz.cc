@@ -1,7 +1,7 @@
 // JSON that strangers wrote.
 
-#include "coordinator/front/json_input.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

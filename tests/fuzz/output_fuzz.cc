@@ -1,7 +1,7 @@
 // Outputs of models: how they are cut makes no difference, and arguments are JSON.
 
+#include "common/json/json_value.h"
 #include "coordinator/text/output/output_parser.h"
-#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace stagecoach {
@@ -33,7 +33,7 @@ std::vector<OutputDelta> Parse(OutputFormat format, const OutputStart& start, st
 }
 
 void CheckOutput(FuzzInput input) {
-  static const auto kTools = std::make_shared<const OutputTools>(nlohmann::ordered_json::parse(
+  static const auto kTools = std::make_shared<const OutputTools>(Json::parse(
       R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}}])"));
   static const std::vector<absl::string_view> kNames = OutputFormatNames();
   const OutputFormat format = *OutputFormatByName(kNames[input.Byte() % kNames.size()]);

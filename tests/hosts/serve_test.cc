@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json_value.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/support/recorded_answer.h"
@@ -21,7 +22,6 @@ namespace {
 
 using testing::ComesTrue;
 using ::testing::HasSubstr;
-using testing::OrderedJson;
 using testing::RecordedAnswer;
 using testing::Server;
 using Words = std::vector<std::string>;
@@ -29,12 +29,10 @@ using Words = std::vector<std::string>;
 constexpr char kHostFile[] = "/mnt/hostfile";
 constexpr int kStreams = 12, kTokens = 24;
 
-OrderedJson Json(const std::string& body) { return OrderedJson::parse(body, nullptr, /*allow_exceptions=*/false); }
-
 Words StageHosts(const Server& server) {
   Words hosts;
-  const OrderedJson cluster = Json(server.Get("/api/cluster").body);
-  for (const OrderedJson& stage : cluster["stages"]) hosts.push_back(stage["host"]);
+  const Json cluster = ReadJson(server.Get("/api/cluster").body);
+  for (const Json& stage : cluster["stages"]) hosts.push_back(stage["host"]);
   return hosts;
 }
 
@@ -64,10 +62,10 @@ class ServeTest : public testing::HostsTest {
     std::thread watcher;
     hosts().On(1, [&] {
       watcher = std::thread([&] {
-        OrderedJson health;
+        Json health;
         const auto recovers = [&] {
           const HttpReply reply = server.Get("/health");
-          health = Json(reply.body);
+          health = ReadJson(reply.body);
           return reply.status == 503 && health["status"] == "recovering";
         };
         EXPECT_TRUE(ComesTrue(recovers, absl::Seconds(40)));

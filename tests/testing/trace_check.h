@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach::testing {
 

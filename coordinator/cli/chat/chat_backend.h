@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/json/json.h"
 #include "coordinator/cli/chat/line_source.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

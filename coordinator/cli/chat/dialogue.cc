@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "coordinator/front/json_input.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/chat/chat_template.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
 
 namespace stagecoach {
 

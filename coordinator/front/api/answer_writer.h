@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/answer_text.h"
 #include "coordinator/front/api/api_call.h"
 #include "coordinator/front/api/call_plan.h"
-#include "coordinator/front/json.h"
 #include "coordinator/text/tokenizer.h"
 #include "proto/engine.pb.h"
 

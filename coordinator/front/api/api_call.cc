@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/answer_end.h"
 #include "coordinator/front/api/answer_text.h"
 #include "coordinator/front/api/answer_writer.h"
@@ -15,9 +17,7 @@
 #include "coordinator/front/api/prompt_echo.h"
 #include "coordinator/front/api/token_text.h"
 #include "coordinator/front/end_of_generation.h"
-#include "coordinator/front/json_input.h"
 #include "coordinator/text/output/output_parser.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/api_error.h"
 #include "coordinator/front/api/served_model.h"
-#include "coordinator/front/json.h"
 #include "coordinator/front/session.h"
 
 namespace stagecoach {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "coordinator/front/json.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {

@@ -5,9 +5,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/api/field_reader.h"
-#include "coordinator/front/json_input.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -87,10 +87,7 @@ BatchError BatchErrorOf(const ApiError& error) {
 Json BatchAnswerJson(const std::string& id, const BatchLine& line, absl::string_view body) {
   return {{"id", absl::StrCat("batch_req_", id)},
           {"custom_id", line.custom_id},
-          {"response",
-           {{"status_code", 200},
-            {"request_id", absl::StrCat("req_", id)},
-            {"body", Json::parse(body.begin(), body.end())}}},
+          {"response", {{"status_code", 200}, {"request_id", absl::StrCat("req_", id)}, {"body", ReadJson(body)}}},
           {"error", nullptr}};
 }
 

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/api_call.h"
 #include "coordinator/front/api/served_model.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

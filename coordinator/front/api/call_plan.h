@@ -13,11 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/api_call.h"
 #include "coordinator/front/api/field_reader.h"
 #include "coordinator/front/api/generation_fields.h"
 #include "coordinator/front/api/served_model.h"
-#include "coordinator/front/json.h"
 #include "coordinator/text/output/output_format.h"
 
 namespace stagecoach {

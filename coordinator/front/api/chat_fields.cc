@@ -4,12 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/front/api/call_plan.h"
 #include "coordinator/front/api/chat_messages.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/output/output_parser.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

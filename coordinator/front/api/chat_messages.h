@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/field_reader.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

@@ -6,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/api/chat_messages.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

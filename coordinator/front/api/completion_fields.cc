@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/front/api/call_plan.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -1,8 +1,8 @@
 #include <utility>
 
+#include "common/json/json_value.h"
 #include "coordinator/front/api/answer_writer.h"
 #include "coordinator/front/api/token_text.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/base/value_range.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/api_error.h"
-#include "coordinator/front/json.h"
 
 namespace stagecoach {
 

@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "common/step/sampling_limits.h"
 #include "coordinator/front/answer_end.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

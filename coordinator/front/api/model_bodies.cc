@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/api/call_plan.h"
 #include "coordinator/front/api/field_reader.h"
 #include "coordinator/front/api/token_text.h"
-#include "coordinator/front/json_input.h"
 #include "coordinator/text/chat/chat_format.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

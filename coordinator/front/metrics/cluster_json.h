@@ -32,7 +32,7 @@
 
 #include <string>
 
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
 #include "coordinator/front/session_thread.h"
 
 namespace stagecoach {

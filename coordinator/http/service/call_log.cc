@@ -6,8 +6,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/shown_text.h"
+#include "common/json/json_value.h"
 #include "coordinator/http/service/open_calls.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
 
 namespace stagecoach {
 

@@ -11,8 +11,8 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/json/json_value.h"
 #include "coordinator/http/service/opened_model.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

@@ -8,11 +8,11 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/shown_text.h"
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/metrics/cluster_json.h"
 #include "coordinator/http/service/serving.h"
 #include "coordinator/http/service/start_page.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -115,7 +115,7 @@ HttpResponse Serving::Health() const {
   }
   ApiError error = MakeApiError(code, StateSentence(state, *status));
   error.retry_after_s = retry_after_s;
-  body["error"] = Json::parse(ErrorBody(error))["error"];
+  body["error"] = ReadJson(ErrorBody(error))["error"];
   HttpResponse response = ErrorResponse(error);
   response.status = 503;
   response.body = CompactJson(body);

@@ -10,13 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/chat/message_shape.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
-
-using SampleJson = nlohmann::ordered_json;
 
 constexpr char kUser[] = R"({"role": "user", "content": "probe-user"})";
 constexpr char kTypedUser[] = R"({"role": "user", "content": [{"type": "text", "text": "probe-user"}]})";
@@ -87,9 +85,9 @@ class Probe {
   Rendered Render(std::initializer_list<absl::string_view> sample, bool with_tools = false,
                   bool add_generation_prompt = true) {
     if (exhausted_) return std::nullopt;
-    SampleJson messages = SampleJson::parse(absl::StrCat("[", absl::StrJoin(sample, ","), "]"));
+    Json messages = ReadJson(absl::StrCat("[", absl::StrJoin(sample, ","), "]"));
     if (!abilities_.string_content) {
-      for (SampleJson& message : messages) ShapeContent(abilities_, &message);
+      for (Json& message : messages) ShapeContent(abilities_, &message);
     }
     Conversation conversation = {.messages = &messages};
     if (with_tools) conversation.tools = &tools_;
@@ -179,7 +177,7 @@ class Probe {
   }
 
   const ChatTemplate& template_;
-  const SampleJson tools_ = SampleJson::parse(kTools);
+  const Json tools_ = ReadJson(kTools);
   ChatAbilities abilities_;
   std::string call_;  // in the form that is taken
   bool exhausted_ = false;

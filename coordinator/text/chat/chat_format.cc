@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/chat/message_shape.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 
@@ -30,7 +30,7 @@ ChatFormat::ChatFormat(const ChatTemplateChoice& choice, const GgufMetadata& met
 absl::StatusOr<MarkedText> ChatFormat::Render(const Conversation& conversation, absl::Time now) const {
   const Template& used = Of(HasTools(conversation));
   if (!used.made.ok()) return absl::FailedPreconditionError(used.made.status().message());
-  const nlohmann::ordered_json messages = ShapeMessages(*conversation.messages, used.abilities);
+  const Json messages = ShapeMessages(*conversation.messages, used.abilities);
   Conversation shaped = conversation;
   shaped.messages = &messages;
   return used.made->Render(shaped, now);

@@ -9,13 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/jinja/jinja_template.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
-
-using TemplateJson = nlohmann::ordered_json;
 
 constexpr char kTemplateKey[] = "tokenizer.chat_template";
 constexpr char kToolTemplateKey[] = "tokenizer.chat_template.tool_use";
@@ -69,7 +67,7 @@ bool IsUsualRole(const std::string& role) {
   return std::find(std::begin(kUsualRoles), std::end(kUsualRoles), role) != std::end(kUsualRoles);
 }
 
-absl::Status Misplaced(absl::string_view place, absl::string_view expected, const TemplateJson& found) {
+absl::Status Misplaced(absl::string_view place, absl::string_view expected, const Json& found) {
   return absl::InvalidArgumentError(absl::StrCat(place, ": expected ", expected, ", found ", found.type_name()));
 }
 
@@ -78,14 +76,14 @@ absl::Status MissingField(absl::string_view place, absl::string_view field) {
 }
 
 // That `object` has the field, and it is a string.
-absl::Status CheckStringField(const std::string& place, const TemplateJson& object, const char* field) {
+absl::Status CheckStringField(const std::string& place, const Json& object, const char* field) {
   const auto found = object.find(field);
   if (found == object.end()) return MissingField(place, field);
   if (!found->is_string()) return Misplaced(absl::StrCat(place, ".", field), "a string", *found);
   return absl::OkStatus();
 }
 
-absl::Status CheckParts(const std::string& place, const TemplateJson& parts) {
+absl::Status CheckParts(const std::string& place, const Json& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string part = absl::StrCat(place, "[", i, "]");
     if (!parts[i].is_object()) return Misplaced(part, "an object with a type", parts[i]);
@@ -98,7 +96,7 @@ absl::Status CheckParts(const std::string& place, const TemplateJson& parts) {
 // Whether a template may write any value as this role's content: what a tool gave back.
 bool TakesAnyContent(absl::string_view role) { return role == "tool" || role == "function" || role == "ipython"; }
 
-absl::Status CheckMessage(const std::string& place, const TemplateJson& message) {
+absl::Status CheckMessage(const std::string& place, const Json& message) {
   if (!message.is_object()) return Misplaced(place, "an object with role and content", message);
   RETURN_IF_ERROR(CheckStringField(place, message, "role"));
   const std::string role = message["role"].get<std::string>();
@@ -125,9 +123,9 @@ absl::Status Framed(absl::string_view before, const absl::Status& status, absl::
 }
 
 // The text that an assistant's message ends with, which is to be continued.
-absl::StatusOr<std::string*> TextToContinue(TemplateJson* messages) {
+absl::StatusOr<std::string*> TextToContinue(Json* messages) {
   constexpr absl::string_view kExpected = "the last message cannot be continued: expected ";
-  TemplateJson& last = messages->back();
+  Json& last = messages->back();
   if (last["role"] != "assistant") {
     return absl::InvalidArgumentError(
         absl::StrCat(kExpected, "one of the role 'assistant', found '", CutText(last["role"].get<std::string>()), "'"));
@@ -135,7 +133,7 @@ absl::StatusOr<std::string*> TextToContinue(TemplateJson* messages) {
   if (const auto calls = last.find("tool_calls"); calls != last.end() && !calls->empty()) {
     return absl::InvalidArgumentError(absl::StrCat(kExpected, "one without calls of tools, found 'tool_calls'"));
   }
-  TemplateJson* content = &last["content"];  // null where there is none
+  Json* content = &last["content"];  // null where there is none
   if (content->is_array() && !content->empty() && content->back()["type"] == "text") content = &content->back()["text"];
   if (content->is_string()) return content->get_ptr<std::string*>();
   return absl::InvalidArgumentError(absl::StrCat(kExpected, "content that ends with a text, found ",
@@ -143,16 +141,16 @@ absl::StatusOr<std::string*> TextToContinue(TemplateJson* messages) {
 }
 
 // A text that is nowhere in the messages.
-std::string AbsentText(const TemplateJson& messages) {
-  const std::string all = messages.dump(-1, ' ', false, TemplateJson::error_handler_t::replace);
+std::string AbsentText(const Json& messages) {
+  const std::string all = CompactJson(messages);
   std::string absent = "end-of-what-was-said";
   while (all.find(absent) != std::string::npos) absent.append(absent.size(), '-');  // few rounds, whatever is in there
   return absent;
 }
 
-TemplateJson VariablesOf(const Conversation& conversation, const std::string& bos, const std::string& eos) {
-  TemplateJson variables = TemplateJson::object();
-  const TemplateJson* given = conversation.variables;
+Json VariablesOf(const Conversation& conversation, const std::string& bos, const std::string& eos) {
+  Json variables = Json::object();
+  const Json* given = conversation.variables;
   for (const char* name : kThinking) {
     if (conversation.thinking.has_value()) variables[name] = *conversation.thinking;
     for (const char* either : kThinking) {
@@ -206,7 +204,7 @@ absl::StatusOr<ChatTemplateSource> ChooseChatTemplate(const ChatTemplateChoice& 
                             std::move(text)};
 }
 
-absl::Status CheckMessages(const TemplateJson& messages) {
+absl::Status CheckMessages(const Json& messages) {
   if (!messages.is_array()) {
     return Misplaced("messages", R"(a list such as [{"role": "user", "content": "Hello"}])", messages);
   }
@@ -217,7 +215,7 @@ absl::Status CheckMessages(const TemplateJson& messages) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTools(const TemplateJson& tools) {
+absl::Status CheckTools(const Json& tools) {
   if (!tools.is_array()) {
     return Misplaced("tools", R"(a list such as [{"type": "function", "function": {"name": "f"}}])", tools);
   }
@@ -227,7 +225,7 @@ absl::Status CheckTools(const TemplateJson& tools) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTemplateVariables(const TemplateJson& variables) {
+absl::Status CheckTemplateVariables(const Json& variables) {
   if (!variables.is_object())
     return Misplaced("variables", R"(an object such as {"enable_thinking": false})", variables);
   for (const absl::string_view name : kOwnVariables) {
@@ -258,9 +256,9 @@ absl::StatusOr<MarkedText> ChatTemplate::Render(const Conversation& conversation
   std::vector<absl::string_view> of_template = {"bos_token", "eos_token"};
   const bool usual_roles =
       std::all_of(conversation.messages->begin(), conversation.messages->end(),
-                  [](const TemplateJson& message) { return IsUsualRole(message["role"].get<std::string>()); });
+                  [](const Json& message) { return IsUsualRole(message["role"].get<std::string>()); });
   if (usual_roles) of_template.emplace_back("messages.role");
-  TemplateJson variables = VariablesOf(conversation, bos_, eos_);
+  Json variables = VariablesOf(conversation, bos_, eos_);
   // Where the content ends is found by a mark, not by the content: that may stand elsewhere too, and templates trim it.
   std::string mark;
   if (conversation.continue_final_message) {

@@ -14,9 +14,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/gguf/gguf_file.h"
+#include "common/json/json.h"
 #include "coordinator/text/marked_text.h"
 #include "coordinator/text/tokenizer.h"
-#include "nlohmann/json_fwd.hpp"
 
 namespace stagecoach {
 
@@ -53,17 +53,17 @@ absl::StatusOr<ChatTemplateSource> ChooseChatTemplate(const ChatTemplateChoice& 
 // parts, objects with a string `type`, and those of type "text" with a string `text`. An assistant's may be absent, and
 // what a tool gave (the roles tool, function and ipython) may be any value. What else a message has is the template's
 // affair.
-absl::Status CheckMessages(const nlohmann::ordered_json& messages);
+absl::Status CheckMessages(const Json& messages);
 // A list of objects.
-absl::Status CheckTools(const nlohmann::ordered_json& tools);
+absl::Status CheckTools(const Json& tools);
 // An object that sets nothing that Render sets itself: messages, tools, add_generation_prompt, bos_token, eos_token.
-absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables);
+absl::Status CheckTemplateVariables(const Json& variables);
 
 // What is pointed to outlives the rendering.
 struct Conversation {
-  const nlohmann::ordered_json* messages;         // as CheckMessages asks for
-  const nlohmann::ordered_json* tools = nullptr;  // as CheckTools does; nullptr, null or an empty list: none
-  bool add_generation_prompt = true;              // ends where the assistant is to speak
+  const Json* messages;               // as CheckMessages asks for
+  const Json* tools = nullptr;        // as CheckTools does; nullptr, null or an empty list: none
+  bool add_generation_prompt = true;  // ends where the assistant is to speak
   // The last message is the beginning of what the assistant is to say: the text ends with its content, and there is no
   // generation prompt.
   bool continue_final_message = false;
@@ -71,7 +71,7 @@ struct Conversation {
   std::optional<bool> thinking;
   // Further variables that the template knows, as CheckTemplateVariables asks for; they overwrite what `thinking` sets,
   // under both of the names that templates have for it where one is given.
-  const nlohmann::ordered_json* variables = nullptr;
+  const Json* variables = nullptr;
 };
 
 // Whether the model is to be told of tools.

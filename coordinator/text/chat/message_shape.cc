@@ -6,36 +6,34 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
-
-using Messages = nlohmann::ordered_json;
 
 constexpr char kBetweenTexts[] = "\n\n";  // of two messages that become one
 constexpr int kMostArgumentsDepth = 32;
 constexpr int kMostArgumentsKeys = 1'024;
 
-bool HasRole(const Messages& message, absl::string_view role) {
+bool HasRole(const Json& message, absl::string_view role) {
   return message["role"].get_ref<const std::string&>() == role;
 }
 
-std::string* TextField(Messages* message, const char* name) {
+std::string* TextField(Json* message, const char* name) {
   const auto found = message->find(name);
   return found == message->end() ? nullptr : found->get_ptr<std::string*>();
 }
 
-Messages TextPart(const std::string& text) { return Messages{{"type", "text"}, {"text", text}}; }
+Json TextPart(const std::string& text) { return Json{{"type", "text"}, {"text", text}}; }
 
 // The text of content that has nothing but text.
-std::optional<std::string> TextOf(const Messages& content) {
+std::optional<std::string> TextOf(const Json& content) {
   if (content.is_null()) return "";
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) return std::nullopt;
   std::string text;
-  for (const Messages& part : content) {
-    if (!part.is_object() || part.value("type", Messages()) != "text" || !part.value("text", Messages()).is_string()) {
+  for (const Json& part : content) {
+    if (!part.is_object() || part.value("type", Json()) != "text" || !part.value("text", Json()).is_string()) {
       return std::nullopt;
     }
     if (&part != &content.front()) text += '\n';
@@ -45,11 +43,11 @@ std::optional<std::string> TextOf(const Messages& content) {
 }
 
 // More text at the front or the back of content, which keeps its form.
-void AddText(const std::string& text, bool in_front, Messages* content) {
+void AddText(const std::string& text, bool in_front, Json* content) {
   if (content->is_array()) {
     if (!content->empty()) {
-      Messages& part = in_front ? content->front() : content->back();
-      if (part.is_object() && part.value("type", Messages()) == "text") return AddText(text, in_front, &part["text"]);
+      Json& part = in_front ? content->front() : content->back();
+      if (part.is_object() && part.value("type", Json()) == "text") return AddText(text, in_front, &part["text"]);
     }
     content->insert(in_front ? content->begin() : content->end(), TextPart(text));
   } else if (content->is_string() && !content->get_ref<const std::string&>().empty()) {
@@ -80,21 +78,21 @@ bool IsModest(const std::string& text) {
   return true;
 }
 
-void ShapeArguments(ArgumentsForm form, Messages* arguments) {
+void ShapeArguments(ArgumentsForm form, Json* arguments) {
   if (form == ArgumentsForm::kText && arguments->is_object()) {
-    *arguments = arguments->dump(-1, ' ', false, Messages::error_handler_t::replace);
+    *arguments = arguments->dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   if (form != ArgumentsForm::kObject || !arguments->is_string()) return;
   const std::string& text = arguments->get_ref<const std::string&>();
   if (absl::StripAsciiWhitespace(text).empty()) {  // of a function that takes none
-    *arguments = Messages::object();
+    *arguments = Json::object();
   } else if (IsModest(text)) {
-    Messages object = Messages::parse(text, nullptr, /*allow_exceptions=*/false);
+    Json object = ReadJson(text);
     if (object.is_object()) *arguments = std::move(object);
   }
 }
 
-void ShapeCalls(const ChatAbilities& abilities, Messages* message) {
+void ShapeCalls(const ChatAbilities& abilities, Json* message) {
   const auto calls = message->find("tool_calls");
   if (calls == message->end()) return;
   if (calls->is_null() || (calls->is_array() && calls->empty())) {
@@ -102,16 +100,16 @@ void ShapeCalls(const ChatAbilities& abilities, Messages* message) {
     return;
   }
   if (!calls->is_array()) return;
-  for (Messages& call : *calls) {
+  for (Json& call : *calls) {
     if (!call.is_object()) continue;
-    Messages& function = call.contains("function") ? call["function"] : call;
+    Json& function = call.contains("function") ? call["function"] : call;
     if (!function.is_object() || !function.contains("arguments")) continue;
     ShapeArguments(abilities.arguments, &function["arguments"]);
   }
 }
 
 // Takes what the assistant thought out of the message.
-std::optional<std::string> TakeReasoning(Messages* message) {
+std::optional<std::string> TakeReasoning(Json* message) {
   std::optional<std::string> thought;
   for (const char* name : {"reasoning_content", "reasoning", "thinking"}) {
     std::string* text = TextField(message, name);
@@ -121,18 +119,18 @@ std::optional<std::string> TakeReasoning(Messages* message) {
   return thought;
 }
 
-void ShapeReasoning(const ChatAbilities& abilities, Messages* message) {
+void ShapeReasoning(const ChatAbilities& abilities, Json* message) {
   if (abilities.reasoning == ReasoningForm::kNone) return;
   std::optional<std::string> thought = TakeReasoning(message);
   if (!thought.has_value()) return;
-  Messages& content = (*message)["content"];
+  Json& content = (*message)["content"];
   if (abilities.reasoning == ReasoningForm::kParts) {
     if (thought->empty()) return;
     if (content.is_string() && !content.get_ref<const std::string&>().empty()) {
-      content = Messages::array({TextPart(content.get<std::string>())});
+      content = Json::array({TextPart(content.get<std::string>())});
     }
-    if (!content.is_array()) content = Messages::array();
-    content.insert(content.begin(), Messages{{"type", "thinking"}, {"thinking", *thought}});
+    if (!content.is_array()) content = Json::array();
+    content.insert(content.begin(), Json{{"type", "thinking"}, {"thinking", *thought}});
     return;
   }
   const std::optional<std::string> said = TextOf(content);
@@ -147,17 +145,17 @@ void ShapeReasoning(const ChatAbilities& abilities, Messages* message) {
   (*message)[name] = *std::move(thought);
 }
 
-void ShapeAssistant(const ChatAbilities& abilities, Messages* message) {
+void ShapeAssistant(const ChatAbilities& abilities, Json* message) {
   ShapeCalls(abilities, message);
   ShapeReasoning(abilities, message);
-  Messages& content = (*message)["content"];
+  Json& content = (*message)["content"];
   if (content.is_null() && !(abilities.null_content && message->contains("tool_calls"))) content = "";
 }
 
 // Brings system messages to places where the template takes them.
 class SystemPlacement {
  public:
-  SystemPlacement(const ChatAbilities& abilities, const Messages& messages)
+  SystemPlacement(const ChatAbilities& abilities, const Json& messages)
       : abilities_(abilities), last_user_(messages.size()) {
     for (size_t i = 0; i < messages.size(); ++i) {
       if (HasRole(messages[i], "user")) last_user_ = i;
@@ -165,7 +163,7 @@ class SystemPlacement {
     has_user_ = last_user_ < messages.size();
   }
 
-  void Take(size_t index, Messages message) {
+  void Take(size_t index, Json message) {
     if (!HasRole(message, "system") && !HasRole(message, "developer")) {
       at_beginning_ = false;
       if (HasRole(message, "user") && !waiting_.empty()) {
@@ -183,10 +181,10 @@ class SystemPlacement {
     }
   }
 
-  Messages Placed() && { return std::move(placed_); }
+  Json Placed() && { return std::move(placed_); }
 
  private:
-  void Add(const std::string& text, bool in_front, Messages* message) {
+  void Add(const std::string& text, bool in_front, Json* message) {
     AddText(text, in_front, &(*message)["content"]);
     ShapeContent(abilities_, message);  // which may have had no form yet
   }
@@ -200,7 +198,7 @@ class SystemPlacement {
     } else if (!placed_.empty() && HasRole(placed_.back(), "user")) {
       Add(text, /*in_front=*/false, &placed_.back());
     } else {
-      Messages message = {{"role", "user"}, {"content", text}};
+      Json message = {{"role", "user"}, {"content", text}};
       ShapeContent(abilities_, &message);
       placed_.push_back(std::move(message));
     }
@@ -211,31 +209,31 @@ class SystemPlacement {
   bool has_user_ = false;
   bool at_beginning_ = true;  // nothing but system messages so far
   std::string waiting_;       // for the next message of the user
-  Messages placed_ = Messages::array();
+  Json placed_ = Json::array();
 };
 
 }  // namespace
 
-void ShapeContent(const ChatAbilities& abilities, Messages* message) {
+void ShapeContent(const ChatAbilities& abilities, Json* message) {
   const auto content = message->find("content");
   if (content == message->end()) return;
   if (content->is_array() && abilities.string_content) {
     if (std::optional<std::string> text = TextOf(*content)) *content = *std::move(text);
   } else if (content->is_string() && !abilities.string_content && abilities.typed_content) {
-    *content = Messages::array({TextPart(content->get<std::string>())});
+    *content = Json::array({TextPart(content->get<std::string>())});
   }
 }
 
-Messages ShapeMessages(const Messages& messages, const ChatAbilities& abilities) {
+Json ShapeMessages(const Json& messages, const ChatAbilities& abilities) {
   SystemPlacement placement(abilities, messages);
   for (size_t i = 0; i < messages.size(); ++i) {
-    Messages message = messages[i];
+    Json message = messages[i];
     if (!abilities.developer && HasRole(message, "developer")) message["role"] = "system";
     if (HasRole(message, "assistant")) ShapeAssistant(abilities, &message);
     ShapeContent(abilities, &message);
     placement.Take(i, std::move(message));
   }
-  Messages placed = std::move(placement).Placed();
+  Json placed = std::move(placement).Placed();
   return placed.empty() ? messages : placed;  // nothing but system messages without a text
 }
 

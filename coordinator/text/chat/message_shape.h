@@ -3,8 +3,8 @@
 
 // Messages as clients write them, put into the shape that a template takes.
 
+#include "common/json/json.h"
 #include "coordinator/text/chat/chat_abilities.h"
-#include "nlohmann/json_fwd.hpp"
 
 namespace stagecoach {
 
@@ -24,10 +24,10 @@ namespace stagecoach {
 //   the template reads it; beside calls and content, where it takes all three only, before the content in one text.
 //
 // `messages` is as CheckMessages asks for, and so is what is returned. Roles that do not alternate are not mended.
-nlohmann::ordered_json ShapeMessages(const nlohmann::ordered_json& messages, const ChatAbilities& abilities);
+Json ShapeMessages(const Json& messages, const ChatAbilities& abilities);
 
 // The first of these points, for one message.
-void ShapeContent(const ChatAbilities& abilities, nlohmann::ordered_json* message);
+void ShapeContent(const ChatAbilities& abilities, Json* message);
 
 }  // namespace stagecoach
 

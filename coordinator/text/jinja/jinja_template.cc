@@ -33,7 +33,7 @@ absl::StatusOr<JinjaTemplate> JinjaTemplate::Parse(absl::string_view source) {
   return JinjaTemplate(std::move(program));
 }
 
-absl::StatusOr<MarkedText> JinjaTemplate::Render(const nlohmann::ordered_json& variables,
+absl::StatusOr<MarkedText> JinjaTemplate::Render(const Json& variables,
                                                  absl::Span<const absl::string_view> template_variables, absl::Time now,
                                                  const JinjaLimits& limits) const {
   if (!variables.is_object()) return absl::InvalidArgumentError("the variables of a template are an object");

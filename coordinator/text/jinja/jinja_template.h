@@ -18,8 +18,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/marked_text.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 
@@ -53,9 +53,8 @@ class JinjaTemplate {
   // InvalidArgument: the template called raise_exception (the message is its text alone, and JinjaRaised is true), or
   // it uses a value as that cannot be used ("line 12: ..."). ResourceExhausted: a limit. Then nothing of the output is
   // given.
-  absl::StatusOr<MarkedText> Render(const nlohmann::ordered_json& variables,
-                                    absl::Span<const absl::string_view> template_variables, absl::Time now,
-                                    const JinjaLimits& limits = {}) const;
+  absl::StatusOr<MarkedText> Render(const Json& variables, absl::Span<const absl::string_view> template_variables,
+                                    absl::Time now, const JinjaLimits& limits = {}) const;
 
  private:
   explicit JinjaTemplate(std::shared_ptr<const jinja::Program> program) : program_(std::move(program)) {}

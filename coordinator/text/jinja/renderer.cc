@@ -23,7 +23,7 @@ absl::Status AtLine(int line, absl::Status status) {
 Renderer::Renderer(const Program& program, const JinjaLimits& limits, absl::Time now)
     : program_(program), now_(now), heap_(limits) {}
 
-absl::Status Renderer::SetVariable(const std::string& name, const nlohmann::ordered_json& value,
+absl::Status Renderer::SetVariable(const std::string& name, const Json& value,
                                    const std::vector<KeyPath>& template_paths) {
   for (size_t symbol = 0; symbol < program_.names.size(); ++symbol) {
     if (program_.names[symbol] != name) continue;  // most variables are not in most templates: they are not even read

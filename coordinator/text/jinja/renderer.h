@@ -34,8 +34,7 @@ class Renderer {
  public:
   Renderer(const Program& program, const JinjaLimits& limits, absl::Time now);
 
-  absl::Status SetVariable(const std::string& name, const nlohmann::ordered_json& value,
-                           const std::vector<KeyPath>& template_paths);
+  absl::Status SetVariable(const std::string& name, const Json& value, const std::vector<KeyPath>& template_paths);
   absl::StatusOr<MarkedText> Run();
 
  private:

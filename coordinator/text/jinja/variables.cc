@@ -8,8 +8,6 @@
 namespace stagecoach::jinja {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 absl::StatusOr<Value> StringOfJson(Heap& heap, const std::string& text, TextOrigin origin) {
   Scratch counted(&heap.budget());
   RETURN_IF_ERROR(counted.Take(text.size()));

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/jinja/heap.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach::jinja {
 
@@ -19,8 +19,7 @@ std::vector<KeyPath> PathsThrough(const std::vector<KeyPath>& paths, absl::strin
 
 // A JSON value as a template sees it: the request's, but for what `paths` lead to (an empty path: to the value itself).
 // ResourceExhausted when it is nested too deep or too large.
-absl::StatusOr<Value> ValueOfJson(Heap& heap, const nlohmann::ordered_json& json, const std::vector<KeyPath>& paths,
-                                  int depth);
+absl::StatusOr<Value> ValueOfJson(Heap& heap, const Json& json, const std::vector<KeyPath>& paths, int depth);
 
 }  // namespace stagecoach::jinja
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/output/marker_search.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -74,7 +74,7 @@ bool IsJson(absl::string_view text, int most_depth) {
     const JsonExtent extent = MeasureJson(text, most_depth);
     if (extent.state != JsonExtent::State::kWhole) return false;
   }
-  return nlohmann::json::accept(text.begin(), text.end());
+  return !ReadJson(text).is_discarded();
 }
 
 bool IsJsonObject(absl::string_view text, int most_depth) {
@@ -107,13 +107,9 @@ std::vector<absl::string_view> JsonElements(absl::string_view list) {
 }
 
 std::optional<std::string> JsonStringValue(absl::string_view value) {
-  const nlohmann::json parsed = nlohmann::json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
+  const Json parsed = ReadJson(value);
   if (!parsed.is_string()) return std::nullopt;
   return parsed.get<std::string>();
-}
-
-std::string JsonString(absl::string_view text) {
-  return nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void JsonObjectText::Set(absl::string_view key, std::string value) {

@@ -34,9 +34,6 @@ std::vector<absl::string_view> JsonElements(absl::string_view list);
 // Of a value that is a string: what it stands for.
 std::optional<std::string> JsonStringValue(absl::string_view value);
 
-// The string as JSON; bytes that are no UTF-8 become U+FFFD.
-std::string JsonString(absl::string_view text);
-
 // An object's text. A key that was there already gets the new value.
 class JsonObjectText {
  public:

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json.h"
 #include "coordinator/text/output/call_readers.h"
 #include "coordinator/text/output/json_text.h"
 #include "coordinator/text/output/marker_search.h"

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/json/json_value.h"
 #include "coordinator/text/output/harmony_parser.h"
 #include "coordinator/text/output/marked_parser.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const Json* Member(const Json& object, const char* key) {
   const auto member = object.find(key);

@@ -11,8 +11,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
+#include "common/json/json.h"
 #include "coordinator/text/output/output_format.h"
-#include "nlohmann/json_fwd.hpp"
 
 namespace stagecoach {
 
@@ -42,7 +42,7 @@ class OutputTools {
   OutputTools() = default;  // none: the text of a call is content then
   // A list of {"type": "function", "function": {"name", "parameters": a JSON schema}}; whatever is not of this shape
   // in it is left out.
-  explicit OutputTools(const nlohmann::ordered_json& tools);
+  explicit OutputTools(const Json& tools);
 
   bool empty() const { return functions_.empty(); }
   bool Has(absl::string_view function) const { return functions_.contains(function); }

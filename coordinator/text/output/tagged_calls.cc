@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "common/json/json.h"
 #include "coordinator/text/output/call_readers.h"
 #include "coordinator/text/output/json_text.h"
 #include "coordinator/text/output/marker_search.h"

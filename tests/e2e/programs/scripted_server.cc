@@ -25,12 +25,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/json_input.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/http/service/opened_model.h"
 #include "coordinator/http/service/service.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/scripted/scripted_engine.h"
 
 namespace stagecoach {

@@ -57,17 +57,17 @@ Words Batch(const std::string& in, const std::string& out, const Words& more) {
   return words;
 }
 
-std::string BatchInputLine(const std::string& custom_id, const OrderedJson& body) {
-  return OrderedJson{{"custom_id", custom_id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() +
+std::string BatchInputLine(const std::string& custom_id, const Json& body) {
+  return Json{{"custom_id", custom_id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() +
          "\n";
 }
 
-std::map<std::string, OrderedJson> ReadBatchOutput(const std::string& path) {
-  std::map<std::string, OrderedJson> lines;
+std::map<std::string, Json> ReadBatchOutput(const std::string& path) {
+  std::map<std::string, Json> lines;
   const std::string text = ReadFileOrDie(path);
   EXPECT_TRUE(text.empty() || text.back() == '\n') << "the last line is torn";
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    OrderedJson json = OrderedJson::parse(line.begin(), line.end());
+    Json json = Json::parse(line.begin(), line.end());
     const bool by_number =
         json["custom_id"].is_null() || (json["error"].is_object() && json["error"]["code"] == "duplicate_custom_id");
     const std::string key =

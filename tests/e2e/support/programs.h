@@ -8,14 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/subprocess.h"
 
 namespace stagecoach::testing {
 
-using OrderedJson = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 // What the demo model goes on from by heart: " the heaven and the earth.".
@@ -43,11 +42,11 @@ Words Generate(const Words& more);
 Words Batch(const std::string& in, const std::string& out, const Words& more = {});
 
 // A line of a batch.
-std::string BatchInputLine(const std::string& custom_id, const OrderedJson& body);
+std::string BatchInputLine(const std::string& custom_id, const Json& body);
 
 // The lines of an output file, by custom_id; a line without one by "line N". Two lines with one key are a failure of
 // the test.
-std::map<std::string, OrderedJson> ReadBatchOutput(const std::string& path);
+std::map<std::string, Json> ReadBatchOutput(const std::string& path);
 
 }  // namespace stagecoach::testing
 

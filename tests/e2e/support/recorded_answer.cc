@@ -10,13 +10,13 @@
 namespace stagecoach::testing {
 namespace {
 
-bool IsObject(const OrderedJson& json, const char* key) { return json.contains(key) && json[key].is_object(); }
+bool IsObject(const Json& json, const char* key) { return json.contains(key) && json[key].is_object(); }
 
-void TakeLogprobs(const OrderedJson& logprobs, RecordedAnswer::Choice* choice) {
-  for (const OrderedJson& entry : logprobs.value("content", OrderedJson::array())) {
+void TakeLogprobs(const Json& logprobs, RecordedAnswer::Choice* choice) {
+  for (const Json& entry : logprobs.value("content", Json::array())) {
     choice->tokens.push_back({absl::StrCat(entry["token"].dump(), " ", entry["logprob"].dump()), entry.dump()});
   }
-  const OrderedJson tokens = logprobs.value("tokens", OrderedJson::array());
+  const Json tokens = logprobs.value("tokens", Json::array());
   for (size_t i = 0; i < tokens.size(); ++i) {
     choice->tokens.push_back(
         {absl::StrCat(tokens[i].dump(), " ", logprobs["token_logprobs"][i].dump()),
@@ -25,7 +25,7 @@ void TakeLogprobs(const OrderedJson& logprobs, RecordedAnswer::Choice* choice) {
   }
 }
 
-void TakeUsage(const OrderedJson& usage, RecordedAnswer* answer) {
+void TakeUsage(const Json& usage, RecordedAnswer* answer) {
   answer->prompt_tokens = usage["prompt_tokens"];
   answer->completion_tokens = usage["completion_tokens"];
   if (IsObject(usage, "prompt_tokens_details")) {
@@ -34,10 +34,10 @@ void TakeUsage(const OrderedJson& usage, RecordedAnswer* answer) {
 }
 
 // A whole answer, or a part of a streamed one.
-void TakeJson(const OrderedJson& json, RecordedAnswer* answer) {
+void TakeJson(const Json& json, RecordedAnswer* answer) {
   if (IsObject(json, "prompt_progress")) answer->processed = json["prompt_progress"]["processed"];
   if (IsObject(json, "usage")) TakeUsage(json["usage"], answer);
-  for (const OrderedJson& part : json.value("choices", OrderedJson::array())) {
+  for (const Json& part : json.value("choices", Json::array())) {
     RecordedAnswer::Choice& choice = answer->choices[part["index"]];
     for (const char* of : {"delta", "message"}) {
       if (part.contains(of) && part[of].contains("content")) choice.text += part[of]["content"];
@@ -53,7 +53,7 @@ void TakeEvent(const std::string& data, RecordedAnswer* answer) {
     answer->complete = true;
     return;
   }
-  const OrderedJson json = OrderedJson::parse(data, nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(data, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.contains("error")) {
     answer->error = data;
   } else {
@@ -111,7 +111,7 @@ Question ChatQuestion(const std::string& message, int tokens, int seed) {
 Question MixedQuestion(int i, int tokens) {
   Question question = i % 4 < 2 ? CompletionQuestion(absl::StrCat("In the beginning ", i), tokens, i)
                                 : ChatQuestion(absl::StrCat("Say something of ", i), tokens, i);
-  OrderedJson& body = question.body;
+  Json& body = question.body;
   switch (i % 8) {
     case 1:
     case 6: body["n"] = 2; break;
@@ -164,7 +164,7 @@ RecordedAnswer Record(const std::string& url, const Question& question,
   if (reply->status != 200) {
     answer.error = reply->body;
   } else if (!streams) {
-    const OrderedJson json = OrderedJson::parse(reply->body, nullptr, /*allow_exceptions=*/false);
+    const Json json = Json::parse(reply->body, nullptr, /*allow_exceptions=*/false);
     answer.complete = json.is_object();
     if (answer.complete) TakeJson(json, &answer);
   }

@@ -41,7 +41,7 @@ struct RecordedAnswer {
 
 struct Question {
   std::string path;
-  OrderedJson body;
+  Json body;
   HttpHeaders headers = {};
 };
 

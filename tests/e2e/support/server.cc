@@ -24,12 +24,12 @@ void TakeChunk(const std::string& data, ServedAnswer* answer) {
     answer->done = true;
     return;
   }
-  const OrderedJson json = OrderedJson::parse(data, nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(data, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.contains("error")) {
     answer->error = data;
     return;
   }
-  for (const OrderedJson& choice : json.value("choices", OrderedJson::array())) {
+  for (const Json& choice : json.value("choices", Json::array())) {
     if (choice["index"] != 0) continue;
     answer->text += choice.contains("delta") ? choice["delta"].value("content", "") : choice.value("text", "");
     if (choice["finish_reason"].is_string()) answer->finish_reason = choice["finish_reason"];
@@ -37,9 +37,9 @@ void TakeChunk(const std::string& data, ServedAnswer* answer) {
 }
 
 void TakeWhole(ServedAnswer* answer) {
-  const OrderedJson json = OrderedJson::parse(answer->body, nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("choices")) return;
-  const OrderedJson& choice = json["choices"][0];
+  const Json& choice = json["choices"][0];
   answer->text = choice.contains("message") ? choice["message"]["content"] : choice["text"];
   answer->finish_reason = choice["finish_reason"];
   answer->done = true;
@@ -78,7 +78,7 @@ HttpReply Server::Get(const std::string& path) const {
   return Call(call);
 }
 
-HttpReply Server::Post(const std::string& path, const OrderedJson& body) const {
+HttpReply Server::Post(const std::string& path, const Json& body) const {
   HttpCall call;
   call.method = "POST";
   call.path = path;
@@ -86,7 +86,7 @@ HttpReply Server::Post(const std::string& path, const OrderedJson& body) const {
   return Call(call);
 }
 
-ServedAnswer Server::Ask(const std::string& path, OrderedJson body,
+ServedAnswer Server::Ask(const std::string& path, Json body,
                          const std::function<bool(const ServedAnswer&)>& on_text) const {
   ServedAnswer answer;
   SseReader reader;

@@ -40,9 +40,9 @@ class Server {
   bool AwaitReady(double timeout_s = 60);  // the line on stderr
 
   HttpReply Get(const std::string& path) const;
-  HttpReply Post(const std::string& path, const OrderedJson& body) const;
+  HttpReply Post(const std::string& path, const Json& body) const;
   // The answer to a completion or a conversation; `on_text`: as its text grows; false: enough.
-  ServedAnswer Ask(const std::string& path, OrderedJson body,
+  ServedAnswer Ask(const std::string& path, Json body,
                    const std::function<bool(const ServedAnswer&)>& on_text = nullptr) const;
   // Of a sample as it is written: name and labels; -1: there is none.
   double Metric(const std::string& sample) const;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/hosts/emulated_hosts.h"
 #include "tests/testing/subprocess.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "common/json/json_value.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

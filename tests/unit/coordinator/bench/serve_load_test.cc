@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json_input.h"
+#include "common/json/json_value.h"
 #include "coordinator/bench/serve_summary.h"
-#include "coordinator/front/json_input.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <set>
 
+#include "common/json/json_value.h"
 #include "coordinator/front/api/batch_line.h"
 #include "coordinator/front/exit_codes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {

@@ -1,11 +1,11 @@
 #include "coordinator/cli/statistics.h"
 
+#include "common/json/json_value.h"
 #include "coordinator/cli/verbosity.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/run_summary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

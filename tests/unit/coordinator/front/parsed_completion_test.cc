@@ -1,7 +1,7 @@
 #include "coordinator/front/parsed_completion.h"
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 namespace stagecoach {
@@ -24,8 +24,8 @@ class ParsedCompletionTest : public ::testing::Test {
   }
 
   ParsedCompletion Make(std::vector<std::string> stops) {
-    auto tools = std::make_shared<const OutputTools>(
-        nlohmann::ordered_json::parse(R"([{"type": "function", "function": {"name": "f"}}])"));
+    auto tools =
+        std::make_shared<const OutputTools>(Json::parse(R"([{"type": "function", "function": {"name": "f"}}])"));
     return {tokenizer_.get(), std::move(stops), OutputParser::Make(OutputFormat::kHermesJson, {}, std::move(tools))};
   }
 

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json_value.h"
 #include "coordinator/trace/trace_file.h"
 #include "coordinator/trace/trace_summary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"

@@ -104,8 +104,8 @@ TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
   const std::string host = R"({"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 10, "int8_gops": 100)";
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   const std::pair<std::string, std::vector<std::string>> cases[] = {
-      {"", {"a JSON document"}},
-      {"{\"hosts\": [", {"a JSON document"}},
+      {"", {"expected JSON, found"}},
+      {"{\"hosts\": [", {"expected JSON, found"}},
       {"[]", {"the document", "an object", "array"}},
       {"{}", {"hosts", "found none"}},
       {R"({"hosts": 7})", {"hosts", "a list", "found 7"}},
@@ -128,7 +128,7 @@ TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
        {"hosts[0].read_gb_s", "a number"}},
       {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 1e300, "read_gb_s": 1, "int8_gops": 1}]})",
        {"hosts[0].memory_gib", "1e+300"}},
-      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 1e999}]})", {"a JSON document"}},
+      {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 1e999}]})", {"\"memory_gib\"", "found 1e999"}},
       {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 10}]})",
        {"hosts[0].int8_gops", "a value", "none"}},
       {R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "speeds": []}]})", {"hosts[0].speeds", "at least one"}},
@@ -146,7 +146,7 @@ TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
       {R"({"hosts": [)" + host + R"(}], "stages": [{"host": "a"}]})", {"stages[0].rank", "none"}},
       {R"({"hosts": [)" + host + R"(}], "model": {"name": "m", "file_bytes": 1, "header_hash": "xyz"}})",
        {"model.header_hash", "16 hexadecimal digits", "xyz"}},
-      {deep, {"levels of lists"}},
+      {deep, {"lists and objects in each other"}},
   };
   for (const auto& [text, parts] : cases) {
     const absl::StatusOr<HostProfile> profile = ParseHostProfile("bad.json", text);

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "coordinator/plan/job_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/unit/coordinator/plan/plan_inputs.h"
 
 namespace stagecoach {
@@ -16,8 +16,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Document = nlohmann::ordered_json;
-
 SavedPlan Saved() {
   SavedPlan plan;
   SetModelOf(*Model(), &plan);
@@ -28,7 +26,7 @@ SavedPlan Saved() {
   return plan;
 }
 
-std::string DocumentOf(const Document& plan) { return Document{{"other", 1}, {"plan", plan}}.dump(); }
+std::string DocumentOf(const Json& plan) { return Json{{"other", 1}, {"plan", plan}}.dump(); }
 
 pb::Hello HelloOf(const std::string& host, int cores = 4, uint64_t available = 8 * kGiB) {
   pb::Hello hello;
@@ -62,9 +60,9 @@ TEST(SavedPlan, SaysWhatIsWrongInTheFile) {
   for (const char* text : {"", "[]", "{", "3", "{\"plan\": 3}", "{\"other\": {}}"}) {
     EXPECT_THAT(message(text), HasSubstr("'p.json' is no saved plan"));
   }
-  const Document good = SavedPlanJson(Saved());
-  const auto with = [&](const std::string& field, const Document& value) {
-    Document changed = good;
+  const Json good = SavedPlanJson(Saved());
+  const auto with = [&](const std::string& field, const Json& value) {
+    Json changed = good;
     changed[field] = value;
     return message(DocumentOf(changed));
   };
@@ -75,10 +73,10 @@ TEST(SavedPlan, SaysWhatIsWrongInTheFile) {
   EXPECT_THAT(with("file_bytes", UINT64_MAX), HasSubstr("plan.file_bytes is 18446744073709551615"));
   EXPECT_THAT(with("header_hash", "xyz"), HasSubstr("plan.header_hash is \"xyz\", expected 16 hexadecimal digits"));
   EXPECT_THAT(with("here", 1), HasSubstr("plan.here is 1"));
-  EXPECT_THAT(with("stages", Document::array()), HasSubstr("plan.stages is a list of 0, expected a list of 1 to"));
+  EXPECT_THAT(with("stages", Json::array()), HasSubstr("plan.stages is a list of 0, expected a list of 1 to"));
   EXPECT_THAT(with("threads", 2.5), HasSubstr("plan.threads is 2.5"));
   EXPECT_THAT(with("micro_batches", 0), HasSubstr("plan.micro_batches is 0"));
-  Document stage = good;
+  Json stage = good;
   stage["stages"][1]["host"] = "";
   EXPECT_THAT(message(DocumentOf(stage)), HasSubstr("plan.stages[1].host is \"\""));
   stage["stages"][1].erase("host");

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/json/json_value.h"
 #include "coordinator/trace/align_trace.h"
 #include "coordinator/trace/trace_lines.h"
 #include "coordinator/trace/trace_summary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/trace_check.h"
 #include "tests/unit/coordinator/trace/made_up_run.h"

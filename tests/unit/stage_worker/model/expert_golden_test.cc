@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
 

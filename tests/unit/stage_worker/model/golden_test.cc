@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"
 #include "tests/testing/sanitizers.h"

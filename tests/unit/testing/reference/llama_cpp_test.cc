@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/reference/reference_model.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json_value.h"
 #include "coordinator/front/signals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {

@@ -1,8 +1,8 @@
 #include "coordinator/cli/chat/dialogue.h"
 
+#include "common/json/json_value.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

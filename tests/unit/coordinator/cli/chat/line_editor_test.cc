@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "coordinator/cli/chat/chat_repl.h"
 #include "coordinator/front/signals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/terminal.h"
 
 namespace stagecoach::testing {

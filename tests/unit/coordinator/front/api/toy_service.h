@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/api/api_call.h"
 #include "coordinator/front/api/served_model.h"
-#include "coordinator/front/json.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/tokenizer.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach::testing {
 

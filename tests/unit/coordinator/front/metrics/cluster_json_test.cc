@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 #include "tests/unit/coordinator/front/metrics/metrics_samples.h"
 
 namespace stagecoach {

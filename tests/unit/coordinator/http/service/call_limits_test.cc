@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/unit/coordinator/http/service/scripted_service.h"
 
 namespace stagecoach {

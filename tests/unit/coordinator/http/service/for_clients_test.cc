@@ -3,11 +3,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "coordinator/http/service/start_page.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/unit/coordinator/http/service/scripted_service.h"
 
 namespace stagecoach {

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/host_info.h"
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/sanitizers.h"
 #include "tests/unit/coordinator/http/service/scripted_service.h"
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {

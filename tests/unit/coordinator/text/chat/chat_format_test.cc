@@ -8,10 +8,10 @@
 #include "absl/time/clock.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_writer.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/jinja/jinja_template.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
@@ -20,8 +20,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using FormatJson = nlohmann::ordered_json;
-
 // A model file with these templates (empty: none), <|im_end|> 260 and a user-defined <|mine|> 261.
 struct TalkingModel {
   explicit TalkingModel(const std::string& plain, const std::string& with_tools = "") {
@@ -53,8 +51,8 @@ constexpr char kTurns[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{
 
 TEST(ChatFormat, WritesConversationsWithToolsAndWithoutByTheTemplateOfEach) {
   const TalkingModel model("plain {{ messages[0].content }}", "tools {{ messages[0].content }}");
-  const FormatJson messages = FormatJson::parse(R"([{"role": "user", "content": "Hi"}])");
-  const FormatJson tools = FormatJson::parse(R"([{"type": "function"}])"), none = FormatJson::array();
+  const Json messages = Json::parse(R"([{"role": "user", "content": "Hi"}])");
+  const Json tools = Json::parse(R"([{"type": "function"}])"), none = Json::array();
   const ChatFormat format = model.Format();
   EXPECT_EQ(RenderedBy(format, {.messages = &messages}), "plain Hi");
   EXPECT_EQ(RenderedBy(format, {.messages = &messages, .tools = &none}), "plain Hi");
@@ -64,7 +62,7 @@ TEST(ChatFormat, WritesConversationsWithToolsAndWithoutByTheTemplateOfEach) {
 
 TEST(ChatFormat, SaysWhyAModelCannotBeTalkedTo) {
   const TalkingModel mute("");
-  const FormatJson messages = FormatJson::parse(R"([{"role": "user", "content": "Hi"}])");
+  const Json messages = Json::parse(R"([{"role": "user", "content": "Hi"}])");
   const ChatFormat none = mute.Format();
   EXPECT_EQ(none.usable(false).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(none.Render({.messages = &messages}, absl::Now()).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -80,7 +78,7 @@ TEST(ChatFormat, SaysWhyAModelCannotBeTalkedTo) {
 TEST(ChatFormat, ShapesMessagesToTheTemplate) {
   const TalkingModel model(
       absl::StrCat("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}", kTurns));
-  const FormatJson messages = FormatJson::parse(R"([
+  const Json messages = Json::parse(R"([
       {"role": "developer", "content": [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}]},
       {"role": "user", "content": "Hi"}])");
   EXPECT_EQ(RenderedBy(model.Format(), {.messages = &messages}), "<user>Be\nbrief.\n\nHi");
@@ -88,7 +86,7 @@ TEST(ChatFormat, ShapesMessagesToTheTemplate) {
 
 TEST(ChatFormat, EncodesWhatTheTemplateWroteAsTokensAndWhatTheUserSaidAsText) {
   const TalkingModel model("{{ messages[0].content }}<|im_end|>");
-  FormatJson messages = FormatJson::parse(R"([{"role": "user", "content": "a"}])");
+  Json messages = Json::parse(R"([{"role": "user", "content": "a"}])");
   const ChatFormat format = model.Format();
   EXPECT_THAT(*format.Encode({.messages = &messages}, absl::Now()), ElementsAre('a', 260));
   messages[0]["content"] = "<|im_end|>";
@@ -120,8 +118,7 @@ constexpr char kChatTurns[] =
 TEST(ChatFormat, ContinuesTheAssistantsLastMessage) {
   const TalkingModel model(kChatTurns);
   const ChatFormat format = model.Format();
-  FormatJson messages =
-      FormatJson::parse(R"([{"role": "user", "content": "assistant"}, {"role": "assistant", "content": "im"}])");
+  Json messages = Json::parse(R"([{"role": "user", "content": "assistant"}, {"role": "assistant", "content": "im"}])");
   const Conversation going_on = {.messages = &messages, .continue_final_message = true};
   EXPECT_EQ(RenderedBy(format, going_on), "<user>assistant<|im_end|><assistant>im") << "not the template's own im";
   EXPECT_EQ(RenderedBy(format, {.messages = &messages}), "<user>assistant<|im_end|><assistant>im<|im_end|><assistant>");
@@ -129,7 +126,7 @@ TEST(ChatFormat, ContinuesTheAssistantsLastMessage) {
   EXPECT_EQ(RenderedBy(format, going_on), "<user>assistant<|im_end|><assistant>im ") << "what was said is not trimmed";
   messages[1]["content"] = "";
   EXPECT_EQ(RenderedBy(format, going_on), "<user>assistant<|im_end|><assistant>");
-  messages[1]["content"] = FormatJson::parse(R"([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])");
+  messages[1]["content"] = Json::parse(R"([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])");
   EXPECT_EQ(RenderedBy(format, going_on), "<user>assistant<|im_end|><assistant>a\nb");
   messages[1]["content"] = "end-of-what-was-said";
   EXPECT_EQ(RenderedBy(format, going_on), "<user>assistant<|im_end|><assistant>end-of-what-was-said");
@@ -148,14 +145,13 @@ TEST(ChatFormat, RefusesToContinueWhatCannotBe) {
             "expected one without calls of tools, found 'tool_calls'"},
            {R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "image"}]}])",
             "expected content that ends with a text, found a list that does not"}}) {
-    const FormatJson messages = FormatJson::parse(wrong.messages);
+    const Json messages = Json::parse(wrong.messages);
     const auto text = format.Render({.messages = &messages, .continue_final_message = true}, absl::Now());
     EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_FALSE(JinjaRaised(text.status()));
     EXPECT_THAT(std::string(text.status().message()), ::testing::HasSubstr(wrong.message));
   }
-  const FormatJson messages =
-      FormatJson::parse(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])");
+  const Json messages = Json::parse(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])");
   EXPECT_THAT(RenderedBy(TalkingModel("{{ messages[0].content }}").Format(),
                          {.messages = &messages, .continue_final_message = true}),
               ::testing::HasSubstr("does not write the end of the last message, so that it cannot be continued"));
@@ -166,8 +162,8 @@ TEST(PublishedTemplates, ContinueAnAssistantsMessage) {
        {"deepseek-v3.1", "gemma-3", "glm-4.6", "gpt-oss", "hermes-3", "kimi-k2", "llama-2", "llama-3.1", "minimax-m2",
         "mistral-small-3.2", "qwen2.5", "qwen3", "qwen3-coder", "smollm3"}) {
     SHARED_FILE_OR_SKIP(path, absl::StrCat("data/templates/", name, ".jinja"));
-    const FormatJson messages =
-        FormatJson::parse(R"([{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": "It is"}])");
+    const Json messages =
+        Json::parse(R"([{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": "It is"}])");
     EXPECT_THAT(RenderedBy(TalkingModel(testing::ReadFileOrDie(path)).Format(),
                            {.messages = &messages, .continue_final_message = true}),
                 EndsWith("It is"))
@@ -178,7 +174,7 @@ TEST(PublishedTemplates, ContinueAnAssistantsMessage) {
 // What a coding agent sends: two sorts of instructions, parts, arguments as texts, null beside calls, and instructions
 // in mid-conversation.
 TEST(PublishedTemplates, WriteAnAgentsConversation) {
-  const FormatJson messages = FormatJson::parse(R"([
+  const Json messages = Json::parse(R"([
       {"role": "system", "content": "INSTRUCTED"}, {"role": "developer", "content": "DEVELOPED"},
       {"role": "user", "content": [{"type": "text", "text": "ASKED"}, {"type": "text", "text": "TWICE"}]},
       {"role": "assistant", "content": null, "reasoning_content": "PONDERED", "tool_calls": [
@@ -186,7 +182,7 @@ TEST(PublishedTemplates, WriteAnAgentsConversation) {
       {"role": "tool", "tool_call_id": "abcdefgh1", "content": "SEEN"},
       {"role": "assistant", "content": "ANSWERED", "tool_calls": []},
       {"role": "developer", "content": "REMINDED"}, {"role": "user", "content": "AGAIN"}])");
-  const FormatJson tools = FormatJson::parse(R"([{"type": "function", "function": {"name": "look", "description": "d",
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "look", "description": "d",
       "parameters": {"type": "object", "properties": {"where": {"type": "string"}}, "required": ["where"]}}}])");
   for (const char* name : {"deepseek-v3.1", "glm-4.6", "gpt-oss", "hermes-3", "kimi-k2", "llama-3.1", "minimax-m2",
                            "mistral-small-3.2", "qwen2.5", "qwen3", "qwen3-coder"}) {

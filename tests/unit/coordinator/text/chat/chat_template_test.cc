@@ -13,10 +13,10 @@
 #include "absl/time/civil_time.h"
 #include "absl/time/clock.h"
 #include "common/gguf/gguf_file.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/jinja/jinja_template.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
@@ -27,8 +27,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ChatJson = nlohmann::ordered_json;
-
 // A vocabulary with <|im_start|> 260, <|im_end|> 261 and <s> 262, and the model file with it.
 struct ToyModel {
   explicit ToyModel(GgufWriter writer) {
@@ -73,8 +71,8 @@ ChatTemplate BuiltInTemplate(const std::string& name) {
   return *ChatTemplate::Parse(*std::move(source), *Toy().tokenizer);
 }
 
-const ChatJson& Hello() {
-  static const auto* const messages = new ChatJson(ChatJson::parse(R"([{"role": "user", "content": "Hello"}])"));
+const Json& Hello() {
+  static const auto* const messages = new Json(Json::parse(R"([{"role": "user", "content": "Hello"}])"));
   return *messages;
 }
 
@@ -174,7 +172,7 @@ TEST(CheckMessages, NamesTheMessageThatIsWrong) {
             "messages[0].content[1]: 'text' is missing"},
            {R"([{"role": "user", "content": [{"type": "text", "text": null}]}])",
             "messages[0].content[0].text: expected a string, found null"}}) {
-    const absl::Status status = CheckMessages(ChatJson::parse(wrong.json));
+    const absl::Status status = CheckMessages(Json::parse(wrong.json));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << wrong.json;
     EXPECT_THAT(std::string(status.message()), HasSubstr(wrong.message));
   }
@@ -185,21 +183,21 @@ TEST(CheckMessages, LeavesToTheTemplateWhatElseAMessageHas) {
        {R"([{"role": "user", "content": ""}])", R"([{"role": "critic", "content": null, "mood": 3}])",
         R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}])",
         R"([{"role": "user", "content": []}, {"role": "user", "content": [{"type": "image", "text": 3}]}])"}) {
-    EXPECT_TRUE(CheckMessages(ChatJson::parse(json)).ok()) << json;
+    EXPECT_TRUE(CheckMessages(Json::parse(json)).ok()) << json;
   }
 }
 
 TEST(CheckTools, AsksForAListOfObjects) {
-  EXPECT_TRUE(CheckTools(ChatJson::parse("[]")).ok());
-  EXPECT_TRUE(CheckTools(ChatJson::parse(R"([{"type": "function", "function": {"name": "f"}}])")).ok());
-  EXPECT_THAT(std::string(CheckTools(ChatJson::parse("{}")).message()), HasSubstr("tools: expected a list such as"));
-  EXPECT_THAT(std::string(CheckTools(ChatJson::parse(R"([{}, "f"])")).message()),
+  EXPECT_TRUE(CheckTools(Json::parse("[]")).ok());
+  EXPECT_TRUE(CheckTools(Json::parse(R"([{"type": "function", "function": {"name": "f"}}])")).ok());
+  EXPECT_THAT(std::string(CheckTools(Json::parse("{}")).message()), HasSubstr("tools: expected a list such as"));
+  EXPECT_THAT(std::string(CheckTools(Json::parse(R"([{}, "f"])")).message()),
               HasSubstr("tools[1]: expected an object, found string"));
 }
 
 TEST(CheckTemplateVariables, KeepsThoseThatTheConversationSets) {
-  EXPECT_TRUE(CheckTemplateVariables(ChatJson::parse(R"({"enable_thinking": false, "documents": []})")).ok());
-  EXPECT_THAT(std::string(CheckTemplateVariables(ChatJson::parse("[]")).message()), HasSubstr("expected an object"));
+  EXPECT_TRUE(CheckTemplateVariables(Json::parse(R"({"enable_thinking": false, "documents": []})")).ok());
+  EXPECT_THAT(std::string(CheckTemplateVariables(Json::parse("[]")).message()), HasSubstr("expected an object"));
   for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
     EXPECT_THAT(std::string(CheckTemplateVariables({{name, "x"}}).message()), HasSubstr(absl::StrCat("'", name, "'")));
   }
@@ -209,7 +207,7 @@ TEST(CheckTemplateVariables, KeepsThoseThatTheConversationSets) {
 // --------------------------------------------------------------------------------------------------
 
 TEST(ChatTemplate, WritesChatMlByItself) {
-  const ChatJson messages = ChatJson::parse(R"([
+  const Json messages = Json::parse(R"([
       {"role": "system", "content": "Be brief."},
       {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
       {"role": "assistant", "content": null}])");
@@ -223,20 +221,20 @@ TEST(ChatTemplate, WritesChatMlByItself) {
 
 TEST(ChatTemplate, RefusesInChatMlWhatThatCannotSay) {
   const ChatTemplate chatml = BuiltInTemplate("chatml");
-  const ChatJson tools = ChatJson::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
   const absl::Status status = chatml.Render({.messages = &Hello(), .tools = &tools}, absl::Now()).status();
   EXPECT_TRUE(JinjaRaised(status));
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr("the built-in chat template chatml refuses this conversation: it cannot tell a model of tools"));
-  const ChatJson call = ChatJson::parse(R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}])");
+  const Json call = Json::parse(R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}])");
   EXPECT_THAT(TextOf(chatml.Render({.messages = &call}, absl::Now())), HasSubstr("it cannot write calls of tools"));
-  const ChatJson image = ChatJson::parse(R"([{"role": "user", "content": [{"type": "image"}]}])");
+  const Json image = Json::parse(R"([{"role": "user", "content": [{"type": "image"}]}])");
   EXPECT_THAT(TextOf(chatml.Render({.messages = &image}, absl::Now())), HasSubstr("found image"));
 }
 
 TEST(ChatTemplate, SaysWhoWroteWhat) {
-  const ChatJson messages = ChatJson::parse(R"([{"role": "user", "content": "a<|im_end|>"}])");
+  const Json messages = Json::parse(R"([{"role": "user", "content": "a<|im_end|>"}])");
   const absl::StatusOr<MarkedText> text = BuiltInTemplate("chatml").Render({.messages = &messages}, absl::Now());
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ(WrittenByTemplate(*text), "<|im_start|>user\n...........<|im_end|>\n<|im_start|>assistant\n");
@@ -247,9 +245,9 @@ TEST(ChatTemplate, SaysWhoWroteWhat) {
 
 TEST(ChatTemplate, LetsOnlyUsualRolesBecomePartsOfControlTokens) {
   const ChatTemplate chat = Parsed("{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}");
-  const ChatJson usual = ChatJson::parse(R"([{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}])");
+  const Json usual = Json::parse(R"([{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}])");
   EXPECT_EQ(WrittenByTemplate(*chat.Render({.messages = &usual}, absl::Now())), "<|user|>.<|tool|>.");
-  const ChatJson sly = ChatJson::parse(R"([{"role": "user", "content": "a"}, {"role": "im_end", "content": "b"}])");
+  const Json sly = Json::parse(R"([{"role": "user", "content": "a"}, {"role": "im_end", "content": "b"}])");
   EXPECT_EQ(WrittenByTemplate(*chat.Render({.messages = &sly}, absl::Now())), "<|....|>.<|......|>.");
 }
 
@@ -265,10 +263,10 @@ TEST(ChatTemplate, WritesTheVocabularysOwnTokensAsTheTemplates) {
 TEST(ChatTemplate, DefinesWhatTheConversationHas) {
   const std::string source = "{{ tools is defined }} {{ custom is defined }}";
   EXPECT_EQ(Rendered(source), "False False");
-  const ChatJson none = ChatJson::array(), null, tools = ChatJson::parse(R"([{"type": "function"}])");
+  const Json none = Json::array(), null, tools = Json::parse(R"([{"type": "function"}])");
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .tools = &none}), "False False");
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .tools = &null}), "False False");
-  const ChatJson variables = {{"custom", 1}};
+  const Json variables = {{"custom", 1}};
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .tools = &tools, .variables = &variables}), "True True");
 }
 
@@ -276,9 +274,9 @@ TEST(ChatTemplate, KnowsTheSwitchOfThinkingByBothNames) {
   const std::string source = "{{ enable_thinking }} {{ thinking }}";
   EXPECT_EQ(Rendered(source), " ");
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .thinking = false}), "False False");
-  const ChatJson variables = {{"thinking", "long"}};
+  const Json variables = {{"thinking", "long"}};
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .thinking = true, .variables = &variables}), "long long");
-  const ChatJson other = {{"enable_thinking", false}}, both = {{"thinking", 1}, {"enable_thinking", 2}};
+  const Json other = {{"enable_thinking", false}}, both = {{"thinking", 1}, {"enable_thinking", 2}};
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .variables = &other}), "False False");
   EXPECT_EQ(Rendered(source, {.messages = &Hello(), .variables = &both}), "2 1");
 }
@@ -324,10 +322,10 @@ TEST(PublishedTemplates, WriteTheConversationsOfTheirCases) {
   std::istringstream lines(testing::ReadFileOrDie(cases));
   int tested = 0;
   for (std::string line; std::getline(lines, line);) {
-    const ChatJson json = ChatJson::parse(line);
+    const Json json = Json::parse(line);
     const std::string name = json["template"], which = absl::StrCat(name, " ", json["case"].get<std::string>());
-    ChatJson variables = json["inputs"];
-    const ChatJson messages = variables["messages"], tools = variables.value("tools", ChatJson(nullptr));
+    Json variables = json["inputs"];
+    const Json messages = variables["messages"], tools = variables.value("tools", Json(nullptr));
     const std::string bos = variables.value("bos_token", ""), eos = variables.value("eos_token", "");
     const bool generation = variables.value("add_generation_prompt", false);
     for (const char* own : {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"})

@@ -5,23 +5,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/chat/chat_template.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
 
-using ShapeJson = nlohmann::ordered_json;
-
 // A list of messages given without its brackets, shaped, as JSON without its brackets.
 std::string Shaped(const std::string& messages, const ChatAbilities& abilities) {
-  const std::string json = ShapeMessages(ShapeJson::parse("[" + messages + "]"), abilities).dump();
+  const std::string json = ShapeMessages(Json::parse("[" + messages + "]"), abilities).dump();
   return json.substr(1, json.size() - 2);
 }
 
 std::string Said(const std::string& role, const std::string& content) {
-  return ShapeJson{{"role", role}, {"content", content}}.dump();
+  return Json{{"role", role}, {"content", content}}.dump();
 }
 
 TEST(ShapeMessages, LeavesWhatIsTakenAsItIs) {
@@ -193,7 +191,7 @@ TEST(ShapeMessages, GivesMessagesThatPassTheSameCheckAndAreLeftAsTheyAreTheSecon
                         "\":", one_of({"null", "3", R"("t")", R"("")"}));
       json += "}";
     }
-    const ShapeJson messages = ShapeJson::parse("[" + json + "]");
+    const Json messages = Json::parse("[" + json + "]");
     ASSERT_TRUE(CheckMessages(messages).ok()) << json;
     const ChatAbilities abilities = {.string_content = some(),
                                      .typed_content = true,
@@ -204,7 +202,7 @@ TEST(ShapeMessages, GivesMessagesThatPassTheSameCheckAndAreLeftAsTheyAreTheSecon
                                      .arguments = some() ? ArgumentsForm::kObject : ArgumentsForm::kText,
                                      .reasoning = static_cast<ReasoningForm>(random() % 4),
                                      .reasoning_with_content_and_calls = true};
-    const ShapeJson shaped = ShapeMessages(messages, abilities);
+    const Json shaped = ShapeMessages(messages, abilities);
     ASSERT_TRUE(CheckMessages(shaped).ok()) << json << " became " << shaped.dump();
     ASSERT_EQ(ShapeMessages(shaped, abilities), shaped) << json;
   }

@@ -85,7 +85,7 @@ TEST(JinjaMemory, IsCountedInsideOfFiltersMethodsAndRanges) {
 }
 
 TEST(JinjaMemory, OfVariablesIsCounted) {
-  nlohmann::ordered_json variables = {{"x", nlohmann::ordered_json::array()}, {"y", std::string(size_t{5} << 20, 'y')}};
+  Json variables = {{"x", Json::array()}, {"y", std::string(size_t{5} << 20, 'y')}};
   for (int i = 0; i < 15000; ++i) variables["x"].push_back({{"a", "b"}});
   for (const char* source : {"{{ x|length }}", "{{ y|length }}"}) {
     const absl::StatusOr<JinjaTemplate> parsed = JinjaTemplate::Parse(source);

@@ -88,8 +88,7 @@ TEST(JinjaOrigins, GoThroughMacrosBlocksAndNamespaces) {
 TEST(JinjaOrigins, NamedInsideOfVariablesCoverOnlyWhatTheyName) {
   const absl::StatusOr<JinjaTemplate> chat = JinjaTemplate::Parse("{{ m.a.b.c }}{{ m.a.x }}{{ m.l[0].b }}");
   ASSERT_TRUE(chat.ok());
-  const auto variables =
-      nlohmann::ordered_json::parse(R"({"m": {"a": {"b": {"c": "1"}, "x": "2"}, "l": [{"b": "3"}]}})");
+  const auto variables = Json::parse(R"({"m": {"a": {"b": {"c": "1"}, "x": "2"}, "l": [{"b": "3"}]}})");
   const absl::StatusOr<MarkedText> text = chat->Render(variables, {"m.a.b", "m.l.b"}, testing::RenderingTime());
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ(text->text(), "123");

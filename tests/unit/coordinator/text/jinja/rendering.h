@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/civil_time.h"
 #include "absl/time/time.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/jinja/jinja_template.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach::testing {
 
@@ -26,8 +26,7 @@ inline absl::StatusOr<MarkedText> RenderMarked(absl::string_view source, const s
                                                const JinjaLimits& limits = WithoutHurry()) {
   const absl::StatusOr<JinjaTemplate> parsed = JinjaTemplate::Parse(source);
   if (!parsed.ok()) return parsed.status();
-  return parsed->Render(nlohmann::ordered_json::parse(variables), {"bos_token", "eos_token", "messages.role"},
-                        RenderingTime(), limits);
+  return parsed->Render(Json::parse(variables), {"bos_token", "eos_token", "messages.role"}, RenderingTime(), limits);
 }
 
 // What the template gives for the variables, which are JSON; or the error.

@@ -11,8 +11,6 @@
 namespace stagecoach {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // The templates of the cases, parsed once each.
 class TemplateFiles {
  public:

@@ -1,39 +1,36 @@
 #include <fstream>
 
 #include "absl/strings/ascii.h"
+#include "common/json/json_value.h"
 #include "coordinator/text/output/output_parser.h"
-#include "nlohmann/json.hpp"
 #include "parsed_output.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-using CaseJson = nlohmann::ordered_json;
-
 // Outputs of models with what is to be read in them, and the templates of these models; not part of the project.
 constexpr char kCases[] = "data/templates/outputs.jsonl";
 
-std::vector<CaseJson> Rows(const std::string& path) {
+std::vector<Json> Rows(const std::string& path) {
   std::ifstream file(path);
-  std::vector<CaseJson> rows;
-  for (std::string line; std::getline(file, line);) rows.push_back(CaseJson::parse(line));
+  std::vector<Json> rows;
+  for (std::string line; std::getline(file, line);) rows.push_back(Json::parse(line));
   return rows;
 }
 
-OutputFormat FormatOfRow(const CaseJson& row) {
+OutputFormat FormatOfRow(const Json& row) {
   const std::string family = row["family"];
   if (family == "plain") return OutputFormat::kPlain;
   if (family == "hermes_json_open") return OutputFormat::kHermesJson;  // the prompt tells
   return OutputFormatByName(family).value();
 }
 
-OutputCase CaseOf(const CaseJson& row) {
-  const CaseJson all =
-      CaseJson::parse(testing::ReadFileOrDie(testing::SharedPath("data/templates/outputs_tools.json")));
-  CaseJson tools = CaseJson::array();
-  for (const CaseJson& tool : all) {
-    for (const CaseJson& name : row["tools"]) {
+OutputCase CaseOf(const Json& row) {
+  const Json all = Json::parse(testing::ReadFileOrDie(testing::SharedPath("data/templates/outputs_tools.json")));
+  Json tools = Json::array();
+  for (const Json& tool : all) {
+    for (const Json& name : row["tools"]) {
       if (tool["function"]["name"] == name) tools.push_back(tool);
     }
   }
@@ -43,22 +40,22 @@ OutputCase CaseOf(const CaseJson& row) {
 std::string Stripped(const std::string& text) { return std::string(absl::StripAsciiWhitespace(text)); }
 
 // As rows have it: reasoning_content, content, tool_calls.
-CaseJson Result(const std::vector<OutputDelta>& deltas, const CaseJson& expected) {
+Json Result(const std::vector<OutputDelta>& deltas, const Json& expected) {
   std::string reasoning;
   std::string content;
-  CaseJson calls = CaseJson::array();
+  Json calls = Json::array();
   for (const OutputDelta& delta : deltas) {
     switch (delta.kind) {
       case OutputKind::kReasoning: reasoning += delta.text; break;
       case OutputKind::kContent: content += delta.text; break;
       case OutputKind::kCallStart: {
-        const CaseJson& wanted = expected["tool_calls"];
+        const Json& wanted = expected["tool_calls"];
         calls.push_back({{"name", delta.text}});
         const bool counts = calls.size() <= wanted.size() && wanted[calls.size() - 1].contains("id");
         if (counts) calls.back()["id"] = delta.call_id;
         break;
       }
-      case OutputKind::kCallArguments: calls.back()["arguments"] = CaseJson::parse(delta.text); break;
+      case OutputKind::kCallArguments: calls.back()["arguments"] = Json::parse(delta.text); break;
       case OutputKind::kCallEnd: break;
     }
   }
@@ -66,17 +63,17 @@ CaseJson Result(const std::vector<OutputDelta>& deltas, const CaseJson& expected
 }
 
 // The order of keys does not count.
-bool SameJson(const CaseJson& one, const CaseJson& other) {
+bool SameJson(const Json& one, const Json& other) {
   return nlohmann::json::parse(one.dump()) == nlohmann::json::parse(other.dump());
 }
 
 TEST(OutputCasesTest, EveryOutputIsReadAsExpected) {
   SHARED_FILE_OR_SKIP(path, kCases);
   int rows = 0;
-  for (const CaseJson& row : Rows(path)) {
-    CaseJson expected = row["expected"];
+  for (const Json& row : Rows(path)) {
+    Json expected = row["expected"];
     expected["content"] = Stripped(expected["content"]);
-    CaseJson result = Result(ParseWhole(CaseOf(row)), expected);
+    Json result = Result(ParseWhole(CaseOf(row)), expected);
     if (row.contains("or_content") && result["content"] == row["or_content"]) result["content"] = expected["content"];
     EXPECT_TRUE(SameJson(result, expected)) << row["family"] << " " << row["case"] << "\n"
                                             << row["raw"] << "\nexpected " << expected << "\ngot " << result;
@@ -87,7 +84,7 @@ TEST(OutputCasesTest, EveryOutputIsReadAsExpected) {
 
 TEST(OutputCasesTest, EveryOutputIsReadTheSameHoweverItIsCut) {
   SHARED_FILE_OR_SKIP(path, kCases);
-  for (const CaseJson& row : Rows(path)) {
+  for (const Json& row : Rows(path)) {
     const OutputCase output = CaseOf(row);
     EXPECT_EQ(CutThatMatters(output), "") << row["family"] << " " << row["case"] << "\n" << row["raw"];
     if (row.contains("chunks")) {

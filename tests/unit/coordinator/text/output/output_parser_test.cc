@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 #include "parsed_output.h"
 
 namespace stagecoach {
@@ -276,7 +276,7 @@ TEST(OutputParserTest, RandomStreamsAreReadTheSameHoweverTheyAreCut) {
 }
 
 TEST(OutputParserTest, ToolsOfAnotherShapeAreLeftOut) {
-  const OutputTools tools(nlohmann::ordered_json::parse(
+  const OutputTools tools(Json::parse(
       R"([1, {}, {"function": 2}, {"function": {"name": 3}}, {"function": {"name": "f", "parameters": []}},
           {"function": {"name": "g", "parameters": {"properties": {"a": 1, "b": {"type": "string"}}}}}])"));
   EXPECT_TRUE(tools.Has("f"));
@@ -284,7 +284,7 @@ TEST(OutputParserTest, ToolsOfAnotherShapeAreLeftOut) {
   EXPECT_EQ(tools.Find("g", "a"), OutputTools::Parameter::kOther);
   EXPECT_EQ(tools.Find("g", "b"), OutputTools::Parameter::kText);
   EXPECT_EQ(tools.Find("h", "b"), OutputTools::Parameter::kUnknown);
-  EXPECT_TRUE(OutputTools(nlohmann::ordered_json()).empty());
+  EXPECT_TRUE(OutputTools(Json()).empty());
 }
 
 }  // namespace

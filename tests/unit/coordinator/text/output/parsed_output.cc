@@ -1,6 +1,6 @@
 #include "parsed_output.h"
 
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
@@ -22,7 +22,7 @@ constexpr size_t kShort = 64;
 }  // namespace
 
 std::shared_ptr<const OutputTools> SomeTools() {
-  return std::make_shared<const OutputTools>(nlohmann::ordered_json::parse(R"([
+  return std::make_shared<const OutputTools>(Json::parse(R"([
       {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {
           "place": {"type": "string"}, "days": {"type": "integer"}, "note": {"type": ["string", "null"]}}}}},
       {"type": "function", "function": {"name": "stop"}}])"));

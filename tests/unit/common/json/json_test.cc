@@ -1,4 +1,4 @@
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 #include <limits>
 #include <random>
 
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {
@@ -79,14 +79,6 @@ TEST(JsonOutput, PrintsALongListWithALineForEachItem) {
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), length <= 33 ? 1 : length + 2) << length;
     EXPECT_EQ(Json::parse(text), list);
   }
-}
-
-TEST(JsonOutput, ListsOneEntryPerTokenWithItsBest) {
-  SampledToken token;
-  token.token = 7;
-  token.logprob = -0.5f;
-  token.top = {{7, -0.5f}, {9, -1.25f}};
-  EXPECT_EQ(CompactJson(LogprobsJson({token})), R"([{"token":7,"logprob":-0.5,"top":[[7,-0.5],[9,-1.25]]}])");
 }
 
 }  // namespace

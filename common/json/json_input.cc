@@ -1,4 +1,4 @@
-#include "coordinator/front/json_input.h"
+#include "common/json/json_input.h"
 
 #include <set>
 #include <string>
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
@@ -102,7 +102,7 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
   if (const size_t nul = text.find('\0'); nul != text.npos) {
     return absl::InvalidArgumentError(absl::StrCat("expected JSON, found: a NUL behind the value, at byte ", nul + 1));
   }
-  return Json::parse(text.begin(), text.end());
+  return ReadJson(text);
 }
 
 }  // namespace stagecoach

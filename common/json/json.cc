@@ -1,4 +1,4 @@
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
@@ -63,22 +63,18 @@ Json FloatJson(float value) {
   return std::strtod(digits, nullptr);
 }
 
-Json LogprobsJson(const std::vector<SampledToken>& tokens) {
-  Json list = Json::array();
-  for (const SampledToken& token : tokens) {
-    Json top = Json::array();
-    for (const TokenLogprob& entry : token.top) top.push_back(Json::array({entry.token, FloatJson(entry.logprob)}));
-    list.push_back({{"token", token.token}, {"logprob", FloatJson(token.logprob)}, {"top", std::move(top)}});
-  }
-  return list;
-}
-
 std::string CompactJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string PrettyJson(const Json& json) {
   std::string text;
   AppendPretty(json, 0, &text);
   return text + "\n";
+}
+
+std::string JsonString(absl::string_view text) { return CompactJson(std::string(text)); }
+
+Json ReadJson(absl::string_view text) {
+  return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
 }
 
 }  // namespace stagecoach

@@ -1,10 +1,10 @@
-#include "coordinator/front/json_input.h"
+#include "common/json/json_input.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json_value.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace stagecoach {
 namespace {

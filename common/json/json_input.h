@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_FRONT_JSON_INPUT_H_
-#define STAGECOACH_COORDINATOR_FRONT_JSON_INPUT_H_
+#ifndef STAGECOACH_COMMON_JSON_JSON_INPUT_H_
+#define STAGECOACH_COMMON_JSON_JSON_INPUT_H_
 
 // JSON that strangers wrote.
 
@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/front/json.h"
+#include "common/json/json.h"
 
 namespace stagecoach {
 
@@ -21,4 +21,4 @@ absl::StatusOr<Json> ParseJson(absl::string_view text);
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_FRONT_JSON_INPUT_H_
+#endif  // STAGECOACH_COMMON_JSON_JSON_INPUT_H_
