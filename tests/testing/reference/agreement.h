@@ -3,6 +3,7 @@
 
 // How far one program's logits are from another's.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
