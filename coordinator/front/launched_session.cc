@@ -98,7 +98,9 @@ absl::Status LaunchedSession::StartRanks(const Placement& placement) {
   placement_ = placement;
   starting_ = absl::ZeroDuration();
   missing_ranks_ = MissingRanks();
-  watch_.emplace(plan_, placement, launcher_->name(), startup_timeout_);
+  startup_time_ = was_ready() ? policy_.StartupTime(startup_timeout_, max_losses_, relaunch_timeout_, MonotonicUs())
+                              : startup_timeout_;
+  watch_.emplace(plan_, placement, launcher_->name(), startup_time_);
   end_seen_ = false;
   ++launches_;
   return absl::OkStatus();
@@ -165,8 +167,9 @@ absl::Status LaunchedSession::Supervise(absl::Duration waited, absl::Span<const 
 absl::Status LaunchedSession::SuperviseStart(absl::Duration waited) {
   starting_ += waited;
   const std::string ranks = DescribeRanks();
-  if (starting_ >= startup_timeout_) {
-    return Lose(absl::StrCat("the job did not come up within ", absl::FormatDuration(startup_timeout_), ranks,
+  if (starting_ >= startup_time_) {
+    return Lose(absl::StrCat("the job did not come up within ",
+                             absl::FormatDuration(absl::Trunc(startup_time_, absl::Milliseconds(100))), ranks,
                              DescribeOtherHosts(), AdviceForSettings(launcher_->output().Tail(), OwnEnvironment())));
   }
   const std::string stopped_elsewhere = watch_->Advance(starting_);

@@ -59,6 +59,7 @@ class LaunchedSession : public SessionCore {
   Placement placement_;                 // of the present job, or the one before
   std::unique_ptr<Launcher> launcher_;  // of the present job; none between a loss and the next launch
   absl::Duration starting_;             // time since the launch
+  absl::Duration startup_time_;         // after which it is lost unless it has reported
   MissingRanks missing_ranks_;          // of the present job, while it starts
   std::optional<StartWatch> watch_;     // likewise
   bool end_seen_ = false;               // the launcher has ended, and its engine was given a last chance to be heard

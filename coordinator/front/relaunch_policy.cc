@@ -8,7 +8,8 @@ namespace {
 constexpr absl::Duration kFirstWait = absl::Milliseconds(100);
 constexpr absl::Duration kLongestWait = absl::Seconds(30);
 constexpr absl::Duration kStaysUp = absl::Seconds(30);  // when nothing is asked of it
-constexpr int kMostDoublings = 10;                      // beyond the longest wait
+constexpr absl::Duration kShortestStart = absl::Seconds(10);
+constexpr int kMostDoublings = 10;  // beyond the longest wait
 
 }  // namespace
 
@@ -37,10 +38,21 @@ void RelaunchPolicy::Idle(bool idles, int64_t now_us) {
 std::optional<absl::Duration> RelaunchPolicy::Lost(int max_losses, absl::Duration timeout, int64_t now_us) {
   idle_since_us_.reset();
   if (++losses_ == 1) first_loss_us_ = now_us;
-  const absl::Duration stuck = absl::Microseconds(now_us - std::max(progress_us_, first_loss_us_));
-  if (losses_ >= max_losses && stuck >= timeout) return std::nullopt;
-  if (losses_ == 1) return absl::ZeroDuration();
-  return std::min(kFirstWait * (1 << std::min(losses_ - 2, kMostDoublings)), kLongestWait);
+  const absl::Duration wait = losses_ == 1
+                                  ? absl::ZeroDuration()
+                                  : std::min(kFirstWait * (1 << std::min(losses_ - 2, kMostDoublings)), kLongestWait);
+  if (losses_ >= max_losses && Stuck(now_us) + wait >= timeout) return std::nullopt;
+  return wait;
+}
+
+absl::Duration RelaunchPolicy::StartupTime(absl::Duration longest, int max_losses, absl::Duration timeout,
+                                           int64_t now_us) const {
+  if (losses_ == 0 || losses_ + 1 < max_losses) return longest;
+  return std::min(longest, std::max(timeout - Stuck(now_us), kShortestStart));
+}
+
+absl::Duration RelaunchPolicy::Stuck(int64_t now_us) const {
+  return absl::Microseconds(now_us - std::max(progress_us_, first_loss_us_));
 }
 
 }  // namespace stagecoach

@@ -25,15 +25,21 @@ class RelaunchPolicy {
   void Idle(bool idles, int64_t now_us);
 
   // The job is lost. How long to wait before the next launch: nothing after the first loss, then 0.1 s, doubling up to
-  // 30 s. Absent: give up, which is after `max_losses` losses in a row without a token and when, too, `timeout` has
-  // passed since the first of them and since the last progress: neither three quick failures nor one long one end a
-  // run, however long it was idle before.
+  // 30 s. Absent: give up, which is after `max_losses` losses in a row without a token and when, too, `timeout` will
+  // have passed after that wait since the first of them and since the last progress: neither three quick failures nor
+  // one long one end a run, however long it was idle before.
   std::optional<absl::Duration> Lost(int max_losses, absl::Duration timeout, int64_t now_us);
+
+  // How long the launch that begins now may take until it reports: `longest`, or, where its loss would be the last,
+  // what is left of `timeout`, and at least ten seconds of `longest`.
+  absl::Duration StartupTime(absl::Duration longest, int max_losses, absl::Duration timeout, int64_t now_us) const;
 
   int losses() const { return losses_; }  // in a row, without a token
   absl::Duration SinceProgress(int64_t now_us) const { return absl::Microseconds(now_us - progress_us_); }
 
  private:
+  absl::Duration Stuck(int64_t now_us) const;  // since both the first loss and the last progress
+
   int losses_ = 0;
   uint64_t most_loaded_ = 0;  // since the last token
   int64_t progress_us_;

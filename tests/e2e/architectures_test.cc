@@ -1,5 +1,5 @@
-// Every architecture as real processes: wherever its layers are cut, with KV blocks to spare or hardly enough, and when a
-// stage is killed, the answers are the same to the last bit.
+// Every architecture as real processes: wherever its layers are cut, with KV blocks to spare or hardly enough, and when
+// a stage is killed, the answers are the same to the last bit.
 
 #include <signal.h>
 
@@ -148,7 +148,8 @@ std::string WriteRoundHeads(const std::string& path, const std::string& architec
 // Prompts of fourteen windows that begin alike, and one that does not.
 std::string LongLines() {
   std::string begin, lines;
-  for (int i = 0; i < 3; ++i) absl::StrAppend(&begin, "In the beginning was a word, and it was read to the end of the day. ");
+  for (int i = 0; i < 3; ++i)
+    absl::StrAppend(&begin, "In the beginning was a word, and it was read to the end of the day. ");
   for (int i = 0; i < 6; ++i) {
     const std::string own = absl::StrCat(i, " is the number of this one.");
     const std::string prompt = i == 2 ? absl::StrCat(own, begin) : absl::StrCat(begin, own);
@@ -174,8 +175,8 @@ TEST_P(KvBlocks, HardlyEnoughOfThemAreReusedWithTheSameAnswers) {
   // Which type it is does not meet which layers there are.
   const Words types = GetParam() == "gpt-oss" ? Words{"f16", "bf16", "f32", "q8_0"} : Words{"f16", "q8_0"};
   for (const std::string& type : types) {
-    const std::map<std::string, std::string> expected = jobs.Run(
-        {"--layer-split", "6", "--no-enable-prefix-caching", "--kv-cache-memory", "16M", "--kv-type", type});
+    const std::map<std::string, std::string> expected =
+        jobs.Run({"--layer-split", "6", "--no-enable-prefix-caching", "--kv-cache-memory", "16M", "--kv-type", type});
     ASSERT_EQ(expected.size(), 6u);
     EXPECT_EQ(jobs.Cached(), 0);
     EXPECT_EQ(jobs.Run({"--layer-split", "3,3", "--block-size", "16", "--prefill-chunk", "48", "--max-num-seqs", "4",

@@ -21,9 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string TextOf(const Json& line) {
-  return line["response"]["body"]["choices"][0]["text"].get<std::string>();
-}
+std::string TextOf(const Json& line) { return line["response"]["body"]["choices"][0]["text"].get<std::string>(); }
 
 // Lines with different prompts, lengths and sampling; a few are wrong.
 std::string ManyLines(int count) {

@@ -27,9 +27,7 @@ ProgramResult Bench(const Words& more) {
   return Coordinator(words, "", 300);
 }
 
-Words OnDemo(const Words& more) {
-  return Joined({"-m", DemoModelPath()}, more);
-}
+Words OnDemo(const Words& more) { return Joined({"-m", DemoModelPath()}, more); }
 
 void ExpectRates(const Json& record) {
   EXPECT_GT(record["avg_ts"].get<double>(), 0) << record;

@@ -49,9 +49,9 @@ TEST(Chat, AnswersEachLineAndKnowsWhatWasSaid) {
   const std::vector<std::string> answers = Lines(result.out);
   ASSERT_THAT(answers, SizeIs(2));
   const Json messages = {{{"role", "system"}, {"content", "Be brief."}},
-                                {{"role", "user"}, {"content", "Hello"}},
-                                {{"role", "assistant"}, {"content", answers[0]}},
-                                {{"role", "user"}, {"content", "Genesis 1:1"}}};
+                         {{"role", "user"}, {"content", "Hello"}},
+                         {{"role", "assistant"}, {"content", answers[0]}},
+                         {{"role", "user"}, {"content", "Genesis 1:1"}}};
   EXPECT_THAT(result.err, HasSubstr(absl::StrCat("last prompt   ", PromptTokens(messages), " tokens")));
   EXPECT_THAT(result.err, AllOf(HasSubstr("conversation  5 messages"), HasSubstr("2 stages, context 1024")));
 }

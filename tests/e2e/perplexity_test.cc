@@ -72,8 +72,8 @@ TEST(Perplexity, DoesNotDependOnHowTheWorkIsCut) {
   WriteFileOrDie(directory.File("t.txt"), ReadFileOrDie(text).substr(0, 6000));
   const Json one = Perplexity(DemoModelPath(), directory.File("t.txt"), {"-c", "128"});
   const Json other = Perplexity(DemoModelPath(), directory.File("t.txt"),
-                                       {"-c", "128", "--layer-split", "2,6", "--prefill-chunk", "17", "--max-num-seqs",
-                                        "3", "--micro-batches", "3", "--block-size", "16"});
+                                {"-c", "128", "--layer-split", "2,6", "--prefill-chunk", "17", "--max-num-seqs", "3",
+                                 "--micro-batches", "3", "--block-size", "16"});
   EXPECT_GT(one["windows"].get<int>(), 5);
   EXPECT_EQ(one["perplexity"], other["perplexity"]);
   EXPECT_EQ(one["error"], other["error"]);

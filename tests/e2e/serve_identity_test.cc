@@ -64,7 +64,8 @@ TEST(ServeIdentity, AnAnswerIsTheSameAloneAmongOthersCachedAndPreempted) {
   for (const bool caches : {false, true}) {
     // Room for three or four of them, which grow so slowly that all have come before the first has ended.
     Server server({"--pp", "1", "--block-size", absl::StrCat(kBlock), "-c", "192", "--max-num-seqs", "24",
-                   "--stage-delay-us", "10000", "--kv-cache-memory", "1400K", caches ? "--enable-prefix-caching" : "--no-enable-prefix-caching"});
+                   "--stage-delay-us", "10000", "--kv-cache-memory", "1400K",
+                   caches ? "--enable-prefix-caching" : "--no-enable-prefix-caching"});
     ASSERT_TRUE(server.AwaitReady()) << server.process().err();
     const std::vector<RecordedAnswer> crowded = RecordAll(server.url(), questions);
     ExpectTheSame(crowded, alone);

@@ -29,9 +29,7 @@ using ::testing::StartsWith;
 constexpr int kStages = 2;
 const Words kSlowStages = {"--pp", "2", "--max-num-seqs", "32", "--stage-delay-us", "10000", "--prefill-chunk", "64"};
 
-Words SlowStages(const Words& more) {
-  return Joined(kSlowStages, more);
-}
+Words SlowStages(const Words& more) { return Joined(kSlowStages, more); }
 
 Json Health(const Server& server) {
   return Json::parse(server.Get("/health").body, nullptr, /*allow_exceptions=*/false);

@@ -327,8 +327,7 @@ TEST(ScriptedServer, FiveHundredStreamsThatWaitTakeLittleMemoryAndLeaveNothing) 
       504);
   for (const int stream : streams) close(stream);
   EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_sse_streams") == 0; }));
-  EXPECT_TRUE(
-      ComesTrue([&] { return Json::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0; }));
+  EXPECT_TRUE(ComesTrue([&] { return Json::parse(server.Get("/api/cluster").body)["requests"]["unfinished"] == 0; }));
   // All places are there again, and no more than those.
   streams.clear();
   for (int i = 0; i < kPlaces; ++i) streams.push_back(OpenStream(server.port()));

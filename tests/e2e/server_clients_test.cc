@@ -90,8 +90,8 @@ TEST(ChatWithAServer, AKeyIsShown) {
 TEST(ChatWithAServer, AnAnswerThatIsStoppedHasAboutAsManyTokensAsPieces) {
   Server server({"--pp", "1", "--stage-delay-us", "20000"});
   ASSERT_TRUE(server.AwaitReady()) << server.process().err();
-  Subprocess chat(CoordinatorProgram(), {"chat", "--url", absl::StrCat(server.url(), "/v1"), "--temp", "0", "--ignore-eos",
-                                          "-n", "900"});
+  Subprocess chat(CoordinatorProgram(),
+                  {"chat", "--url", absl::StrCat(server.url(), "/v1"), "--temp", "0", "--ignore-eos", "-n", "900"});
   chat.Write("Hello\n");
   ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
   chat.Kill(SIGINT);

@@ -136,7 +136,8 @@ TEST(Start, VariablesThatAreLeftOverAreListedWithWhichToUnset) {
   EXPECT_THAT(slurm.err, HasSubstr("unset SLURM_JOB_ID"));
   const ProgramResult setting = with({"OMPI_MCA_coll=nonesuch", "OMPI_MCA_mpi_warn_on_fork=0"});
   EXPECT_EQ(setting.exit_code, 4) << setting;
-  // Alone, where mpirun names it, as it nearly always does: the ranks' help at times arrives there cut, and then both are listed.
+  // Alone, where mpirun names it, as it nearly always does: the ranks' help at times arrives there cut, and then both
+  // are listed.
   EXPECT_THAT(setting.err, HasSubstr("unset OMPI_MCA_coll"));
   EXPECT_THAT(setting.err, Not(HasSubstr("--launcher-args")));
 }

@@ -22,8 +22,8 @@ namespace {
 using ::testing::HasSubstr;
 
 Words ProbedSweep(const std::string& directory, const Words& more = {}) {
-  return Joined({"sweep", "--load-format", "dummy", "--shape", "tiny", "--type", "q8_0", "-t", "1", "-o", directory, "--prompt", "16",
-                 "--output", "8", "-r", "1"},
+  return Joined({"sweep", "--load-format", "dummy", "--shape", "tiny", "--type", "q8_0", "-t", "1", "-o", directory,
+                 "--prompt", "16", "--output", "8", "-r", "1"},
                 more);
 }
 

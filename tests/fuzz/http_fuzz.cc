@@ -137,7 +137,7 @@ bool TakeAnswer(const Answered& answered, absl::string_view* bytes) {
 
 // `may_be_cut`: the connection may have ended before all of them were written.
 void CheckAnswers(const std::vector<Answered>& answered, absl::string_view bytes, bool may_be_cut) {
-  static const std::set<int> kStatuses = {200, 204, 400, 401, 403, 408, 413, 431, 503};
+  static const std::set<int> kStatuses = {200, 204, 400, 401, 403, 408, 413, 417, 431, 503};
   bool whole = true;
   for (const Answered& answer : answered) {
     FuzzCheck(kStatuses.count(answer.status) == 1, absl::StrCat("a status that is meant: ", answer.status));

@@ -163,6 +163,7 @@ void WriteConnections(const std::filesystem::path& root) {
       "POST /echo" + host +
           "Transfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\n6\r\n world\r\n0\r\nName: x\r\n\r\n",
       "POST /wait" + host + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\nok",
+      "POST /wait" + host + "Expect: 200-ok\r\nContent-Length: 2\r\n\r\nok",
       "POST /refused" + host + "Content-Length: 3\r\n\r\nabc",
       "GET http://localhost:8080/hello?beta=true" + host + "Connection: close\r\n\r\n",
       "OPTIONS /echo" + host +

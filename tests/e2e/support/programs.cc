@@ -58,8 +58,7 @@ Words Batch(const std::string& in, const std::string& out, const Words& more) {
 }
 
 std::string BatchInputLine(const std::string& custom_id, const Json& body) {
-  return Json{{"custom_id", custom_id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() +
-         "\n";
+  return Json{{"custom_id", custom_id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() + "\n";
 }
 
 std::map<std::string, Json> ReadBatchOutput(const std::string& path) {

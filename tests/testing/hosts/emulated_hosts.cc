@@ -33,7 +33,8 @@ constexpr double kSetUpTimeoutS = 30;
 constexpr char kDocker[] =
     "ip link add docker0 type veth peer name container; ip addr add 172.17.0.1/16 dev docker0; "
     "ip link set docker0 up; ip link set container up; ";
-// A router asks for a neighbour's address only from one of its own that nobody else was found to have, which takes a second or two.
+// A router asks for a neighbour's address only from one of its own that nobody else was found to have, which takes a
+// second or two.
 constexpr char kTakeAddressesAtOnce[] = "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ";
 
 // Namespaces of everything that a host has for itself. Their process 1 is killed when its parent dies, and takes all
@@ -141,8 +142,9 @@ EmulatedHosts::EmulatedHosts(int count, std::vector<std::string> kept, Network n
   if (network_ == Network::kBridge) {
     RunInNetwork(init_, "ip link add name lab type bridge; ip link set lab up");
   } else {
-    RunInNetwork(init_, absl::StrCat(kTakeAddressesAtOnce,
-                                     "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding"));
+    RunInNetwork(init_,
+                 absl::StrCat(kTakeAddressesAtOnce,
+                              "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding"));
   }
   for (int host = 1; host <= count; ++host) Revive(host);
 }

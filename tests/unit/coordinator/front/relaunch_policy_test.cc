@@ -76,6 +76,29 @@ TEST(RelaunchPolicy, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
   EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 41 * kSecond).has_value());
 }
 
+TEST(RelaunchPolicy, TheTimeIsKeptWhateverTheLaunchesTake) {
+  RelaunchPolicy policy(0);
+  int64_t now_us = 0;
+  const absl::Duration timeout = absl::Seconds(100);
+  std::optional<absl::Duration> wait;
+  while ((wait = policy.Lost(3, timeout, now_us)).has_value()) {
+    now_us += absl::ToInt64Microseconds(*wait);
+    now_us += absl::ToInt64Microseconds(policy.StartupTime(absl::Seconds(60), 3, timeout, now_us));
+  }
+  EXPECT_EQ(now_us, 100 * kSecond);
+  EXPECT_EQ(policy.losses(), 3);
+}
+
+TEST(RelaunchPolicy, EveryLaunchHasTimeToReport) {
+  RelaunchPolicy policy(0);
+  EXPECT_EQ(policy.StartupTime(absl::Seconds(60), 1, absl::ZeroDuration(), 0), absl::Seconds(60)) << "the first";
+  policy.Lost(3, absl::ZeroDuration(), 0);
+  EXPECT_EQ(policy.StartupTime(absl::Seconds(60), 3, absl::ZeroDuration(), 0), absl::Seconds(60));
+  policy.Lost(3, absl::ZeroDuration(), 0);
+  EXPECT_EQ(policy.StartupTime(absl::Seconds(60), 3, absl::ZeroDuration(), 0), absl::Seconds(10));
+  EXPECT_EQ(policy.StartupTime(absl::Seconds(5), 3, absl::ZeroDuration(), 0), absl::Seconds(5));
+}
+
 TEST(RelaunchPolicy, WithoutPatienceTheFirstLossIsTheLast) {
   EXPECT_FALSE(RelaunchPolicy(5).Lost(1, absl::ZeroDuration(), 5).has_value());
 }
