@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/front/api/toy_service.h"
@@ -7,6 +8,7 @@ namespace {
 
 using Finish = pb::RequestFinished;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(CompletionAnswer, IsTheBodyThatClientsKnow) {
   const ToyService service;
@@ -261,6 +263,21 @@ TEST(CompletionAnswer, HasNoControlTokensInItsText) {
   const PreparedCall prepared = service.Complete("");
   const Json body = Json::parse(Answer(prepared.call.get(), {'a', kImStart, 'b'}, Finish::REASON_LENGTH));
   EXPECT_EQ(body["choices"][0]["text"], "ab");
+}
+
+// A stop string that is a control token becomes one of the tokens, of which a slice has room for so many.
+TEST(CompletionAnswer, TokensThatEndAnAnswerAreBoundedTogether) {
+  const ToyService service;
+  const auto with = [&service](int ids) {
+    std::string list = "17";
+    for (int i = 1; i < ids; ++i) absl::StrAppend(&list, ",17");
+    return service.Complete(absl::StrCat(R"("stop":"<|im_start|>","stop_token_ids":[)", list, "]"));
+  };
+  EXPECT_FALSE(with(63).error.has_value());
+  const PreparedCall refused = with(64);
+  ASSERT_TRUE(refused.error.has_value());
+  EXPECT_EQ(refused.error->param, "stop");
+  EXPECT_THAT(refused.error->message, HasSubstr("65 tokens that end an answer, expected at most 64"));
 }
 
 TEST(CompletionAnswer, TellsHowFarThePromptIsAndWhatWasCached) {

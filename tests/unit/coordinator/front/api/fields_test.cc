@@ -284,21 +284,6 @@ TEST(Fields, OutsideOfWhatAnyNumberCanBeAreNamedToo) {
   }
 }
 
-// A stop string that is a control token becomes one of the tokens, of which a slice has room for so many.
-TEST(Fields, TokensThatEndAnAnswerAreBoundedTogether) {
-  const ToyService service;
-  const auto with = [&service](int ids) {
-    std::string list = "17";
-    for (int i = 1; i < ids; ++i) absl::StrAppend(&list, ",17");
-    return service.Complete(absl::StrCat(R"("stop":"<|im_start|>","stop_token_ids":[)", list, "]"));
-  };
-  EXPECT_FALSE(with(63).error.has_value());
-  const PreparedCall refused = with(64);
-  ASSERT_TRUE(refused.error.has_value());
-  EXPECT_EQ(refused.error->param, "stop");
-  EXPECT_THAT(refused.error->message, HasSubstr("65 tokens that end an answer, expected at most 64"));
-}
-
 TEST(Fields, ThatAreNoCountsTakeIntegersOfEveryFormToo) {
   const ToyService service;
   EXPECT_EQ(RequestOf(service.Complete(R"("seed":7.0)")).sampling.seed, 7u);
