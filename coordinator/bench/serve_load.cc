@@ -268,7 +268,7 @@ class Clients {
     }
     outcome->sent_us = reply->sent_us;
     outcome->end_us = reply->end_us;
-    if (reply->status != 200) {
+    if (!reply->succeeded()) {
       outcome->error = absl::StrCat("status ", reply->status, ": ", ServerMessage(reply->body));
     } else if (outcome->error.empty() && !reader.done()) {
       outcome->error = "the stream ended without [DONE]";
@@ -351,7 +351,7 @@ absl::StatusOr<ServedModelInfo> AskServedModel(const HttpUrl& url, const HttpCli
   HttpCall call;
   call.path = "/v1/models";
   ASSIGN_OR_RETURN(const HttpReply reply, HttpClient(url, client).Call(call));
-  if (reply.status != 200) {
+  if (!reply.succeeded()) {
     return absl::UnavailableError(
         absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServerMessage(reply.body)));
   }

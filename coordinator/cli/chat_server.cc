@@ -161,7 +161,7 @@ absl::Status ChatServer::Prepare() {
   if (absl::IsCancelled(answered.status())) return answered.status();
   if (!answered.ok()) return absl::UnavailableError(answered.status().message());  // the server's fault, not a file's
   const HttpReply& reply = *answered;
-  if (reply.status != 200) {
+  if (!reply.succeeded()) {
     const std::string what = absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServersWords(reply.body));
     return reply.status == 401 ? UsageError(absl::StrCat(what, " (--api-key-file, STAGECOACH_API_KEY)"))
                                : absl::UnavailableError(what);
@@ -250,7 +250,7 @@ absl::StatusOr<ChatAnswer> ChatServer::Answer(const ChatTurn& turn, const TakeTe
   } else if (!reply.ok()) {
     answer.refusal = std::string(reply.status().message());
     answer.failed = true;
-  } else if (reply->status != 200) {
+  } else if (!reply->succeeded()) {
     return Refused(*reply);
   } else if (!events.done() && answer.refusal.empty()) {
     answer.refusal = "the server's answer ended in the middle";

@@ -53,7 +53,7 @@ class HttpClient::Answer {
  private:
   absl::Status TakeHead(int64_t at_us);
   absl::Status TakeBody(absl::string_view bytes, int64_t at_us);
-  bool streams() const { return call_.on_body && reply_.status / 100 == 2; }
+  bool streams() const { return call_.on_body && reply_.succeeded(); }
 
   const HttpCall& call_;
   const int64_t most_bytes_;

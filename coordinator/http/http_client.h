@@ -53,6 +53,8 @@ struct HttpCall {
 };
 
 struct HttpReply {
+  bool succeeded() const { return status / 100 == 2; }
+
   int status = 0;
   HttpHeaders headers;   // names in lower case
   std::string body;      // collected

@@ -213,6 +213,7 @@ void WriteAnswers(const std::filesystem::path& root) {
       "HTTP/1.1 100 Continue\r\n\r\n" + chunked(events),
       chunked(failed),
       "HTTP/1.0 200 OK\r\n\r\n" + events,
+      "HTTP/1.0 201 Created\r\n\r\n" + events,
       "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"};
   for (const std::string& answer : answers) {
     for (char choice = 0; choice < 7; ++choice) client.Add(std::string(1, choice) + '\x1F' + answer);

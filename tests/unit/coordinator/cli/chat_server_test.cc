@@ -26,7 +26,8 @@ using ::testing::HasSubstr;
 // Gives these bodies, one to each connection, and keeps what it was sent.
 class CannedServer {
  public:
-  explicit CannedServer(std::vector<std::string> bodies) : bodies_(std::move(bodies)) {
+  explicit CannedServer(std::vector<std::string> bodies, int status = 200)
+      : bodies_(std::move(bodies)), status_(status) {
     listening_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -57,8 +58,8 @@ class CannedServer {
         if (received <= 0) break;
         request.append(buffer, 0, static_cast<size_t>(received));
       }
-      const std::string answer =
-          absl::StrCat("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
+      const std::string answer = absl::StrCat(
+          "HTTP/1.1 ", status_, " OK\r\nConnection: close\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
       send(peer, answer.data(), answer.size(), MSG_NOSIGNAL);
       shutdown(peer, SHUT_WR);
       while (recv(peer, &buffer[0], buffer.size(), 0) > 0) {
@@ -68,6 +69,7 @@ class CannedServer {
   }
 
   const std::vector<std::string> bodies_;
+  const int status_;
   int listening_ = -1;
   std::thread thread_;
 };
@@ -75,8 +77,8 @@ class CannedServer {
 constexpr char kModels[] = R"({"data": [{"id": "theirs"}]})";
 
 // The answer that these events make.
-ChatAnswer Answered(const std::string& events) {
-  CannedServer server({kModels, events});
+ChatAnswer Answered(const std::string& events, int status = 200) {
+  CannedServer server({kModels, events}, status);
   ChatServer backend({"127.0.0.1", server.port, ""}, {}, {}, {});
   EXPECT_TRUE(backend.Prepare().ok());
   const Json messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
@@ -99,6 +101,12 @@ TEST(ChatServer, CountsThePiecesOfAnAnswerWhereTheServerCountsNoTokens) {
   EXPECT_EQ(answer.reasoning, "hm");
   EXPECT_EQ(answer.tokens, 2);
   EXPECT_FALSE(answer.counted);
+}
+
+TEST(ChatServer, TakesAnySuccessForOne) {
+  const ChatAnswer answer = Answered(absl::StrCat(kTwoPieces, "data: [DONE]\n\n"), 201);
+  EXPECT_EQ(answer.content, "No") << "which was shown";
+  EXPECT_EQ(answer.refusal, "");
 }
 
 TEST(ChatServer, TakesTheServersCountWhereThereIsOne) {
