@@ -19,7 +19,6 @@ namespace stagecoach::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -98,9 +97,10 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
   EXPECT_EQ(job["micro_batches"], 30);
   EXPECT_EQ(job["prefill_rows"], 5);
   EXPECT_EQ(job["decode_rows"], 29);
-  // One sequence over two stages: there are too few. On a busy host its hops may take longer still.
+  // One sequence over two stages: there are too few. What is most of it on a busy host, it decides: one step may take
+  // longer than all others.
   const std::string cause = job["bubble_cause"];
-  EXPECT_THAT(cause, AnyOf("too few sequences", "hop", "coordinator"));
+  EXPECT_GT(job["bubble_shares"]["too_few_sequences"], 0);
   EXPECT_EQ(job["stages"][1]["clock_error_us"], 0);  // of this host
   EXPECT_EQ(job["options"]["stage_delay_us"], "2000");
   ExpectItAddsUp(job);
