@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,13 +25,23 @@ std::pair<absl::string_view, absl::string_view> Split(const std::string& variabl
   return absl::StrSplit(variable, absl::MaxSplits('=', 1));
 }
 
+bool HasWord(absl::string_view text, absl::string_view word) {
+  const auto is_part = [text](size_t at) {
+    return at < text.size() && (absl::ascii_isalnum(text[at]) || text[at] == '_');
+  };
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    if (!(at > 0 && is_part(at - 1)) && !is_part(at + word.size())) return true;
+  }
+  return false;
+}
+
 // Whether a text of Open MPI is about a parameter: by its name, or by its framework and a component that was given.
 bool SpeaksOf(absl::string_view text, absl::string_view parameter, absl::string_view value) {
   if (absl::StrContains(text, parameter)) return true;
-  const std::string framework = absl::StrCat(" ", parameter.substr(0, parameter.find('_')));
-  if (!absl::StrContains(text, framework)) return false;
-  for (const absl::string_view component : absl::StrSplit(value, ',', absl::SkipEmpty())) {
-    if (absl::StrContains(text, absl::StrCat(" ", absl::StripPrefix(component, "^")))) return true;
+  if (!HasWord(text, parameter.substr(0, parameter.find('_')))) return false;
+  for (const absl::string_view given : absl::StrSplit(value, ',', absl::SkipEmpty())) {
+    const absl::string_view component = absl::StripPrefix(given, "^");
+    if (!component.empty() && absl::ascii_isalpha(component[0]) && HasWord(text, component)) return true;
   }
   return false;
 }

@@ -80,6 +80,12 @@ TEST(AdviceForLaunch, ListsTheSettingsOfOpenMpiAndSaysWhichToUnset) {
   EXPECT_THAT(about_one, HasSubstr("OMPI_MCA_btl='tcp,nonesuch', OMPI_MCA_mpi_x='1'"));
   EXPECT_THAT(about_one, HasSubstr("about one of these: unset OMPI_MCA_btl; "));
   EXPECT_THAT(about_one, Not(HasSubstr("`stages`")));
+  // Numbers are no components, and a framework's name is not a part of another word.
+  EXPECT_THAT(
+      AdviceForSettings("1 more process has sent help message help-mpi-errors.txt / mpi_errors_are_fatal unknown "
+                        "handle\nSet MCA parameter \"orte_base_help_aggregate\" to 0 to see all help",
+                        {"OMPI_MCA_coll=nonesuch", "OMPI_MCA_mpi_warn_on_fork=0"}),
+      HasSubstr("unset OMPI_MCA_coll OMPI_MCA_mpi_warn_on_fork"));
   EXPECT_THAT(AdviceForLaunch("mpirun", "something", "", two), HasSubstr("unset OMPI_MCA_btl OMPI_MCA_mpi_x; "));
   EXPECT_THAT(AdviceForSettings("", two), StartsWith("; Open MPI is set otherwise than usual by OMPI_MCA_btl="));
   EXPECT_EQ(AdviceForSettings("", {"PATH=/bin", "PMIX_RANK=0"}), "");
