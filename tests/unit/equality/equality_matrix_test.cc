@@ -39,7 +39,8 @@ std::vector<ClusterRequest> Requests() {
   std::vector<ClusterRequest> requests(kRequests);
   for (int i = 0; i < kRequests; ++i) {
     ClusterRequest& request = requests[i];
-    const int length = 3 + 259 * i / (kRequests - 1);  // up to 262 tokens: beyond one granule of attention
+    // Two beyond one granule of attention, which is 256 tokens; the others short, for a chunk of one takes a step a token.
+    const int length = i >= kRequests - 2 ? 300 - 38 * (kRequests - 1 - i) - 38 + 38 * 0 : 3 + 7 * i;
     for (int t = 0; t < length; ++t) request.prompt.push_back((t * 7919 + i * 104729 + 17) % (kVocab - 1));
     request.sampling = testing::GreedyParams();
     request.max_new_tokens = 6;

@@ -11,6 +11,7 @@
 #include "common/gguf/gguf_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
@@ -122,7 +123,7 @@ TEST(Tokenizer, GivesTheSameTokensUpToALimitAndNoneOfALongerText) {
   tokenizers.push_back(OpenOrDie(no_bytes.File("llama", "default")));
   std::mt19937 random(17);
   for (const auto& tokenizer : tokenizers) {
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < (testing::kSanitized ? 60 : 200); ++i) {
       std::string text = RandomBytes(&random, 40);
       for (const char* more : {"hello", "<|c|>", " a b ab", "<a user-defined one>", "<s>"}) {
         if (random() % 2 == 0) text.insert(random() % (text.size() + 1), more);

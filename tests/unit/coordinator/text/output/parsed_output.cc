@@ -1,6 +1,7 @@
 #include "parsed_output.h"
 
 #include "common/json/json_value.h"
+#include "tests/testing/sanitizers.h"
 
 namespace stagecoach {
 namespace {
@@ -17,7 +18,7 @@ void Join(const std::vector<OutputDelta>& fresh, std::vector<OutputDelta>* all) 
   }
 }
 
-constexpr size_t kShort = 64;
+constexpr size_t kShort = testing::kSanitized ? 40 : 64;
 
 }  // namespace
 
