@@ -11,13 +11,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit
 source "$root/deploy/last_words.sh"
 source "$root/deploy/packages.sh"
 source "$root/deploy/time_table.sh"
+own_cache_log= # of one that was started by another, the other shows what is in it, and removes it
 at_the_end() {
   print_time_table "$1"
-  rm -f "${CCACHE_STATSLOG-}"
+  [ -z "$own_cache_log" ] || rm -f "$own_cache_log"
 }
 cd "$root"
 jobs=$(nproc)
-more_jobs=$((jobs + 1)) # tests of whole jobs wait most of their time
+more_jobs=$((jobs + 1)) most_jobs=$((jobs + 2)) # some tests wait; those of whole jobs, most of their time
 
 # ccache, where it is installed, compiles for all trees and clones what none of them has compiled before.
 use_compiler_cache() {
@@ -25,8 +26,8 @@ use_compiler_cache() {
   export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # Paths below this clone count as those of any other; what they stand in, debugging, names no directory that is needed.
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-  CCACHE_STATSLOG=$(mktemp)
-  export CCACHE_STATSLOG
+  own_cache_log=$(mktemp)
+  export CCACHE_STATSLOG=$own_cache_log
 }
 
 configure_release() { run cmake --preset release -DSTAGECOACH_BUILD_TESTS=ON; }
@@ -60,21 +61,19 @@ test_everything() {
   find_needs asan build-asan -L unit -LE plain
   run cmake --build --preset asan --target "${chosen_targets[@]}" fuzz_targets
   part "tests asan"
-  run_tests ctest --preset asan -L unit -LE plain -j "$jobs"
+  run_tests ctest --preset asan -L unit -LE plain -j "$more_jobs"
   part "tsan"
   find_needs tsan build-tsan -L race
   run cmake --build --preset tsan --target "${chosen_targets[@]}"
   # That sanitizer does not start where the kernel randomises addresses by more than 28 bits.
   local fixed_addresses=()
   ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
-  run_tests "${fixed_addresses[@]}" ctest --preset tsan
+  run_tests "${fixed_addresses[@]}" ctest --preset tsan -j "$jobs"
   part "fuzz"
   run_tests ctest --preset fuzz -L '^fuzz$' -j "$jobs"
-  part "fresh machine"
-  tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that the test was skipped
-  run_tests ctest --preset release -L fresh -j "$jobs"
   part "tests release"
-  run_tests ctest --preset release -LE 'fresh|campaign|sanitized' -j "$more_jobs"
+  tests/fresh/minimal_root.sh --check || true # says loudly why, where ctest only says that tests of a fresh machine were skipped
+  run_tests ctest --preset release -LE 'campaign|sanitized' -j "$most_jobs"
 }
 
 # test_some <argument of ctest>...

@@ -1,11 +1,8 @@
 // The other way to start: mpirun -n 1 coordinator <verb> ... : -n S stage_worker.
 
-#include <signal.h>
-
 #include <filesystem>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,7 +11,6 @@
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -120,38 +116,6 @@ TEST(World, WithTheCoordinatorLastEndsInOneMessage) {
   const Words generate = Generate({"-p", "x"});
   arguments.insert(arguments.end(), generate.begin(), generate.end());
   ExpectOneMessage(RunProgram("mpirun", arguments, "", 90, AllowRoot()));
-}
-
-TEST(World, PrintsPartialStatisticsWhenItsLauncherIsTold) {
-  Subprocess process("mpirun",
-                     WorldArguments({"generate", "-m", DemoModelPath(), "--raw", "-p", kPrompt, "-n", "900",
-                                     "--ignore-eos", "-v", "--stage-delay-us", "20000"},
-                                    2),
-                     AllowRoot());
-  ASSERT_TRUE(process.WaitForOutput(" the heaven and the earth", 60));
-  process.Kill(SIGTERM);
-  const ProgramResult result = process.Wait(30);
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_THAT(result.err, AllOf(ContainsRegex("decode +[0-9]+ tokens"), ContainsRegex("stage +host"))) << result;
-}
-
-TEST(World, DrainsWhenItsLauncherIsTold) {
-  const TempDir directory;
-  const std::string out = directory.File("out.jsonl"), steps = directory.File("steps.jsonl");
-  Subprocess process("mpirun",
-                     WorldArguments({"batch", "-m", DemoModelPath(), "-i", "-", "-o", out, "-v", "--stage-delay-us",
-                                     "20000", "--step-log", steps},
-                                    2),
-                     AllowRoot());
-  process.Write(BatchInputLine("runs", {{"prompt", kPrompt}, {"max_tokens", 30}, {"ignore_eos", true}}));
-  const auto runs = [&] { return std::filesystem::exists(steps) && std::filesystem::file_size(steps) > 0; };
-  for (int i = 0; i < 600 && !runs(); ++i) process.WaitForOutput("\x01", 0.1);  // collects output for a moment
-  ASSERT_TRUE(runs());
-  process.Kill(SIGUSR1);
-  ASSERT_TRUE(process.WaitForOutput("1 answered", 60));
-  EXPECT_FALSE(process.Wait(30).timed_out);
-  EXPECT_EQ(ReadBatchOutput(out).size(), 1u);
 }
 
 }  // namespace

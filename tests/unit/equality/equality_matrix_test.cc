@@ -39,8 +39,8 @@ std::vector<ClusterRequest> Requests() {
   std::vector<ClusterRequest> requests(kRequests);
   for (int i = 0; i < kRequests; ++i) {
     ClusterRequest& request = requests[i];
-    // Two beyond one granule of attention, which is 256 tokens; the others short, for a chunk of one takes a step a token.
-    const int length = i >= kRequests - 2 ? 300 - 38 * (kRequests - 1 - i) - 38 + 38 * 0 : 3 + 7 * i;
+    // The last one is beyond a granule of attention.
+    const int length = i == kRequests - 1 ? 262 : 3 + 14 * i;
     for (int t = 0; t < length; ++t) request.prompt.push_back((t * 7919 + i * 104729 + 17) % (kVocab - 1));
     request.sampling = testing::GreedyParams();
     request.max_new_tokens = 6;
@@ -155,12 +155,13 @@ void CheckPoints(const testing::TinyModelOptions& model, pb::KvType kv_type, con
     job.set_threads(point.threads);
     job.set_block_tokens(point.block);
     job.set_prefix_caching(point.cache);
-    // One sequence: the longest, which has the most to get wrong.
-    const size_t first = point.sequences == 1 ? requests.size() - 1 : 0;
-    const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.end()}, nullptr,
+    // The longest not where it takes a step a token. One sequence: the longest there is, which has the most to get wrong.
+    const std::ptrdiff_t end = point.chunk == 1 ? kRequests - 1 : kRequests;
+    const std::ptrdiff_t first = point.sequences == 1 ? end - 1 : 0;
+    const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.begin() + end}, nullptr,
                                          point.preempt ? 3 : 0);
     ASSERT_TRUE(run.ok()) << point.Name() << ": " << run.status();
-    for (size_t i = first; i < requests.size(); ++i) {
+    for (std::ptrdiff_t i = first; i < end; ++i) {
       ASSERT_EQ(run->answers[i - first].Bits(), expected[i]) << point.Name() << ", request " << i;
     }
     ASSERT_EQ(run->statistics.preemptions() > 0, point.preempt) << point.Name();
