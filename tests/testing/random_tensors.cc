@@ -1,6 +1,5 @@
 #include "tests/testing/random_tensors.h"
 
-#include <cmath>
 #include <numbers>
 
 #include "common/base/counter_rng.h"
@@ -16,14 +15,16 @@ uint64_t StreamOf(uint64_t seed, absl::string_view name) {
 
 }  // namespace
 
-// By the Box-Muller transform.
+// The sum of four even distributions, each of 16 bits: within 3.5 deviations, and without a logarithm and a cosine for
+// each value, which were a fourth of the time of the tests that write models.
 std::vector<float> NormalValues(uint64_t seed, absl::string_view name, int64_t count, double mean, double deviation) {
   const uint64_t stream = StreamOf(seed, name);
+  const double scale = deviation * std::numbers::sqrt3 / 65536;
   std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
-    const double radius = std::sqrt(-2 * std::log(1 - UniformAt(stream, 2 * i)));
-    const double angle = 2 * std::numbers::pi * UniformAt(stream, 2 * i + 1);
-    values[i] = static_cast<float>(mean + deviation * radius * std::cos(angle));
+    const uint64_t bits = MixBits(stream + (i + 1) * 0x9e3779b97f4a7c15ull);
+    const uint64_t sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
+    values[i] = static_cast<float>(mean + scale * (static_cast<double>(sum) - 2 * 65535.0));
   }
   return values;
 }

@@ -31,7 +31,7 @@ struct TinyArchitectureOptions {
   TensorType type = TensorType::kF32;
   TensorType expert_type = TensorType::kF32;
   bool tied = true;  // no output.weight
-  uint64_t seed = 1;
+  uint64_t seed = 7;
   int shards = 1;
 
   // Attention.

@@ -10,6 +10,7 @@
 #include "coordinator/text/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/unit/coordinator/text/pcre2_oracle.h"
 
 namespace stagecoach {
@@ -264,7 +265,7 @@ TEST(PreTokenizer, KnowsTheNamesThatConvertersWrite) {
 
 // Whatever is scanned again for the next piece, for every expression and text.
 TEST(PreTokenizer, TakesTimeInProportionToTheText) {
-  constexpr size_t kBytes = 1 << 17;
+  constexpr size_t kBytes = testing::kSanitized ? 1 << 15 : 1 << 17;
   const auto repeated = [](absl::string_view unit) {
     std::string text;
     while (text.size() < kBytes) text.append(unit.data(), unit.size());
