@@ -155,7 +155,8 @@ void CheckPoints(const testing::TinyModelOptions& model, pb::KvType kv_type, con
     job.set_threads(point.threads);
     job.set_block_tokens(point.block);
     job.set_prefix_caching(point.cache);
-    // The longest not where it takes a step a token. One sequence: the longest there is, which has the most to get wrong.
+    // The longest not where it takes a step a token. One sequence: the longest there is, which has the most to get
+    // wrong.
     const std::ptrdiff_t end = point.chunk == 1 ? kRequests - 1 : kRequests;
     const std::ptrdiff_t first = point.sequences == 1 ? end - 1 : 0;
     const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.begin() + end}, nullptr,
