@@ -13,7 +13,7 @@
 
 namespace stagecoach::testing {
 
-// Distributed nearly as normally.
+// Nearly normally distributed, within 3.5 deviations of the mean.
 std::vector<float> NormalValues(uint64_t seed, absl::string_view name, int64_t count, double mean, double deviation);
 
 // [rows][cols] of a type that nothing here can encode: random valid blocks whose values have about this root mean
