@@ -159,6 +159,7 @@ absl::Status SessionThread::Run() {
 absl::Status SessionThread::Turn() {
   PauseOrRead();
   ASSIGN_OR_RETURN(std::vector<SessionEvent> events, session_->NextBatch(LongestTurn()));
+  ClearWake();  // before anything that a wake-up is for: whoever wakes us from here on gets a turn after this one
   Deliver(std::move(events));
   Publish(/*now=*/false);
   listener_->OnTurn();
@@ -167,7 +168,6 @@ absl::Status SessionThread::Turn() {
 
 // Takes what the other threads asked for; whether it is time to end.
 bool SessionThread::Done() {
-  ClearWake();
   TakeCommands();
   return stopped_ || (drained_ && number_of_.empty() && own_events_.empty());
 }

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -184,7 +186,10 @@ class Collector : public SessionListener {
     }
     changed_.notify_all();
   }
-  void OnTurn() override { ++turns; }
+  void OnTurn() override {
+    ++turns;
+    if (on_turn) on_turn();
+  }
 
   template <typename Condition>
   void Await(Condition condition) {
@@ -201,6 +206,7 @@ class Collector : public SessionListener {
   }
 
   std::atomic<int> turns{0};
+  std::function<void()> on_turn;  // set before Run
   // For conditions of Await.
   std::map<RequestId, Outcome> outcomes_;
   size_t ended_ = 0;
@@ -229,8 +235,12 @@ class SessionThreadTest : public ::testing::Test {
     runner_ = std::thread([this] { result_ = face_->Run(); });
   }
 
+  template <typename Condition>
+  static void AwaitTrue(Condition condition) {
+    while (!condition()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
   void AwaitState(SessionStatus::State state) {
-    while (face_->Status()->state != state) std::this_thread::yield();
+    AwaitTrue([&] { return face_->Status()->state == state; });
   }
 
   absl::Status Join() {
@@ -361,12 +371,12 @@ TEST_F(SessionThreadTest, TheEngineIsToldToBeWatchedAsSoonAsThereIsOneAndItsStat
   engine_->BeReady();
   const int64_t start_us = MonotonicUs();
   const auto preemptions = [&] { return face_->Status()->statistics.preemptions(); };
-  while (preemptions() != 10 && MonotonicUs() < start_us + 60000000) std::this_thread::yield();
+  AwaitTrue([&] { return preemptions() == 10 || MonotonicUs() > start_us + 60000000; });
   EXPECT_EQ(preemptions(), 10u);
   EXPECT_TRUE(face_->Status()->job_ready);
   face_->Watch(true);
   face_->Watch(false);
-  while (preemptions() != 1 && MonotonicUs() < start_us + 120000000) std::this_thread::yield();
+  AwaitTrue([&] { return preemptions() == 1 || MonotonicUs() > start_us + 120000000; });
   EXPECT_EQ(preemptions(), 1u);
 }
 
@@ -403,6 +413,19 @@ TEST_F(SessionThreadTest, WhenTheSessionEndsWhileThreadsSubmitEveryRequestThatWa
   }
 }
 
+TEST_F(SessionThreadTest, AWakeUpDuringATurnGetsTheNextOneAtOnce) {
+  constexpr int kTurns = 20;
+  collector_.on_turn = [this] {
+    if (collector_.turns < kTurns) face_->Wake();
+  };
+  const int64_t start_us = MonotonicUs();
+  Start();
+  face_->Wake();
+  AwaitTrue([this] { return collector_.turns >= kTurns; });
+  // Turns that wait for their time take a second each.
+  EXPECT_LT(MonotonicUs() - start_us, kTurns * 500'000);
+}
+
 TEST_F(SessionThreadTest, StopEndsWhatRunsAndWhatWaitsForAJob) {
   Start();
   for (RequestId id = 1; id <= 5; ++id) ASSERT_TRUE(face_->Submit(id, Wanted(3, 100)).ok());
@@ -425,10 +448,10 @@ TEST_F(SessionThreadTest, ReadsNoFurtherThanItsListenerConsumesAndLosesNothing) 
   // Now nothing is read, however many turns are made and although more is there; and it still hears what it is told.
   face_->Cancel(kRequests);
   const int turns = collector_.turns;
-  while (collector_.turns < turns + 20) {
+  AwaitTrue([&] {
     face_->Wake();
-    std::this_thread::yield();
-  }
+    return collector_.turns >= turns + 20;
+  });
   constexpr int64_t kOneRead = 64 << 10;  // bytes, of which a token takes several
   EXPECT_LT(collector_.tokens(), SessionThread::kHighTokens + kOneRead / 4);
   const int64_t held = collector_.tokens();
@@ -437,18 +460,17 @@ TEST_F(SessionThreadTest, ReadsNoFurtherThanItsListenerConsumesAndLosesNothing) 
   for (int i = 0; i < 20; ++i) {
     const int before = collector_.turns;
     face_->Wake();
-    while (collector_.turns == before) std::this_thread::yield();
+    AwaitTrue([&] { return collector_.turns > before; });
   }
   EXPECT_EQ(collector_.tokens(), held);
   int64_t consumed = held - SessionThread::kLowTokens;
   face_->Drain();
-  while (true) {
+  AwaitTrue([&] {
     const int64_t tokens = collector_.tokens();
     face_->Consumed(tokens - consumed);
     consumed = tokens;
-    if (face_->Status()->state == SessionStatus::State::kEnded) break;
-    std::this_thread::yield();
-  }
+    return face_->Status()->state == SessionStatus::State::kEnded;
+  });
   EXPECT_EQ(Join(), absl::OkStatus());
   for (RequestId id = 1; id < kRequests; ++id) ExpectWhole(id, kTokens);
   EXPECT_EQ(collector_.Of(kRequests).reason, Finished::REASON_CANCELLED);
