@@ -11,7 +11,7 @@ test_packages=(libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev curl)
 # What the tests with a label need beyond that. Nothing here may bring a daemon.
 cross_packages=(googletest g++-aarch64-linux-gnu qemu-user-static) # Arm kernels in an emulator; GoogleTest from its source
 tidy_packages=(clang-tidy git)                                     # clang-tidy over the changed files
-sanitizer_packages=(clang libclang-rt-14-dev)                           # libFuzzer, and the trees with sanitizers
+sanitizer_packages=(clang lld libclang-rt-14-dev)                  # libFuzzer, and the trees with sanitizers
 hosts_packages=(iproute2)                                          # several hosts on this machine, in network namespaces
 install_packages=(groff-base)                                      # manual pages, looked at
 campaign_packages=(python3 mmdebstrap)                             # long measurements

@@ -15,7 +15,8 @@
 # machine, and no service starts by itself (policy-rc.d). When it ends, all that it started ends too.
 #
 # Downloaded packages are kept for the next time in ${XDG_CACHE_HOME:-~/.cache}/stagecoach/packages. The root gets this machine's apt
-# sources and settings, but no credentials. It takes about 0.4 GB in ${TMPDIR:-/var/tmp}, and what is installed in it.
+# sources and settings, but no credentials. It takes about 0.4 GB and what is installed in it: of memory where there is much, which is
+# half as much work for the kernel, else in ${TMPDIR:-/var/tmp}.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../../deploy/last_words.sh"
 
@@ -158,6 +159,14 @@ make_work_directory() {
   exec 8>&-
 }
 
+# Whether a root and what is built in it, four of them at once, fit into memory.
+in_memory() {
+  local needed=$((16 << 20)) limit
+  [ "$(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo)" -ge "$needed" ] || return 1
+  limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null) || limit=max
+  [ "$limit" = max ] || [ "$limit" -ge $((needed << 10)) ]
+}
+
 # What stands between // and @ in an address is a credential.
 without_credentials() { sed -E 's#//[^/@[:space:]"]*@#//#g'; }
 
@@ -222,9 +231,11 @@ at_the_end() {
   end_namespaces
   [ -n "$work" ] || return 0
   [ ! -d "$root/var/cache/apt/archives" ] || keep_packages
+  ! mountpoint -q "$work/memory" || umount --lazy "$work/memory"
   delete_root "$work"
 }
 
+arguments=("$@")
 include= network=no
 copies=() shown=()
 if [ "${1-}" = --enter ]; then enter "${@:2}"; fi
@@ -241,10 +252,16 @@ done
 [ $# -gt 1 ] || stop 2 "no command; usage: minimal_root.sh [option]... -- COMMAND"
 shift
 require_permission
+# A mount namespace of this script's own, so that its memory is free again however it ends.
+[ -n "${STAGECOACH_OWN_MOUNTS-}" ] ||
+  STAGECOACH_OWN_MOUNTS=yes exec unshare --mount --propagation private bash "${BASH_SOURCE[0]}" "${arguments[@]}"
+unset STAGECOACH_OWN_MOUNTS
 
 make_work_directory
-chmod 755 "$work"
-root=$work/root
+mkdir "$work/memory"
+chmod 755 "$work" "$work/memory"
+! in_memory || mount -t tmpfs -o mode=755 memory "$work/memory"
+root=$work/memory/root
 echo "Making a minimal Debian in $root" >&2
 make_root
 for copy in "${copies[@]}"; do
