@@ -1,6 +1,9 @@
 #include "common/transport/loopback.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -15,6 +18,10 @@
 
 namespace stagecoach {
 namespace {
+
+// How long Poll waits for a frame where there is none. A dozen ranks that look every few microseconds, as those of real
+// jobs do, would take most of the cores of one process from the ranks that compute.
+constexpr std::chrono::microseconds kPatience(100);
 
 // A frame that waits for a free receive.
 struct Parcel {
@@ -55,8 +62,13 @@ struct PendingSend {
 // Frames on their way to one rank.
 struct LoopbackWorld::Mailbox {
   std::mutex mu;
+  std::condition_variable arrival;                                // of a frame in `waiting`
   std::map<std::pair<Channel, int>, std::deque<Parcel>> waiting;  // by channel and source; guarded by mu
   bool left = false;  // its rank has gone: what is sent to it is dropped; guarded by mu
+
+  bool Holds() const {
+    return std::any_of(waiting.begin(), waiting.end(), [](const auto& entry) { return !entry.second.empty(); });
+  }
 };
 
 class LoopbackWorld::LoopbackEndpoint : public Endpoint {
@@ -156,6 +168,7 @@ absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destinat
     parcel.taken->store(true, std::memory_order_release);
   } else {
     mailbox.waiting[{channel, rank_}].push_back(std::move(parcel));
+    mailbox.arrival.notify_one();
   }
   return absl::OkStatus();
 }
@@ -207,7 +220,11 @@ absl::StatusOr<std::optional<ReceivedFrame>> LoopbackWorld::LoopbackEndpoint::Po
   if (world_->aborted_) return absl::AbortedError("the job was aborted");
   FinishSends();
   for (const Receive& receive : receives_) RETURN_IF_ERROR(TakeFrames(receive));
-  if (arrived_.empty()) return std::optional<ReceivedFrame>();
+  if (arrived_.empty()) {
+    std::unique_lock<std::mutex> lock(own_->mu);
+    own_->arrival.wait_for(lock, kPatience, [this] { return own_->Holds(); });
+    return std::optional<ReceivedFrame>();
+  }
   std::optional<ReceivedFrame> frame = std::move(arrived_.front());
   arrived_.pop_front();
   return frame;

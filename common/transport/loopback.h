@@ -2,7 +2,7 @@
 #define STAGECOACH_COMMON_TRANSPORT_LOOPBACK_H_
 
 // The ranks of a job as threads of one process, for tests: same Endpoint, memory in place of a network, and faults on
-// demand.
+// demand. Poll waits a moment where nothing has arrived, so that many ranks may share few cores.
 
 #include <atomic>
 #include <cstdint>

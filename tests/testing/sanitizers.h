@@ -16,6 +16,12 @@ inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
+// Or run by an emulator, which takes as long.
+#if defined(STAGECOACH_EMULATED)
+inline constexpr bool kSlow = true;
+#else
+inline constexpr bool kSlow = kSanitized;
+#endif
 
 }  // namespace stagecoach::testing
 

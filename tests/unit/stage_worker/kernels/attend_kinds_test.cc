@@ -49,12 +49,12 @@ TEST(AttendWindow, GivesTheSameBitsWithEveryInstructionSet) {
   uint64_t seed = 1000;
   for (KvType type : kTypes) {
     for (int head_dim : {20, 64, 96, 128}) {
-      if (!Fits(type, head_dim) || (testing::kSanitized && head_dim == 128)) continue;
+      if (!Fits(type, head_dim) || (testing::kSlow && head_dim == 128)) continue;
       for (const auto& [first, written] : std::vector<std::pair<int, int>>{
                {0, 256}, {1, 256}, {15, 100}, {16, 33}, {16, 17}, {100, 101}, {131, 250}, {255, 256}}) {
         const Granule granule(Scalar(), type, head_dim, head_dim, first, written, seed += 2);
         for (int columns : {1, 2, 3, 4, 5, 6, 8, 13, 17}) {
-          if (testing::kSanitized && (columns + first) % 2 != 0) continue;
+          if (testing::kSlow && (columns + first) % 2 != 0) continue;
           const std::vector<float> q = RandomFloats(++seed, columns * head_dim, 1.0);
           for (int pattern = 0; pattern < 4; ++pattern) {
             const Window window = WindowsOf(pattern, columns, first, written);
@@ -171,7 +171,7 @@ TEST(AttendKinds, GiveTheSameBitsWithEveryInstructionSet) {
     for (const Kind& kind : kKinds) {
       if (!Fits(type, kind.head_dim) || !Fits(type, kind.value_dim)) continue;
       for (const auto& [first, written] : std::vector<std::pair<int, int>>{{0, 70}, {0, 256}, {21, 50}}) {
-        if (testing::kSanitized && written == 256) continue;
+        if (testing::kSlow && written == 256) continue;
         const Granule granule(Scalar(), type, kind.head_dim, kind.value_dim, first, written, seed += 2);
         AttentionSpan span = granule.span();
         span.score_cap = kind.score_cap;

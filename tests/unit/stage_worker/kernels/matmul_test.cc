@@ -194,7 +194,7 @@ TEST(Matmul, GivesTheSameBitsWhereTheInputsAreTooManyForOnePass) {
                              Shape{TensorType::kQ4_K, 4, 12288, 70}, Shape{TensorType::kQ3_K, 1, 26624, 17},
                              Shape{TensorType::kTQ1_0, 1, 26624, 17}, Shape{TensorType::kBF16, 9, 12288, 70},
                              Shape{TensorType::kF16, 5, 6150, 33}, Shape{TensorType::kF32, 4, 4099, 13}}) {
-    const int columns = testing::kSanitized ? std::min(shape.columns, 37) : shape.columns;  // two passes, or three
+    const int columns = testing::kSlow ? std::min(shape.columns, 37) : shape.columns;  // two passes, or three
     const Matrix matrix = RandomMatrix(shape.type, shape.panels * kPanelRows, shape.cols, 17);
     const Inputs in(RandomFloats(18, columns * shape.cols, 1.0), shape.cols);
     const std::vector<float> twin = Multiply(Scalar(), matrix, in, columns);
