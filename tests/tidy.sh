@@ -42,8 +42,8 @@ filter="^$PWD/($(tr '\n' '|' <<<"$changed" | sed 's/|$//; s/\./\\./g'))\$"
 # error, which says something only where it found nothing and yet failed.
 errors=$(mktemp)
 commands=$(mktemp -d)
-# clang does not read headers that g++ has compiled, and has no such parameters.
-sed -E 's/ -include [^ ]*\/cmake_pch\.hxx//; s/ --param=[^ ]*//' "$build/compile_commands.json" >"$commands/compile_commands.json"
+# clang does not read headers that g++ has compiled, and has no such parameters and parts of the optimiser.
+sed -E 's/ -include [^ ]*\/cmake_pch\.hxx//; s/ --param=[^ ]*//; s/ -fno-(tree-|guess-branch)[^ ]*//g' "$build/compile_commands.json" >"$commands/compile_commands.json"
 code=0
 findings=$(printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$commands" --header-filter="$filter" \
   --checks=-bugprone-suspicious-include --extra-arg=-Wno-unknown-warning-option 2>"$errors") || code=$?

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 namespace stagecoach::testing {
 namespace {
@@ -48,17 +49,20 @@ std::vector<ProcessInfo> Descendants(pid_t root) {
     const pid_t pid = std::stoi(name);
     all[pid] = ReadStat(pid);
   }
-  std::vector<ProcessInfo> found;
+  std::map<std::pair<int, pid_t>, std::string> found;  // commands by generation and id
   for (const auto& [pid, stat] : all) {
     if (stat.state == 'Z' || stat.state == 'X') continue;
     pid_t ancestor = stat.parent;
-    while (ancestor > 1 && ancestor != root) ancestor = all.count(ancestor) ? all[ancestor].parent : 0;
+    int generation = 1;
+    for (; ancestor > 1 && ancestor != root; ++generation) ancestor = all.count(ancestor) ? all[ancestor].parent : 0;
     if (ancestor != root) continue;
     std::string command = ReadAll("/proc/" + std::to_string(pid) + "/cmdline");
     std::replace(command.begin(), command.end(), '\0', ' ');
-    found.push_back({pid, command});
+    found[{generation, pid}] = std::move(command);
   }
-  return found;
+  std::vector<ProcessInfo> processes;
+  for (auto& [place, command] : found) processes.push_back({place.second, std::move(command)});
+  return processes;
 }
 
 std::vector<ProcessInfo> DescendantsNamed(pid_t root, const std::string& text) {

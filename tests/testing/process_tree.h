@@ -16,8 +16,9 @@ struct ProcessInfo {
   std::string command;  // the whole command line, words separated by blanks
 };
 
-// All living descendants of `root` (zombies excluded), by process id. The session of a launched job keeps its ancestry
-// while the front lives.
+// All living descendants of `root` (zombies excluded), children before grandchildren: a grandchild's id is the smaller
+// one where the kernel has begun anew with its ids. The session of a launched job keeps its ancestry while the front
+// lives.
 std::vector<ProcessInfo> Descendants(pid_t root);
 
 // The descendants whose command line contains `text`.
