@@ -76,7 +76,9 @@ absl::Status HttpClient::Answer::Take(absl::string_view bytes, int64_t at_us) {
     if (end_.size() == 0) return absl::OkStatus();
     RETURN_IF_ERROR(TakeHead(at_us));
   }
-  return done_ ? absl::OkStatus() : TakeBody(std::exchange(begun_, std::string()), at_us);
+  if (!done_) return TakeBody(std::exchange(begun_, std::string()), at_us);
+  if (!begun_.empty()) parsed_.keep_alive = false;  // as of what follows a body
+  return absl::OkStatus();
 }
 
 absl::Status HttpClient::Answer::TakeHead(int64_t at_us) {
@@ -252,6 +254,9 @@ absl::StatusOr<HttpReply> HttpClient::CallOnce(const HttpCall& call, bool* began
 
 absl::StatusOr<HttpReply> HttpClient::Call(const HttpCall& call) {
   try {
+    // What has come on a connection that was kept, its end or what nobody asked for, is no answer to this.
+    char byte = 0;
+    if (descriptor_ >= 0 && recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0) Close();
     const bool kept = descriptor_ >= 0;
     bool began = false;
     auto reply = CallOnce(call, &began);

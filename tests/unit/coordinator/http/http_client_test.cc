@@ -4,7 +4,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/http/sse_reader.h"
@@ -178,16 +181,24 @@ TEST(HttpClient, SaysWhyThereIsNoAnswer) {
   close(pipe_ends[1]);
 }
 
-// A server that sends these bytes to whoever connects, and closes.
-absl::StatusOr<HttpReply> ReplyTo(const std::string& bytes) {
+// A socket that listens on a port of its own.
+int Listen(int* port) {
   const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   EXPECT_EQ(bind(listening, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(listen(listening, 1), 0);
+  EXPECT_EQ(listen(listening, 2), 0);
   getsockname(listening, reinterpret_cast<sockaddr*>(&address), &size);
+  *port = ntohs(address.sin_port);
+  return listening;
+}
+
+// A server that sends these bytes to whoever connects, and closes.
+absl::StatusOr<HttpReply> ReplyTo(const std::string& bytes) {
+  int port = 0;
+  const int listening = Listen(&port);
   std::thread server([&] {
     const int peer = accept(listening, nullptr, nullptr);
     std::string request(1000, '\0');
@@ -195,10 +206,45 @@ absl::StatusOr<HttpReply> ReplyTo(const std::string& bytes) {
     for (const char c : bytes) send(peer, &c, 1, MSG_NOSIGNAL);
     close(peer);
   });
-  auto reply = HttpClient({"127.0.0.1", ntohs(address.sin_port), ""}, {}).Call({"GET", "/"});
+  auto reply = HttpClient({"127.0.0.1", port, ""}, {}).Call({"GET", "/"});
   server.join();
   close(listening);
   return reply;
+}
+
+TEST(HttpClient, TakesNoAnswerFromWhatFollowsAnotherOnAConnectionThatIsKept) {
+  using Pieces = std::vector<std::string>;
+  const std::string answer = "HTTP/1.1 204 No Content\r\n\r\n",
+                    more = "HTTP/1.1 500 Wrong\r\nContent-Length: 0\r\n\r\n";
+  for (const Pieces& pieces : {Pieces{answer + more}, Pieces{answer, more}}) {
+    int port = 0;
+    const int listening = Listen(&port);
+    std::atomic<int> answered{0};
+    std::thread server([&] {
+      for (int connection = 0; connection < 2; ++connection) {
+        const int peer = accept(listening, nullptr, nullptr);
+        std::string request(1000, '\0');
+        recv(peer, &request[0], request.size(), 0);
+        for (const std::string& piece : pieces) send(peer, piece.data(), piece.size(), MSG_NOSIGNAL);
+        ++answered;
+        while (recv(peer, &request[0], request.size(), 0) > 0) {
+        }
+        close(peer);
+      }
+    });
+    HttpClientOptions options;
+    options.silence_timeout = absl::Seconds(2);
+    {
+      HttpClient client({"127.0.0.1", port, ""}, options);
+      EXPECT_EQ(client.Call({"GET", "/"})->status, 204);
+      EXPECT_TRUE(ComesTrue([&] { return answered == 1; }));
+      const auto second = client.Call({"GET", "/"});
+      EXPECT_TRUE(second.ok() && second->status == 204) << second.status();
+    }
+    shutdown(listening, SHUT_RDWR);  // a client that did not connect again is not waited for
+    server.join();
+    close(listening);
+  }
 }
 
 TEST(HttpClient, TakesEveryFramingOfAnAnswerAndNoHalfOne) {
