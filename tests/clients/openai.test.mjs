@@ -209,7 +209,8 @@ describe('a server with keys, a name and a short queue', () => {
   let server;
   before(async () => {
     server = await Server.start(
-      ['--served-model-name', 'demo,other', '--max-num-queued-reqs', '2', '--max-num-seqs', '1'],
+      // Steps that take their time, or a busy machine's client sends one request when another is answered.
+      ['--served-model-name', 'demo,other', '--max-num-queued-reqs', '2', '--max-num-seqs', '1', '--stage-delay-us', '5000'],
       {environment: {STAGECOACH_API_KEY: 'sk-right'}});
   });
   after(() => server.stop());
