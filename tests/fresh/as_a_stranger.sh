@@ -19,7 +19,7 @@ try() {
   code=0
   "$@" >"$out" 2>"$err" </dev/null || code=$?
 }
-# Half the time that the programs take to compile is the optimiser's. What it makes of them is shown where they are built as they are
+# What the optimiser makes of kernels, a tenth of what the programs take to compile, is shown where they are built as they are
 # shipped, by the same compiler; here are shown that the packages suffice, that all compiles and links with them, and that it runs. The
 # text must be the same anyway.
 export CMAKE_CXX_COMPILER_LAUNCHER=/stagecoach/tests/fresh/unoptimised.sh

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_architectures.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
@@ -124,6 +125,7 @@ TEST(HostileValues, NumbersThatAreNoneInARouterOrItsBiasesAreInvalidLogitsAtWors
         }
         ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
         for (const char* isa : {"auto", "scalar"}) {
+          if (kSanitized && (isa[0] == 'a') != all) continue;  // it looks at each once
           const ManyAndOne run = RunManyAndOne(dir.File("m.gguf"), 2, isa);
           EXPECT_EQ(run.logits.size(), 41u);
           if (all && std::isnan(value)) {
