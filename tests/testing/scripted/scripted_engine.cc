@@ -128,15 +128,17 @@ void ScriptedEngine::SayStatus(bool ended) {
 
 void ScriptedEngine::Handle(const pb::EngineMessage& message) {
   if (message.has_submit()) {
-    ++submitted_;
     Request request;
     request.submit = message.submit();
     if (options_.script != nullptr) request.answer = options_.script(request.submit);
     requests_.push_back(std::move(request));
+    Count();  // first: who sees that one came looks at what runs next
+    ++submitted_;
   }
   if (message.has_cancel()) {
     const auto is_it = [&](const Request& request) { return request.submit.request() == message.cancel().request(); };
     if (std::erase_if(requests_, is_it) > 0) {
+      Count();
       ++cancelled_;
       pb::EngineMessage out;
       Finished* finished = out.mutable_events()->add_finished();

@@ -69,7 +69,7 @@ TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
   message.mutable_ready()->set_block_tokens(1024);
   ASSERT_TRUE(engine.Send(message).ok());
   while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
-  const std::vector<TokenId> prompt(1 << 20, 1);  // 1 MiB on the wire
+  const std::vector<TokenId> prompt(1 << 18, 1 << 27);  // 1 MiB on the wire
   std::vector<RequestId> ids;
   for (int i = 0; i < 40; ++i) ids.push_back(SubmitTo(session.get(), Request(prompt, 1)));
   // The first one went to the engine, who must answer; the last one has not left the front.
