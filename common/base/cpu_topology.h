@@ -10,12 +10,14 @@
 
 namespace stagecoach {
 
-// Open MPI reads the topology too, in mpirun and in every rank's MPI_Init, with all plugins of hwloc. The one that
-// finds the graphics cards of X displays (libhwloc-plugins, which Debian's Open MPI depends on) tries ten displays each
-// time, and each try asks the resolver for "localhost": seconds, where /etc/hosts does not say it and a name server is
-// slow. Whoever starts Open MPI sets this variable, unless the user has.
+// Open MPI reads the topology too, in mpirun and in every rank's MPI_Init, with all components of hwloc. Whoever starts
+// Open MPI sets this variable, unless the user has: without the component that finds the graphics cards of X displays
+// (of libhwloc-plugins, which Debian's Open MPI depends on; it tries ten displays each time, and each try asks the
+// resolver for "localhost": seconds, where /etc/hosts does not say it and a name server is slow), and without the two
+// that read PCI devices, each of which a virtual machine is asked for word by word: half of the kernel's time in a
+// start. Of what Open MPI sends with, libfabric's providers alone look at these, to choose the nearest of several.
 inline constexpr char kHwlocComponentsVariable[] = "HWLOC_COMPONENTS";
-inline constexpr char kHwlocComponents[] = "-gl";
+inline constexpr char kHwlocComponents[] = "-gl,-pci,-linuxio";
 
 // A hardware thread.
 struct CpuPlace {

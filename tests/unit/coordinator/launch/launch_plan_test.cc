@@ -364,9 +364,9 @@ TEST(LaunchEnvironment, DropsAnOuterJobAndKeepsTheUsersSettings) {
   EXPECT_THAT(
       LaunchEnvironment({"PATH=/bin", "OMPI_COMM_WORLD_RANK=0", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_orte_hnp_uri=x",
                          "OMPI_MCA_ess=pmi", "PMIX_RANK=0", "PMI_RANK=1", "OPAL_PREFIX=/x", "ORTE_Y=1", "HOMPI_X=1"}),
-      UnorderedElementsAre("PATH=/bin", "OMPI_MCA_btl=tcp,self", "HOMPI_X=1", "HWLOC_COMPONENTS=-gl"));
+      UnorderedElementsAre("PATH=/bin", "OMPI_MCA_btl=tcp,self", "HOMPI_X=1", "HWLOC_COMPONENTS=-gl,-pci,-linuxio"));
   EXPECT_THAT(LaunchEnvironment({"OMPI_MCA_orte_tmpdir_base=/x", "OMPI_ALLOW_RUN_AS_ROOT=0"}),
-              UnorderedElementsAre("OMPI_MCA_orte_tmpdir_base=/x", "HWLOC_COMPONENTS=-gl"));
+              UnorderedElementsAre("OMPI_MCA_orte_tmpdir_base=/x", "HWLOC_COMPONENTS=-gl,-pci,-linuxio"));
 }
 
 TEST(LaunchEnvironment, LetsTheUserChooseWhatHwlocLooksFor) {
