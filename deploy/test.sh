@@ -68,7 +68,7 @@ test_everything() {
   # That sanitizer does not start where the kernel randomises addresses by more than 28 bits.
   local fixed_addresses=()
   ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
-  run_tests "${fixed_addresses[@]}" ctest --preset tsan -j "$jobs"
+  run_tests "${fixed_addresses[@]}" ctest --preset tsan -j "$more_jobs"
   part "fuzz"
   run_tests ctest --preset fuzz -L '^fuzz$' -j "$jobs"
   part "tests release"

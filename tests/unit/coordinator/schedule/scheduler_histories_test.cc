@@ -17,7 +17,6 @@
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/sanitizers.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
@@ -279,7 +278,7 @@ std::string Describe(const SchedulerOptions& o) {
 }
 
 TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {
-  constexpr uint32_t kHistories = testing::kSanitized ? 1000 : 3000;
+  constexpr uint32_t kHistories = 1500;
   uint64_t preemptions = 0, caching = 0;
   int64_t hits = 0;
   for (uint32_t seed = 0; seed < kHistories; ++seed) {
@@ -299,7 +298,7 @@ TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItH
 }
 
 TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlone) {
-  constexpr uint32_t kHistories = testing::kSanitized ? 500 : 1500;
+  constexpr uint32_t kHistories = 750;
   uint64_t preemptions = 0;
   for (uint32_t seed = 0; seed < kHistories; ++seed) {
     std::mt19937 random(seed);
@@ -316,7 +315,7 @@ TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlon
 
 // Groups with windows beside one without, in any order; pools from what one row needs to what all sequences could use.
 TEST(SchedulerHistories, WithWindowsEverySequenceHasTheAnswerItHasAlone) {
-  constexpr uint32_t kHistories = testing::kSanitized ? 300 : 1000;
+  constexpr uint32_t kHistories = 500;
   uint64_t preemptions = 0;
   int64_t hits = 0, released = 0;
   for (uint32_t seed = 0; seed < kHistories; ++seed) {
