@@ -18,7 +18,7 @@ at_the_end() {
 }
 cd "$root"
 jobs=$(nproc)
-more_jobs=$((jobs + 1)) most_jobs=$((jobs + 2)) # some tests wait; those of whole jobs, most of their time
+more_jobs=$((jobs + 1)) most_jobs=$((jobs + 3)) # some tests wait; those of whole jobs, most of their time
 
 # ccache, where it is installed, compiles for all trees and clones what none of them has compiled before.
 use_compiler_cache() {

@@ -48,7 +48,8 @@ problem() { echo "PROBLEM: $*" && problems=$((problems + 1)); }
 for width in 1100 390; do
   browser --window-size=$width,1200 --enable-logging=stderr --screenshot=/tmp/page-$width.png file:///opt/sweep/report.html 2>/tmp/log ||
     problem "Chromium failed at $width: $(tail -n 3 /tmp/log)"
-  ! grep CONSOLE /tmp/log || problem "the console at $width pixels says something"
+  # Of a machine that is busy Chromium says that its network is slow; there is none.
+  ! grep CONSOLE /tmp/log | grep -v 'Slow network is detected' || problem "the console at $width pixels says something"
   bytes=$(stat -c %s /tmp/page-$width.png || echo 0)
   [ "$bytes" -gt 20000 ] || problem "the page at $width pixels is empty: $bytes bytes of PNG"
   verdict=$(browser --window-size=$width,1200 --dump-dom file:///opt/sweep/looked-at.html 2>/tmp/log |
