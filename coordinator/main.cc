@@ -10,7 +10,7 @@
 #include "common/json/json.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "coordinator/cli/command_line.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/rank_zero.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"

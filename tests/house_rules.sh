@@ -129,12 +129,12 @@ only_in '^coordinator/cli/chat/line_editor' '(histedit|editline/)' '<histedit.h>
 only_in '^common/json/' 'nlohmann/' '<nlohmann/...> lives in common/json'
 only_in '^coordinator/http/boost\.h$' 'boost/' '<boost/...> lives in coordinator/http/boost.h'
 
-# A library's messages name a job's fields; coordinator/cli turns them into flags. stage_worker's own check has arguments of its own, and
-# mpirun has on its launch line.
-flags=$(grep -oE '"--[a-z-]+"' coordinator/cli/job_flags.cc | tr -d '"' | paste -sd'|')
-[ -n "$flags" ] || { echo "no flags in coordinator/cli/job_flags.cc"; exit 2; }
+# A library's messages name a job's fields; coordinator/cli turns them into flags, which a setting's declaration has. stage_worker's own
+# check has arguments of its own, and mpirun has on its launch line.
+flags=$(grep -hE '\.flags = |^    \{"' common/job/job_settings.h coordinator/cli/job_options.cc | grep -oE -- '--[a-z-]+' | sort -u | paste -sd'|')
+[ "$(tr '|' '\n' <<<"$flags" | wc -l)" -gt 30 ] || { echo "few flags in common/job/job_settings.h and coordinator/cli/job_options.cc: $flags"; exit 2; }
 while read -r hit; do violation "$hit: libraries speak of fields, coordinator/cli of flags"; done < <(
-  grep -vE '^(tests/|coordinator/cli/|coordinator/bench/kernel_report\.cc|coordinator/launch/(open_mpi|slurm|host_survey)\.cc|common/wire/host_report\.h|stage_worker/(main|usage|host_report|check/self_check)\.cc)' <<<"$sources" |
+  grep -vE '^(tests/|coordinator/cli/|common/job/job_settings\.h|coordinator/bench/kernel_report\.cc|coordinator/launch/(open_mpi|slurm|host_survey)\.cc|common/wire/host_report\.h|stage_worker/(main|usage|host_report|check/self_check)\.cc)' <<<"$sources" |
     xargs grep -HnE -- "\"[^\"]*($flags)([^a-z-]|\$)")
 
 while read -r lines file; do

@@ -2,7 +2,7 @@
 #define STAGECOACH_COMMON_JOB_JOB_LIMITS_H_
 
 // The ranges of a job's fields (proto/engine.proto, proto/control.proto): the same for the command line, the plan, the
-// scheduler and the stages. Messages name the field in backquotes; which option sets it is the command line's business.
+// scheduler and the stages. Messages name the field in backquotes, which the command line shows as its option.
 
 #include <cstdint>
 
@@ -19,6 +19,7 @@ struct JobField {
 struct JobLimits {
   static constexpr JobField kStages = {"stages", {1, 1024}};
   static constexpr JobField kThreads = {"threads", {1, 1024}};          // of a stage
+  static constexpr IntegerRange kLayersOfAStage = {1, INT32_MAX};       // all together as many as the model has
   static constexpr JobField kContext = {"context", {1, INT32_MAX}};     // tokens of a sequence; positions are int32
   static constexpr JobField kMaxNumSeqs = {"max_num_seqs", {1, 4096}};  // also the slices of a micro-batch
   static constexpr JobField kMaxNumBatchedTokens = {"max_num_batched_tokens", {1, 65536}};  // rows of a micro-batch

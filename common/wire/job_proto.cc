@@ -1,10 +1,23 @@
 #include "common/wire/job_proto.h"
 
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 
 namespace stagecoach {
 namespace {
+
+using google::protobuf::FieldDescriptor;
+
+const FieldDescriptor* FieldOf(const JobSetting& setting) {
+  const FieldDescriptor* field = pb::ConfigureJob::descriptor()->FindFieldByName(setting.name);
+  CHECK(field != nullptr);
+  return field;
+}
 
 template <typename Enum, typename Proto>
 struct Pair {
@@ -56,7 +69,132 @@ absl::StatusOr<Enum> Decoded(const Pair<Enum, Proto> (&pairs)[kCount], const Nam
       absl::StrCat("`", field, "` is number ", static_cast<int>(proto), ", expected one of ", NamesIn(names)));
 }
 
+// Into the fields of a job. A setting without a field is a fault of this program.
+class JobWriter {
+ public:
+  explicit JobWriter(pb::ConfigureJob* job) : job_(job) {}
+
+  void operator()(const JobSetting& setting, int64_t value, IntegerRange) {
+    const FieldDescriptor* field = FieldOf(setting);
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32: return Fields().SetInt32(job_, field, static_cast<int32_t>(value));
+      case FieldDescriptor::CPPTYPE_UINT32: return Fields().SetUInt32(job_, field, static_cast<uint32_t>(value));
+      default: return Fields().SetInt64(job_, field, value);
+    }
+  }
+  void operator()(const JobSetting& setting, double value, NumberRange) {
+    Fields().SetDouble(job_, FieldOf(setting), value);
+  }
+  void operator()(const JobSetting& setting, const std::vector<int64_t>& values, IntegerRange) {
+    Fields().ClearField(job_, FieldOf(setting));
+    for (const int64_t value : values) Fields().AddInt64(job_, FieldOf(setting), value);
+  }
+  void operator()(const JobSetting& setting, uint64_t value) { Fields().SetUInt64(job_, FieldOf(setting), value); }
+  void operator()(const JobSetting& setting, bool value) { Fields().SetBool(job_, FieldOf(setting), value); }
+  void operator()(const JobSetting& setting, const std::string& value) {
+    Fields().SetString(job_, FieldOf(setting), value);
+  }
+  template <size_t kCount>
+  void operator()(const JobSetting& setting, const std::string& value, const char* const (&)[kCount]) {
+    Fields().SetString(job_, FieldOf(setting), value);
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, Enum value, const NamedValue<Enum> (&)[kCount]) {
+    Fields().SetEnumValue(job_, FieldOf(setting), stagecoach::ToProto(value));
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, const std::optional<Enum>& value, const NamedValue<Enum> (&)[kCount]) {
+    Fields().ClearField(job_, FieldOf(setting));
+    if (value.has_value()) Fields().SetEnumValue(job_, FieldOf(setting), stagecoach::ToProto(*value));
+  }
+  void operator()(const JobSetting& setting, const EmulatedLink& link) {
+    Fields().ClearField(job_, FieldOf(setting));
+    if (link != EmulatedLink()) Fields().MutableMessage(job_, FieldOf(setting))->CopyFrom(stagecoach::ToProto(link));
+  }
+
+ private:
+  const google::protobuf::Reflection& Fields() const { return *job_->GetReflection(); }
+  pb::ConfigureJob* job_;
+};
+
+// From the fields of a job, until one is not as it should be.
+class JobReader {
+ public:
+  explicit JobReader(const pb::ConfigureJob& job) : job_(job) {}
+
+  void operator()(const JobSetting& setting, int64_t& value, IntegerRange range) {
+    const FieldDescriptor* field = FieldOf(setting);
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32: value = Fields().GetInt32(job_, field); break;
+      case FieldDescriptor::CPPTYPE_UINT32: value = Fields().GetUInt32(job_, field); break;
+      default: value = Fields().GetInt64(job_, field);
+    }
+    const JobField checked = {setting.name, range};
+    Keep(*setting.unset == '\0' ? CheckJobField(checked, value) : CheckJobFieldOrDefault(checked, value));
+  }
+  void operator()(const JobSetting& setting, double& value, NumberRange range) {
+    value = Fields().GetDouble(job_, FieldOf(setting));
+    if (value == 0 || Contains(range, value)) return;
+    Keep(absl::InvalidArgumentError(absl::StrCat("`", setting.name, "` is ", value, " s, ", Expected(range),
+                                                 *setting.unset == '\0' ? "" : ", or 0 for the default")));
+  }
+  void operator()(const JobSetting& setting, std::vector<int64_t>& values, IntegerRange range) {
+    const FieldDescriptor* field = FieldOf(setting);
+    values.clear();
+    for (int i = 0; i < Fields().FieldSize(job_, field); ++i) {
+      values.push_back(Fields().GetRepeatedInt64(job_, field, i));
+      Keep(CheckJobField({setting.name, range}, values.back()));
+    }
+  }
+  void operator()(const JobSetting& setting, uint64_t& value) { value = Fields().GetUInt64(job_, FieldOf(setting)); }
+  void operator()(const JobSetting& setting, bool& value) { value = Fields().GetBool(job_, FieldOf(setting)); }
+  void operator()(const JobSetting& setting, std::string& value) { value = Fields().GetString(job_, FieldOf(setting)); }
+  // What is none of the choices, the opening of the file says.
+  template <size_t kCount>
+  void operator()(const JobSetting& setting, std::string& value, const char* const (&)[kCount]) {
+    value = Fields().GetString(job_, FieldOf(setting));
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, Enum& value, const NamedValue<Enum> (&)[kCount]) {
+    using Proto = decltype(stagecoach::ToProto(value));
+    const absl::StatusOr<Enum> decoded =
+        stagecoach::FromProto(static_cast<Proto>(Fields().GetEnumValue(job_, FieldOf(setting))));
+    Keep(decoded.status());
+    if (decoded.ok()) value = *decoded;
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, std::optional<Enum>& value, const NamedValue<Enum> (&names)[kCount]) {
+    value.reset();
+    if (Fields().GetEnumValue(job_, FieldOf(setting)) != 0) (*this)(setting, value.emplace(), names);
+  }
+  void operator()(const JobSetting& setting, EmulatedLink& link) {
+    link = stagecoach::FromProto(job_.emulated_link());
+    if (Fields().HasField(job_, FieldOf(setting))) Keep(CheckEmulatedLink(link));
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const google::protobuf::Reflection& Fields() const { return *job_.GetReflection(); }
+  void Keep(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const pb::ConfigureJob& job_;
+  absl::Status status_;  // the first error
+};
+
 }  // namespace
+
+void SetJobSettings(const JobSettings& settings, pb::ConfigureJob* job) { VisitJobSettings(settings, JobWriter(job)); }
+
+absl::StatusOr<JobSettings> JobSettingsOf(const pb::ConfigureJob& job) {
+  JobSettings settings;
+  JobReader reader(job);
+  VisitJobSettings(settings, reader);
+  RETURN_IF_ERROR(reader.status());
+  RETURN_IF_ERROR(CheckBlockTokens(settings.block_tokens));
+  return settings;
+}
 
 pb::KvType ToProto(KvType type) { return Encoded(kKvTypePairs, type); }
 pb::WireType ToProto(WireType type) { return Encoded(kWireTypePairs, type); }

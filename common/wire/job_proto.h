@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_WIRE_JOB_PROTO_H_
 #define STAGECOACH_COMMON_WIRE_JOB_PROTO_H_
 
-// The parts of a job to the wire and back: its choices, and the fingerprints of its model's files. What comes off the
-// wire may be any number: kInvalidArgument names the field, the number and the choices there are.
+// The parts of a job to the wire and back: its settings with their choices, and the fingerprints of its model's files.
+// What comes off the wire may be any number: kInvalidArgument names the field, the number and what was expected.
 
 #include <vector>
 
@@ -10,7 +10,9 @@
 #include "common/base/file_fingerprint.h"
 #include "common/job/emulated_link.h"
 #include "common/job/job_choices.h"
+#include "common/job/job_settings.h"
 #include "proto/control.pb.h"
+#include "proto/engine.pb.h"
 #include "proto/job.pb.h"
 
 namespace stagecoach {
@@ -30,6 +32,11 @@ absl::StatusOr<Chunking> FromProto(pb::Chunking chunking);  // unspecified is kC
 absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set);
 absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind);
 absl::StatusOr<WeightSource> FromProto(pb::WeightSource source);  // unspecified is kFile
+
+// Every setting in the job's field of the same name.
+void SetJobSettings(const JobSettings& settings, pb::ConfigureJob* job);
+// Every setting within its range and its choices.
+absl::StatusOr<JobSettings> JobSettingsOf(const pb::ConfigureJob& job);
 
 // Unchecked (CheckEmulatedLink).
 pb::EmulatedLink ToProto(const EmulatedLink& link);

@@ -26,7 +26,7 @@
 #include "coordinator/cli/batch_output.h"
 #include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/line_reader.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/sampling_options.h"
@@ -69,7 +69,7 @@ class BatchVerb : public Verb {
   absl::Status OpenFiles();
   absl::Status RunAll();
   absl::Status TakeLines();
-  absl::Status TakeLine(LineReader::Line line);
+  absl::Status TakeLine(const LineReader::Line& line);
   absl::Status Submit(BatchLine line);
   absl::Status Take(const SessionEvent& event);
   absl::Status WriteError(const BatchLine& line);
@@ -213,12 +213,12 @@ absl::Status BatchVerb::TakeLines() {
     }
     std::optional<LineReader::Line> line = reader_->TryNext();
     if (!line.has_value()) break;
-    RETURN_IF_ERROR(TakeLine(*std::move(line)));
+    RETURN_IF_ERROR(TakeLine(*line));
   }
   return absl::OkStatus();
 }
 
-absl::Status BatchVerb::TakeLine(LineReader::Line text) {
+absl::Status BatchVerb::TakeLine(const LineReader::Line& text) {
   BatchLine line;
   taken_bytes_ = text.end;
   if (text.too_long) {

@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/step/sampling_limits.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 
 namespace stagecoach {
 namespace {

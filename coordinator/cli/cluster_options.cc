@@ -11,13 +11,12 @@
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/plan_places.h"
 #include "coordinator/front/exit_codes.h"
@@ -29,34 +28,7 @@ namespace {
 
 constexpr NumberRange kStartupTimeoutS = {0.1, 86400};
 
-void AddStages(CLI::App* app, ClusterOptions* o) {
-  AddInteger(app, "--pp,--pipeline-parallel-size", &o->stages, JobLimits::kStages.range,
-             "pipeline stages, each a process", "the slots of the hosts, else 1")
-      ->group(kClusterGroup);
-}
-
-void AddThreads(CLI::App* app, ClusterOptions* o) {
-  AddInteger(app, "-t,--threads", &o->threads, JobLimits::kThreads.range, "compute threads per stage",
-             "allowed cores / stages of the host")
-      ->group(kClusterGroup);
-}
-
-void AddShape(CLI::App* app, ClusterOptions* o, const std::string& context_help) {
-  const char* group = kClusterGroup;
-  AddInteger(app, "-c,--ctx-size", &o->context, JobLimits::kContext.range, context_help,
-             o->context > 0 ? absl::StrCat(o->context) : "min(the model's context, what the pool holds)")
-      ->group(group);
-  AddStages(app, o);
-  AddIntegerList(app, "--layer-split", &o->layer_split, {1, kMaxLayers},
-                 "layers of each stage, such as 10,9,9 (otherwise split by cost)")
-      ->group(group);
-  AddText(app, "--plan", &o->plan, "FILE",
-          "follow a saved plan (coordinator plan -o FILE): hosts, layers, threads, micro-batches and chunk")
-      ->group(group);
-  AddThreads(app, o);
-}
-
-void AddPlaces(CLI::App* app, ClusterOptions* o) {
+void AddLaunchOptions(CLI::App* app, ClusterOptions* o) {
   const char* group = kClusterGroup;
   AddText(
       app, "--hostfile", &o->hostfile, "FILE",
@@ -80,23 +52,6 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
   AddText(app, "--stage-worker", &o->stage_worker, "PATH",
           "the stage program (otherwise beside this program, then in ../stage_worker/)")
       ->group(group);
-  AddOptionalChoice(app, "--isa", &o->isa, kInstructionSets, "auto", "instruction set of the kernels on every stage")
-      ->group(group);
-  AddChoice(app, "--cpu-bind", &o->cpu_bind, kCpuBinds,
-            "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere")
-      ->group(group);
-  AddChoice(app, "--weights", &o->weights, kWeightSources,
-            "file: every host has the model at the same path; stream: only this one, which sends each stage its part")
-      ->group(group);
-  AddText(app, "--weights-cache", &o->weights_cache, "DIR",
-          "where the stages' hosts keep what was streamed, so that the next job asks only for what is missing")
-      ->group(group);
-  AddFlag(app, "--allow-damaged", &o->allow_damaged,
-          "load the model also where a tensor is all zeros, has a hole of zeros or numbers that are not finite")
-      ->group(group);
-  AddNumber(app, "--stage-timeout", &o->stage_timeout_s, JobLimits::kStageTimeoutS,
-            "seconds without progress after which a stage is lost", "60")
-      ->group(group);
   AddNumber(app, "--startup-timeout", &o->startup_timeout_s, kStartupTimeoutS, "seconds the launched job has to report",
             "60")
       ->group(group);
@@ -105,56 +60,6 @@ void AddPlaces(CLI::App* app, ClusterOptions* o) {
             absl::StrCat(o->relaunch_timeout_s))
       ->group(group);
   app->add_flag("--dry-run", o->dry_run, "print the launch line and end")->group(group);
-}
-
-void AddPolicy(CLI::App* app, ClusterOptions* o) {
-  AddChoice(app, "--policy", &o->policy, kPolicies, absl::StrCat(kPolicyHelp, ". Answers are the same under all"))
-      ->group(kBatchingGroup);
-}
-
-// But for --policy.
-void AddScheduling(CLI::App* app, ClusterOptions* o) {
-  const char* group = kBatchingGroup;
-  AddInteger(app, "--max-num-batched-tokens", &o->max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range,
-             "token rows of a micro-batch", absl::StrCat(o->max_num_batched_tokens))
-      ->group(group);
-  AddInteger(app, "--prefill-chunk", &o->prefill_chunk, JobLimits::kPrefillChunk.range,
-             "rows of one prompt in a micro-batch", absl::StrCat(o->prefill_chunk))
-      ->group(group);
-  AddChoice(app, "--chunking", &o->chunking, kChunkings,
-            "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long as its first")
-      ->group(group);
-  AddDuration(app, "--slo-itl", &o->slo_itl_s, JobLimits::kSloItlS,
-              "with --policy throttled: wanted gap between two tokens of a sequence, such as 80ms, or 1h where prompts "
-              "come first; otherwise 250ms or four decode steps, or what prompts need to come in at half of their best "
-              "rate, whichever is longest")
-      ->group(group);
-  AddInteger(app, "--micro-batches", &o->micro_batches, JobLimits::kMicroBatches.range, "micro-batches in flight",
-             "the number of stages")
-      ->group(group);
-  AddInteger(app, "--decode-groups", &o->decode_groups, JobLimits::kDecodeGroups.range,
-             "groups that decoding sequences go round the pipeline in, at most --micro-batches where that is given",
-             "found out from the stages' times, at most one more than stages")
-      ->group(group);
-  AddInteger(app, "--block-size", &o->block_tokens, JobLimits::kBlockTokens.range,
-             absl::StrCat("tokens of a KV block, a multiple of ", JobLimits::kBlockTokensStep),
-             absl::StrCat(o->block_tokens))
-      ->group(group);
-  app->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o->prefix_caching,
-                absl::StrCat("requests that begin alike share the K and V of their full blocks; answers are the same (",
-                             o->prefix_caching ? "on" : "off: every prompt is computed", ")"))
-      ->group(group);
-  AddBytes(app, "--kv-cache-memory", &o->kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
-           "min(what --max-num-seqs x -c needs, half of what weights and buffers leave of the free memory)")
-      ->group(group);
-  AddChoice(app, "--kv-type", &o->kv_type, kKvTypes, "type of the stored keys and values")->group(group);
-  AddChoice(app, "--wire-dtype", &o->wire_type, kWireTypes, "type of hidden states between stages")->group(group);
-  AddLinkOption(app, &o->emulated_link);
-  AddText(app, "--step-log", &o->step_log, "FILE", "write one JSON line per micro-batch")->group(group);
-  AddText(app, "--trace", &o->trace, "FILE",
-          "write a timeline of all ranks, for ui.perfetto.dev and `coordinator trace summary`")
-      ->group(group);
-  AddInteger(app, "--stage-delay-us", &o->stage_delay_us, {0, 10000000}, "", "0")->group("");  // for tests of timing
 }
 
 // As it is when it cannot be made absolute; opening it will tell.
@@ -230,53 +135,7 @@ absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& 
                       ExitCode::kLaunch);
 }
 
-void FillJob(const ClusterOptions& o, pb::ConfigureJob* job) {
-  job->set_model_path(IsDummyModelPath(o.model) ? o.model : Absolute(o.model));
-  job->set_q2_layout(o.q2_layout);
-  for (int64_t layers : o.layer_split) job->add_layer_split(layers);
-  job->set_context(o.context);
-  job->set_threads(static_cast<int32_t>(o.threads));
-  job->set_max_num_seqs(static_cast<int32_t>(o.max_num_seqs));
-  job->set_max_num_batched_tokens(static_cast<int32_t>(o.max_num_batched_tokens));
-  job->set_prefill_chunk(static_cast<int32_t>(o.prefill_chunk));
-  job->set_policy(ToProto(o.policy));
-  job->set_chunking(ToProto(o.chunking));
-  job->set_slo_itl_s(o.slo_itl_s);
-  job->set_micro_batches(static_cast<int32_t>(o.micro_batches));
-  job->set_decode_groups(static_cast<int32_t>(o.decode_groups));
-  job->set_block_tokens(static_cast<int32_t>(o.block_tokens));
-  job->set_prefix_caching(o.prefix_caching);
-  job->set_kv_cache_bytes(o.kv_cache_bytes);
-  job->set_kv_type(ToProto(o.kv_type));
-  job->set_wire_type(ToProto(o.wire_type));
-  if (o.isa.has_value()) job->set_isa(ToProto(*o.isa));
-  job->set_cpu_bind(ToProto(o.cpu_bind));
-  job->set_weights(ToProto(o.weights));
-  job->set_allow_damaged(o.allow_damaged);
-  if (!o.weights_cache.empty()) job->set_weights_cache(Absolute(o.weights_cache));
-  if (o.emulated_link != EmulatedLink()) *job->mutable_emulated_link() = ToProto(o.emulated_link);
-  job->set_stage_timeout_s(o.stage_timeout_s);
-  job->set_stage_delay_us(static_cast<uint32_t>(o.stage_delay_us));
-}
-
 }  // namespace
-
-void AddLinkOption(CLI::App* app, EmulatedLink* link) {
-  app->add_option_function<std::string>(
-         "--emulate-link",
-         [link](const std::string& text) {
-           absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
-           if (!parsed.ok()) {
-             const absl::string_view why = absl::StripPrefix(parsed.status().message(), "`emulated_link`: ");
-             throw CLI::ValidationError("--emulate-link", std::string(why));
-           }
-           *link = *parsed;
-         },
-         "delay every hop as over such a link, latency=2ms,bandwidth=1Gbit: steps and results between all ranks, on "
-         "top of the real hop; outputs say so")
-      ->type_name("LINK")
-      ->group(kClusterGroup);
-}
 
 void AddModelOption(CLI::App* app, std::string* model) {
   AddText(app, "-m,--model", model, "FILE", "the model, a GGUF file (any shard of a split one)")
@@ -284,32 +143,27 @@ void AddModelOption(CLI::App* app, std::string* model) {
       ->group(kClusterGroup);
 }
 
-void AddQ2LayoutOption(CLI::App* app, std::string* layout) {
-  AddChoice(app, "--q2-layout", layout, {"auto", "g64", "g128", "g128-oxi"},
-            "layout of tensors of type id 42: llama.cpp's, PrismML's or OxiBonsai's; auto finds it")
-      ->group(kClusterGroup);
-}
-
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help) {
   AddModelOption(app, &options->model);
-  AddQ2LayoutOption(app, &options->q2_layout);
-  AddShape(app, options, context_help);
-  AddPlaces(app, options);
-  AddInteger(app, "--max-num-seqs", &options->max_num_seqs, JobLimits::kMaxNumSeqs.range, "sequences that run at once",
-             absl::StrCat(options->max_num_seqs))
-      ->group(kBatchingGroup);
-  AddPolicy(app, options);
-  AddScheduling(app, options);
+  AddJobSettings(app, options, AllSettingsBut({}));
+  app->get_option("--ctx-size")->description(context_help);
+  AddText(app, "--plan", &options->plan, "FILE",
+          "follow a saved plan (coordinator plan -o FILE): hosts, layers, threads, micro-batches and chunk")
+      ->group(kClusterGroup);
+  AddLaunchOptions(app, options);
 }
 
 void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
-  AddPlaces(app, options);
-  AddPolicy(app, options);
-  AddScheduling(app, options);
+  AddJobSettings(app, options,
+                 AllSettingsBut({"q2_layout", "context", "stages", "layer_split", "threads", "max_num_seqs"}));
+  AddLaunchOptions(app, options);
 }
 
-void AddSchedulingOptions(CLI::App* app, ClusterOptions* options) { AddScheduling(app, options); }
-void AddHostOptions(CLI::App* app, ClusterOptions* options) { AddPlaces(app, options); }
+void AddHostOptions(CLI::App* app, ClusterOptions* options) {
+  AddJobSettings(app, options,
+                 Settings({"isa", "cpu_bind", "weights", "weights_cache", "allow_damaged", "stage_timeout_s"}));
+  AddLaunchOptions(app, options);
+}
 
 void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, std::string* cluster, std::string* profile,
                             const std::string& group) {
@@ -320,12 +174,6 @@ void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, std::string*
   AddText(app, "--cluster", cluster, "FILE", ClusterFileHelp())->group(group);
   AddText(app, "--profile", profile, "FILE", "hosts and links as `coordinator probe -o FILE` measured them")
       ->group(group);
-}
-
-void AddPlaceOptions(CLI::App* app, ClusterOptions* options) {
-  AddStages(app, options);
-  AddThreads(app, options);
-  AddPlaces(app, options);
 }
 
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& given, const HyperParameters& model,
@@ -365,7 +213,12 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
     return UsageError("--weights-cache is for streamed weights; give --weights stream too");
   }
   LaunchOptions launch;
-  FillJob(o, &launch.job);
+  JobSettings settings = o;
+  if (!o.weights_cache.empty()) settings.weights_cache = Absolute(o.weights_cache);
+  settings.step_log.clear();  // as a path that can be written, below
+  settings.trace.clear();
+  settings.stages = 0;  // the launch's; a world that is joined is asked for them when it is opened
+  launch.job.set_model_path(IsDummyModelPath(o.model) ? o.model : Absolute(o.model));
   launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));
   launch.launcher = o.launcher;
   launch.launcher_args = o.launcher_args;
@@ -377,29 +230,22 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
   launch.relaunch_timeout = absl::Seconds(o.relaunch_timeout_s);
   launch.wording = WithFlags;
   if (!o.hostfile.empty()) {
-    absl::StatusOr<std::string> path = ExistingFile("--hostfile", o.hostfile);
-    if (!path.ok()) return path.status();
-    launch.hostfile = *path;
+    ASSIGN_OR_RETURN(launch.hostfile, ExistingFile("--hostfile", o.hostfile));
   }
   if (!o.stage_worker.empty()) {
-    absl::StatusOr<std::string> path = ExistingFile("--stage-worker", o.stage_worker);
-    if (!path.ok()) return path.status();
-    launch.stage_worker_path = *path;
+    ASSIGN_OR_RETURN(launch.stage_worker_path, ExistingFile("--stage-worker", o.stage_worker));
   }
   if (!o.step_log.empty() && !o.dry_run) {
-    absl::StatusOr<std::string> path = WritableFile("--step-log", o.step_log);
-    if (!path.ok()) return path.status();
-    launch.job.set_step_log(*path);
+    ASSIGN_OR_RETURN(settings.step_log, WritableFile("--step-log", o.step_log));
   }
   if (!o.trace.empty() && !o.dry_run) {
-    absl::StatusOr<std::string> path = WritableFile("--trace", o.trace);
-    if (!path.ok()) return path.status();
+    ASSIGN_OR_RETURN(settings.trace, WritableFile("--trace", o.trace));
     std::error_code error;
-    if (!std::filesystem::is_regular_file(*path, error)) {  // when the run is over it is read and written anew
+    if (!std::filesystem::is_regular_file(settings.trace, error)) {  // when the run is over it is read and written anew
       return InputFileError(absl::StrCat("--trace: '", o.trace, "' is not a regular file"));
     }
-    launch.job.set_trace(*path);
   }
+  SetJobSettings(settings, &launch.job);
   return launch;
 }
 

@@ -13,7 +13,7 @@
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
 #include "coordinator/cli/findings.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/network_findings.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/probe_options.h"

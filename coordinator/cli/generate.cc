@@ -21,7 +21,7 @@
 #include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/parted_answer.h"
 #include "coordinator/cli/prompt_input.h"

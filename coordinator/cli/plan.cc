@@ -15,7 +15,7 @@
 #include "common/json/json_value.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/dummy_options.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/plan_places.h"
 #include "coordinator/cli/plan_report.h"
@@ -57,35 +57,19 @@ class PlanVerb : public Verb {
 void PlanVerb::AddOptions(CLI::App* app) {
   AddText(app, "-m,--model", &options_.model, "FILE", "the model, a GGUF file (any shard of a split one)");
   AddDummyOptions(app, &dummy_, /*several=*/false);
-  AddQ2LayoutOption(app, &options_.q2_layout);
   AddPlannedPlaceOptions(app, &options_, &sources_.cluster, &sources_.profile, "Options");
-  AddInteger(app, "--pp,--pipeline-parallel-size", &options_.stages, JobLimits::kStages.range, "pipeline stages",
-             "the slots of the hosts, else 1");
-  AddIntegerList(app, "--layer-split", &options_.layer_split, {1, kMaxLayers},
-                 "layers of each stage, such as 10,9,9 (otherwise split by cost)");
-  AddInteger(app, "-t,--threads", &options_.threads, JobLimits::kThreads.range, "compute threads per stage",
-             "the host's cores / its stages");
-  AddInteger(app, "-c,--ctx-size", &options_.context, JobLimits::kContext.range, "most tokens of a sequence",
-             "min(the model's context, what the pool holds)");
-  AddInteger(app, "--max-num-seqs", &options_.max_num_seqs, JobLimits::kMaxNumSeqs.range, "sequences that run at once",
-             absl::StrCat(options_.max_num_seqs));
   AddInteger(app, "--prompt-tokens", &load_.prompt_tokens, kPlanTokensRange, "tokens of a request's prompt",
              absl::StrCat(load_.prompt_tokens));
   AddInteger(app, "--output-tokens", &load_.output_tokens, kPlanTokensRange, "tokens of its answer",
              absl::StrCat(load_.output_tokens));
-  AddInteger(app, "--max-num-batched-tokens", &options_.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range,
-             "token rows of a micro-batch", absl::StrCat(options_.max_num_batched_tokens));
+  AddJobSettings(
+      app, &options_,
+      Settings({"q2_layout", "context", "stages", "layer_split", "threads", "isa", "max_num_seqs",
+                "max_num_batched_tokens", "micro_batches", "block_tokens", "kv_cache_bytes", "kv_type", "wire_type"}));
+  app->get_option("--micro-batches")->default_str("the best number");
   AddInteger(app, "--prefill-chunk", &chunk_, JobLimits::kPrefillChunk.range, "rows of one prompt in a micro-batch",
-             "the best");
-  AddInteger(app, "--micro-batches", &options_.micro_batches, JobLimits::kMicroBatches.range, "micro-batches in flight",
-             "the best number");
-  AddInteger(app, "--block-size", &options_.block_tokens, JobLimits::kBlockTokens.range, "tokens of a KV block",
-             absl::StrCat(options_.block_tokens));
-  AddBytes(app, "--kv-cache-memory", &options_.kv_cache_bytes, "KV cache per stage, such as 512M or 4G",
-           "min(what --max-num-seqs x -c needs, half of what weights and buffers leave of the free memory)");
-  AddChoice(app, "--kv-type", &options_.kv_type, kKvTypes, "type of the stored keys and values");
-  AddChoice(app, "--wire-dtype", &options_.wire_type, kWireTypes, "type of hidden states between stages");
-  AddOptionalChoice(app, "--isa", &options_.isa, kInstructionSets, "auto", "instruction set of the kernels");
+             "the best")
+      ->group(kBatchingGroup);
   AddNumber(app, "--coordinator-us", &coordinator_us_, {0, 1e7},
             "microseconds that the coordinator takes for a micro-batch, from a result to the next one's sending",
             absl::StrCat(coordinator_us_));
@@ -99,24 +83,15 @@ void PlanVerb::AddOptions(CLI::App* app) {
 
 // Of a job of one stage, which sends no hidden states and has its host's cores.
 std::vector<std::string> PlanVerb::JobWords() const {
-  const ClusterOptions defaults;
   std::vector<std::string> words;
-  const auto add = [&words](const char* flag, const std::string& value) {
-    words.push_back(flag);
-    words.push_back(value);
-  };
-  if (options_.q2_layout != defaults.q2_layout) add("--q2-layout", options_.q2_layout);
+  if (chunk_.has_value()) words = {"--prefill-chunk", absl::StrCat(*chunk_)};
   // The bench of a model without a tokenizer takes its context from the tests.
-  if (options_.context != defaults.context && !IsDummyModelPath(options_.model))
-    add("-c", absl::StrCat(options_.context));
-  if (options_.max_num_batched_tokens != defaults.max_num_batched_tokens) {
-    add("--max-num-batched-tokens", absl::StrCat(options_.max_num_batched_tokens));
+  const bool context = !IsDummyModelPath(options_.model);
+  for (std::string& word :
+       JobSettingWords(options_, Settings({"q2_layout", context ? "context" : "", "isa", "max_num_batched_tokens",
+                                           "block_tokens", "kv_cache_bytes", "kv_type"}))) {
+    words.push_back(std::move(word));
   }
-  if (chunk_.has_value()) add("--prefill-chunk", absl::StrCat(*chunk_));
-  if (options_.block_tokens != defaults.block_tokens) add("--block-size", absl::StrCat(options_.block_tokens));
-  if (options_.kv_cache_bytes > 0) add("--kv-cache-memory", absl::StrCat(options_.kv_cache_bytes));
-  if (options_.kv_type != defaults.kv_type) add("--kv-type", KvTypeName(options_.kv_type));
-  if (options_.isa.has_value()) add("--isa", InstructionSetName(*options_.isa));
   return words;
 }
 

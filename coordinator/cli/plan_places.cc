@@ -14,7 +14,7 @@
 #include "common/job/job_limits.h"
 #include "common/net/addresses.h"
 #include "common/wire/bit_class.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/placement.h"

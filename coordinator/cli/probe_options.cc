@@ -4,26 +4,19 @@
 
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 
 namespace stagecoach {
-namespace {
-
-constexpr char kModelGroup[] = "Model and cluster";
-
-}  // namespace
-
 void AddProbeOptions(CLI::App* app, ProbeOptions* options, const std::string& without) {
   AddText(app, "-m,--model", &options->cluster.model, "FILE",
           absl::StrCat("the model, a GGUF file (any shard of a split one); without one ", without))
-      ->group(kModelGroup);
-  AddDummyOptions(app, &options->dummy, /*several=*/false, kModelGroup);
-  AddQ2LayoutOption(app, &options->cluster.q2_layout);
-  AddChoice(app, "--kv-type", &options->cluster.kv_type, kKvTypes, "type of the stored keys and values")
-      ->group(kModelGroup);
-  AddPlaceOptions(app, &options->cluster);
+      ->group(kClusterGroup);
+  AddDummyOptions(app, &options->dummy, /*several=*/false, kClusterGroup);
+  AddJobSettings(app, &options->cluster, Settings({"q2_layout", "kv_type", "stages", "threads"}));
+  AddHostOptions(app, &options->cluster);
 }
 
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenProbeModel(ProbeOptions* options) {

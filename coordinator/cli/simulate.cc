@@ -22,7 +22,7 @@
 #include "coordinator/bench/bench_work.h"
 #include "coordinator/bench/sweep_file.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/plan_places.h"
 #include "coordinator/cli/policy_comparison.h"
 #include "coordinator/cli/probe_options.h"

@@ -9,43 +9,30 @@
 #include "absl/strings/str_split.h"
 #include "common/job/job_limits.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/front/exit_codes.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr char kSimModelGroup[] = "Model and cluster";
 constexpr char kSimLoadGroup[] = "Load";
 constexpr char kSimWorldGroup[] = "Simulated world";
 constexpr NumberRange kSimSecondsRange = {0, 1e9};
 constexpr NumberRange kSimBoundRange = {0, 1e6, /*open_min=*/true};
 
 void AddSimulatedHosts(CLI::App* app, SimulateOptions* o) {
-  const char* group = kSimModelGroup;
+  const char* group = kClusterGroup;
   ClusterOptions* cluster = &o->probe.cluster;
   AddText(app, "-m,--model", &cluster->model, "FILE", "the model, a GGUF file (any shard of a split one)")
       ->group(group);
   AddDummyOptions(app, &o->probe.dummy, /*several=*/false, group);
-  AddQ2LayoutOption(app, &cluster->q2_layout);
   AddPlannedPlaceOptions(app, cluster, &o->sources.cluster, &o->sources.profile, group);
-  AddInteger(app, "--pp,--pipeline-parallel-size", &cluster->stages, JobLimits::kStages.range, "pipeline stages",
-             "the slots of the hosts, else 1")
-      ->group(group);
-  AddIntegerList(app, "--layer-split", &cluster->layer_split, {1, kMaxLayers}, "layers of each stage, such as 10,9,9")
-      ->group(group);
+  AddJobSettings(app, cluster, Settings({"q2_layout", "stages", "layer_split", "threads", "context", "isa"}));
   AddFlag(app, "--split-by-cost", &o->split_by_cost,
           "split the layers as `coordinator plan` would for these hosts, not as a job that knows only their cores")
       ->group(group);
   AddText(app, "--plan", &cluster->plan, "FILE", "follow a saved plan (coordinator plan -o FILE)")->group(group);
-  AddInteger(app, "-t,--threads", &cluster->threads, JobLimits::kThreads.range, "compute threads per stage",
-             "the host's cores / its stages")
-      ->group(group);
-  AddInteger(app, "-c,--ctx-size", &cluster->context, JobLimits::kContext.range, "most tokens of a sequence",
-             "min(the model's context, what the pool holds)")
-      ->group(group);
-  AddOptionalChoice(app, "--isa", &cluster->isa, kInstructionSets, "auto", "instruction set of the kernels")
-      ->group(group);
 }
 
 void AddSimulatedLoad(CLI::App* app, SimulateOptions* o) {
@@ -120,17 +107,17 @@ int64_t SimulateOptions::Concurrency() const {
 
 void AddSimulateOptions(CLI::App* app, SimulateOptions* options) {
   AddSimulatedHosts(app, options);
-  AddInteger(app, "--max-num-seqs", &options->probe.cluster.max_num_seqs, JobLimits::kMaxNumSeqs.range,
-             "sequences that run at once", absl::StrCat(options->probe.cluster.max_num_seqs))
-      ->group("Batching and KV cache");
   AddTexts(app, "--policy", &options->policies, "NAME,...",
-           absl::StrCat(kPolicyHelp,
-                        ": prefill-first, interleaved, decode-priority, throttled, phases. Of several, or "
-                        "all, each is simulated and a table compares them"))
-      ->group("Batching and KV cache")
+           absl::StrCat("what a micro-batch takes: ", NamesIn(kPolicies),
+                        " (coordinator help generate says what they are). Of several, or all, each is simulated and a "
+                        "table compares them"))
+      ->group(kBatchingGroup)
       ->default_str(PolicyName(options->probe.cluster.policy));
   options->probe.cluster.prefix_caching = false;  // as of a sweep's points; made-up prompts have nothing in common
-  AddSchedulingOptions(app, &options->probe.cluster);
+  AddJobSettings(app, &options->probe.cluster, [](const JobSetting& setting) {
+    const absl::string_view name = setting.name;
+    return (setting.group != SettingGroup::kCluster || name == "emulated_link") && name != "policy";
+  });
   AddSimulatedLoad(app, options);
   AddSimulatedWorld(app, options);
 }

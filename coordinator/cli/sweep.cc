@@ -26,7 +26,7 @@
 #include "coordinator/bench/sweep_file.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/bench/sweep_plan.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/policy_comparison.h"
 #include "coordinator/cli/probe_profile.h"
 #include "coordinator/cli/standard_output.h"
@@ -351,7 +351,7 @@ absl::Status SweepVerb::RunPoints(const LaunchOptions& launch, const RunContext&
     if (absl::IsCancelled(status) || (!status.ok() && !runner.alive())) break;
     point.error = status.ok() ? "" : WithFlags(status.message());
     points->erase(points->begin());
-    RETURN_IF_ERROR(Record(std::move(point)));  // the job ends with `opened`
+    RETURN_IF_ERROR(Record(point));  // the job ends with `opened`
     status = absl::OkStatus();
     if (cluster->DrainRequested() && !points->empty()) status = absl::CancelledError(kInterrupted);
   }
@@ -362,7 +362,7 @@ absl::Status SweepVerb::RunPoints(const LaunchOptions& launch, const RunContext&
   // a launch of their own.
   const size_t lost = ready ? 1 : points->size();
   for (size_t i = 0; i < lost; ++i) {
-    SweepPoint failed = i == 0 ? std::move(point) : NewPoint((*points)[i], launch);
+    SweepPoint failed = i == 0 ? point : NewPoint((*points)[i], launch);
     failed.error = WithFlags(status.message());
     failed.result = SweepResult();
     RETURN_IF_ERROR(Record(std::move(failed)));

@@ -16,7 +16,7 @@
 #include "common/job/job_limits.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/job_flags.h"
+#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
 #include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"

@@ -22,53 +22,26 @@ namespace {
 
 constexpr int64_t kMinOpenTokens = 16384;
 
-absl::Status CheckWeights(const pb::ConfigureJob& job, const ModelDescription& model) {
-  ASSIGN_OR_RETURN(const WeightSource source, FromProto(job.weights()));
-  if (source == WeightSource::kStream && !model.file->has_files()) {
+absl::Status CheckTogether(const JobSettings& settings, const ModelDescription& model) {
+  if (settings.slo_itl_s > 0 && settings.policy != Policy::kThrottled) {
+    return absl::InvalidArgumentError(absl::StrCat("`slo_itl_s` is what the throttled `policy` keeps to, but that is ",
+                                                   PolicyName(settings.policy),
+                                                   "; give throttled, or leave `slo_itl_s` out"));
+  }
+  if (settings.context > model.hyper.context) {
+    return absl::InvalidArgumentError(absl::StrCat("`context` is ", settings.context,
+                                                   ", but the model was trained for ", model.hyper.context,
+                                                   " tokens; give at most that"));
+  }
+  if (settings.weights == WeightSource::kStream && !model.file->has_files()) {
     return absl::InvalidArgumentError(absl::StrCat("`weights` is stream, but '", model.file->path(),
                                                    "' has no file to send: every stage makes it itself; leave "
                                                    "`weights` out"));
   }
-  if (source == WeightSource::kFile && !job.weights_cache().empty()) {
+  if (settings.weights == WeightSource::kFile && !settings.weights_cache.empty()) {
     return absl::InvalidArgumentError("`weights_cache` is for streamed weights; give `weights` stream too");
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckSloItl(const pb::ConfigureJob& job) {
-  const double seconds = job.slo_itl_s();
-  if (seconds == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Policy policy, FromProto(job.policy()));
-  if (!Contains(JobLimits::kSloItlS, seconds)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("`slo_itl_s` is ", seconds, " s, ", Expected(JobLimits::kSloItlS), ", or 0 for the derived one"));
-  }
-  if (policy == Policy::kThrottled) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("`slo_itl_s` is what the throttled `policy` keeps to, but that is ",
-                                                 PolicyName(policy), "; give throttled, or leave `slo_itl_s` out"));
-}
-
-absl::Status CheckOptions(const pb::ConfigureJob& job, const ModelDescription& model) {
-  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kContext, job.context()));
-  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumSeqs, job.max_num_seqs()));
-  RETURN_IF_ERROR(CheckJobField(JobLimits::kMaxNumBatchedTokens, job.max_num_batched_tokens()));
-  RETURN_IF_ERROR(CheckJobField(JobLimits::kPrefillChunk, job.prefill_chunk()));
-  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kMicroBatches, job.micro_batches()));
-  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kDecodeGroups, job.decode_groups()));
-  RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kThreads, job.threads()));
-  RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, job.max_prompt_logprobs()));
-  RETURN_IF_ERROR(CheckBlockTokens(job.block_tokens()));
-  RETURN_IF_ERROR(FromProto(job.chunking()).status());
-  RETURN_IF_ERROR(CheckSloItl(job));
-  RETURN_IF_ERROR(FromProto(job.cpu_bind()).status());
-  if (job.isa() != pb::INSTRUCTION_SET_UNSPECIFIED) RETURN_IF_ERROR(FromProto(job.isa()).status());
-  if (job.context() > model.hyper.context) {
-    return absl::InvalidArgumentError(absl::StrCat("`context` is ", job.context(), ", but the model was trained for ",
-                                                   model.hyper.context, " tokens; give at most that"));
-  }
-  RETURN_IF_ERROR(CheckWeights(job, model));
-  if (job.has_emulated_link()) RETURN_IF_ERROR(CheckEmulatedLink(FromProto(job.emulated_link())));
-  return FromProto(job.wire_type()).status();
 }
 
 void SetContext(int64_t context, JobPlan* plan) {
@@ -139,7 +112,9 @@ size_t JobPlan::full_group() const {
 
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                 const ModelDescription& model, const JobEpoch& epoch, const PartitionInput* costs) {
-  RETURN_IF_ERROR(CheckOptions(job, model));
+  ASSIGN_OR_RETURN(const JobSettings settings, JobSettingsOf(job));
+  RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, job.max_prompt_logprobs()));
+  RETURN_IF_ERROR(CheckTogether(settings, model));
   const int stages = static_cast<int>(hellos.size());
   RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, stages));
   if (job.stages() > 0 && job.stages() != stages) {

@@ -1,0 +1,48 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_JOB_OPTIONS_H_
+#define STAGECOACH_COORDINATOR_CLI_JOB_OPTIONS_H_
+
+// A job's settings (common/job/job_settings.h) as options of the command line, from their declarations; and messages
+// in the command line's words. Libraries speak of the fields of a job and of its launch, in backquotes:
+// "`kv_cache_bytes` is 1000, ..."; a user of this program knows options.
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/job/job_settings.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stagecoach {
+
+// The headings of the help.
+inline constexpr char kClusterGroup[] = "Model and cluster";
+inline constexpr char kBatchingGroup[] = "Batching and KV cache";
+
+using WhichSettings = std::function<bool(const JobSetting&)>;
+WhichSettings Settings(std::initializer_list<const char*> names);
+WhichSettings AllSettingsBut(std::initializer_list<const char*> names);
+
+// An option for each of these. Defaults are what `settings` holds, which outlives the parsing.
+void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& which);
+
+// --q2-layout, for the few files whose layout of type id 42 cannot be found; `layout` holds the default, "auto".
+void AddQ2LayoutOption(CLI::App* app, std::string* layout);
+
+// The options that make these settings of a job without them: {"--block-size", "16", ...}.
+std::vector<std::string> JobSettingWords(const JobSettings& settings, const WhichSettings& which);
+
+// The option that sets a field of pb::ConfigureJob or of LaunchOptions, such as --kv-cache-memory; empty when none
+// does.
+std::string FlagOfField(absl::string_view field);
+
+// `message` with the option's name for each such field in backquotes. Anything else in backquotes stays.
+std::string WithFlags(absl::string_view message);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_JOB_OPTIONS_H_
