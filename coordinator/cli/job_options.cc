@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <optional>
+#include <utility>
 
 #include "CLI/App.hpp"
 #include "absl/strings/match.h"
@@ -34,120 +34,108 @@ std::string FlagOf(const JobSetting& setting) {
   return "";
 }
 
-class OptionAdder {
+class FormMaker {
  public:
-  OptionAdder(CLI::App* app, const WhichSettings& which) : app_(app), which_(which) {}
-
   void operator()(const JobSetting& s, int64_t& value, IntegerRange range) {
-    Add(s,
-        [&] { return AddInteger(app_, s.flags, &value, range, s.help, Default(s, value == 0, absl::StrCat(value))); });
+    const bool unset = value == 0 && *s.unset != '\0';
+    Add(s, "N", unset ? "" : absl::StrCat(value),
+        [&value, range](const std::string& text) { return Store(ParseInteger(text, range), &value); });
   }
   void operator()(const JobSetting& s, double& value, NumberRange range) {
-    Add(s, [&] {
-      if (s.value == absl::string_view("DURATION")) return AddDuration(app_, s.flags, &value, range, HelpWithUnset(s));
-      return AddNumber(app_, s.flags, &value, range, s.help, absl::StrCat(value));
-    });
+    char digits[32];  // the fewest that give this number back
+    const std::string number(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
+    if (s.value == absl::string_view("DURATION")) {
+      return Add(s, s.value, value == 0 ? "" : number + "s",
+                 [&value, range](const std::string& text) { return Store(ParseDuration(text, range), &value); });
+    }
+    Add(s, s.value, number,
+        [&value, range](const std::string& text) { return Store(ParseNumber(text, range), &value); });
   }
   void operator()(const JobSetting& s, std::vector<int64_t>& values, IntegerRange range) {
-    Add(s, [&] { return AddIntegerList(app_, s.flags, &values, range, HelpWithUnset(s)); });
+    Add(s, "N,N,...", absl::StrJoin(values, ","),
+        [&values, range](const std::string& text) { return Store(ParseIntegerList(text, range), &values); });
   }
   void operator()(const JobSetting& s, uint64_t& bytes) {
-    Add(s, [&] { return AddBytes(app_, s.flags, &bytes, s.help, Default(s, bytes == 0, absl::StrCat(bytes))); });
+    Add(s, "BYTES", bytes == 0 ? "" : absl::StrCat(bytes),
+        [&bytes](const std::string& text) { return Store(ParseBytes(text), &bytes); });
   }
   void operator()(const JobSetting& s, bool& value) {
-    const bool both_ways = absl::StrContains(s.flags, '!');
-    Add(s, [&] {
-      return app_->add_flag(s.flags, value, absl::StrCat(s.help, !both_ways ? "" : value ? " (on)" : " (off)"));
+    Add(s, "on|off", value ? "on" : "off", [&value](const std::string& text) {
+      const absl::StatusOr<size_t> off = ParseChoice(text, {"on", "off"});
+      if (off.ok()) value = *off == 0;
+      return off.status();
     });
+    forms.back().flag = &value;
   }
   void operator()(const JobSetting& s, std::string& value) {
-    Add(s, [&] { return AddText(app_, s.flags, &value, s.value, s.help); });
+    Add(s, s.value, value, [&value, type = std::string(s.value)](const std::string& text) {
+      return Store(ParseText(text, type), &value);
+    });
   }
   template <size_t kCount>
   void operator()(const JobSetting& s, std::string& value, const char* const (&choices)[kCount]) {
-    Add(s,
-        [&] { return AddChoice(app_, s.flags, &value, std::vector<std::string>(choices, choices + kCount), s.help); });
+    AddChosen(s, {choices, choices + kCount}, value, [&value, &choices](size_t i) { value = choices[i]; });
   }
   template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& s, Enum& value, const NamedValue<Enum> (&names)[kCount]) {
-    Add(s, [&] { return AddChoice(app_, s.flags, &value, names, s.help); });
+  void operator()(const JobSetting& s, Enum& value, const NamedValue<Enum> (&table)[kCount]) {
+    AddChosen(s, NamesOf(table), NameOf(table, value), [&value, &table](size_t i) { value = table[i].value; });
   }
   template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& s, std::optional<Enum>& value, const NamedValue<Enum> (&names)[kCount]) {
-    Add(s, [&] { return AddOptionalChoice(app_, s.flags, &value, names, s.unset, s.help); });
+  void operator()(const JobSetting& s, std::optional<Enum>& value, const NamedValue<Enum> (&table)[kCount]) {
+    std::vector<std::string> names = NamesOf(table);
+    names.insert(names.begin(), s.unset);
+    AddChosen(s, names, value.has_value() ? NameOf(table, *value) : "",
+              [&value, &table](size_t i) { value = i == 0 ? std::nullopt : std::optional<Enum>(table[i - 1].value); });
   }
   void operator()(const JobSetting& s, EmulatedLink& link) {
-    Add(s, [&] {
-      return app_
-          ->add_option_function<std::string>(
-              s.flags,
-              [flag = FlagOf(s), &link](const std::string& text) {
-                const absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
-                if (!parsed.ok()) {
-                  const absl::string_view why = absl::StripPrefix(parsed.status().message(), "`emulated_link`: ");
-                  throw CLI::ValidationError(flag, std::string(why));
-                }
-                link = *parsed;
-              },
-              s.help)
-          ->type_name(s.value);
+    Add(s, s.value, EmulatedLinkText(link), [&link](const std::string& text) -> absl::Status {
+      const absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
+      if (parsed.ok()) {
+        link = *parsed;
+        return absl::OkStatus();
+      }
+      return absl::InvalidArgumentError(absl::StripPrefix(parsed.status().message(), "`emulated_link`: "));
     });
   }
 
+  std::vector<SettingForm> forms;
+
  private:
-  template <typename Make>
-  void Add(const JobSetting& s, const Make& make) {
-    if (!which_(s)) return;
-    const char* group = s.group == SettingGroup::kCluster    ? kClusterGroup
-                        : s.group == SettingGroup::kBatching ? kBatchingGroup
-                                                             : "";
-    make()->group(group);
-  }
-  static std::string Default(const JobSetting& s, bool is_unset, const std::string& value) {
-    return is_unset && *s.unset != '\0' ? s.unset : value;
-  }
-  static std::string HelpWithUnset(const JobSetting& s) { return absl::StrCat(s.help, " (otherwise ", s.unset, ")"); }
-
-  CLI::App* app_;
-  const WhichSettings& which_;
-};
-
-// The texts that an option takes, by the settings' names.
-class TextWriter {
- public:
-  void operator()(const JobSetting& s, int64_t value, IntegerRange) { texts[s.name] = absl::StrCat(value); }
-  void operator()(const JobSetting& s, double seconds, NumberRange) {
-    char digits[32];  // the fewest that give this number back
-    texts[s.name] = std::string(digits, std::to_chars(digits, digits + sizeof(digits), seconds).ptr);
-    if (s.value == absl::string_view("DURATION")) texts[s.name] += "s";
-  }
-  void operator()(const JobSetting& s, const std::vector<int64_t>& values, IntegerRange) {
-    texts[s.name] = absl::StrJoin(values, ",");
-  }
-  void operator()(const JobSetting& s, uint64_t bytes) { texts[s.name] = absl::StrCat(bytes); }
-  void operator()(const JobSetting& s, bool value) { texts[s.name] = value ? "on" : "off"; }
-  void operator()(const JobSetting& s, const std::string& value) { texts[s.name] = value; }
-  template <size_t kCount>
-  void operator()(const JobSetting& s, const std::string& value, const char* const (&)[kCount]) {
-    texts[s.name] = value;
+  template <typename T, typename Parsed>
+  static absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
+    if (parsed.ok()) *out = *std::move(parsed);
+    return parsed.status();
   }
   template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& s, Enum value, const NamedValue<Enum> (&names)[kCount]) {
-    texts[s.name] = NameOf(names, value);
+  static std::vector<std::string> NamesOf(const NamedValue<Enum> (&table)[kCount]) {
+    std::vector<std::string> names;
+    for (const NamedValue<Enum>& entry : table) names.push_back(entry.name);
+    return names;
   }
-  template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& s, const std::optional<Enum>& value, const NamedValue<Enum> (&names)[kCount]) {
-    texts[s.name] = value.has_value() ? NameOf(names, *value) : s.unset;
+  void AddChosen(const JobSetting& s, const std::vector<std::string>& choices, const std::string& text,
+                 std::function<void(size_t)> set) {
+    Add(s, absl::StrJoin(choices, "|"), text, [choices, set = std::move(set)](const std::string& given) {
+      const absl::StatusOr<size_t> chosen = ParseChoice(given, choices);
+      if (chosen.ok()) set(*chosen);
+      return chosen.status();
+    });
   }
-  void operator()(const JobSetting& s, const EmulatedLink& link) { texts[s.name] = EmulatedLinkText(link); }
-
-  std::map<std::string, std::string> texts;
+  void Add(const JobSetting& s, const std::string& type_name, const std::string& text,
+           std::function<absl::Status(const std::string&)> parse) {
+    forms.push_back({s, type_name, text, std::move(parse)});
+  }
 };
 
-std::map<std::string, std::string> TextsOf(const JobSettings& settings) {
-  TextWriter writer;
-  VisitJobSettings(settings, writer);
-  return writer.texts;
+void AddOption(CLI::App* app, const SettingForm& form) {
+  const JobSetting& s = form.setting;
+  CLI::Option* option =
+      form.flag == nullptr
+          ? AddParsed(app, s.flags, s.help, form.type_name, form.text.empty() ? s.unset : form.text, form.parse)
+          : app->add_flag(s.flags, *form.flag,
+                          absl::StrContains(s.flags, '!') ? absl::StrCat(s.help, " (", form.text, ")") : s.help);
+  option->group(s.group == SettingGroup::kCluster    ? kClusterGroup
+                : s.group == SettingGroup::kBatching ? kBatchingGroup
+                                                     : "");
 }
 
 template <typename Use>
@@ -168,28 +156,38 @@ WhichSettings AllSettingsBut(std::initializer_list<const char*> names) {
   return [without = Settings(names)](const JobSetting& setting) { return !without(setting); };
 }
 
+std::vector<SettingForm> FormsOf(JobSettings* settings) {
+  FormMaker maker;
+  VisitJobSettings(*settings, maker);
+  return std::move(maker.forms);
+}
+
 void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& which) {
-  VisitJobSettings(*settings, OptionAdder(app, which));
+  for (const SettingForm& form : FormsOf(settings)) {
+    if (which(form.setting)) AddOption(app, form);
+  }
 }
 
 void AddQ2LayoutOption(CLI::App* app, std::string* layout) {
   ForEachDeclaration([&](const JobSetting& setting) {
-    if (setting.name == absl::string_view("q2_layout")) {
-      OptionAdder(app, [](const JobSetting&) { return true; })(setting, *layout, kQ2Layouts);
-    }
+    if (setting.name != absl::string_view("q2_layout")) return;
+    FormMaker maker;
+    maker(setting, *layout, kQ2Layouts);
+    AddOption(app, maker.forms.front());
   });
 }
 
 std::vector<std::string> JobSettingWords(const JobSettings& settings, const WhichSettings& which) {
-  std::map<std::string, std::string> texts = TextsOf(settings), defaults = TextsOf(JobSettings());
+  JobSettings given = settings, defaults;
+  const std::vector<SettingForm> forms = FormsOf(&given), unset = FormsOf(&defaults);
   std::vector<std::string> words;
-  ForEachDeclaration([&](const JobSetting& setting) {
-    const std::string& text = texts[setting.name];
-    if (!which(setting) || text == defaults[setting.name]) return;
-    const bool flag = text == "on" || text == "off";
-    words.push_back(text == "off" ? absl::StrCat("--no-", FlagOf(setting).substr(2)) : FlagOf(setting));
-    if (!flag) words.push_back(text);
-  });
+  for (size_t i = 0; i < forms.size(); ++i) {
+    const auto& [setting, type_name, text, parse, flag] = forms[i];
+    if (!which(setting) || text == unset[i].text) continue;
+    const std::string name = FlagOf(setting);
+    words.push_back(flag != nullptr && !*flag ? absl::StrCat("--no-", name.substr(2)) : name);
+    if (flag == nullptr) words.push_back(text);
+  }
   return words;
 }
 

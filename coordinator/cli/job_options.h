@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/job/job_settings.h"
 
@@ -26,6 +27,17 @@ inline constexpr char kBatchingGroup[] = "Batching and KV cache";
 using WhichSettings = std::function<bool(const JobSetting&)>;
 WhichSettings Settings(std::initializer_list<const char*> names);
 WhichSettings AllSettingsBut(std::initializer_list<const char*> names);
+
+// A setting of given settings as a text, as its option takes it.
+struct SettingForm {
+  JobSetting setting;
+  std::string type_name;                                  // N, BYTES, FILE, "f32|f16", ...
+  std::string text;                                       // what it is; empty: unset
+  std::function<absl::Status(const std::string&)> parse;  // makes it another one; messages do not name it
+  bool* flag = nullptr;                                   // where the option has no value
+};
+// Of all, in the order of their declarations; for as long as `settings` are there.
+std::vector<SettingForm> FormsOf(JobSettings* settings);
 
 // An option for each of these. Defaults are what `settings` holds, which outlives the parsing.
 void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& which);

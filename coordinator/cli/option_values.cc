@@ -19,31 +19,6 @@
 namespace stagecoach {
 namespace {
 
-// Turns one value to an error message for the user; empty when it is fine.
-using Parse = std::function<absl::Status(const std::string&)>;
-
-CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description,
-                       const std::string& type_name, const std::string& shown_default, Parse parse) {
-  // The names are known to the option only, and it does not exist yet when its callback is made.
-  auto shown_name = std::make_shared<std::string>();
-  CLI::Option* option = app->add_option(
-      names,
-      [parse = std::move(parse), shown_name](const CLI::results_t& values) {
-        for (const std::string& value : values) {
-          if (absl::Status status = parse(value); !status.ok()) {
-            throw CLI::ValidationError(*shown_name, std::string(status.message()));
-          }
-        }
-        return true;
-      },
-      description);
-  *shown_name = option->get_name();
-  option->type_name(type_name);
-  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  if (!shown_default.empty()) option->default_str(shown_default);
-  return option;
-}
-
 template <typename T, typename Parsed>
 absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
   if (!parsed.ok()) return parsed.status();
@@ -114,6 +89,43 @@ absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, In
   return values;
 }
 
+absl::StatusOr<size_t> ParseChoice(absl::string_view text, const std::vector<std::string>& choices) {
+  const auto chosen = std::find(choices.begin(), choices.end(), text);
+  if (chosen != choices.end()) return static_cast<size_t>(chosen - choices.begin());
+  return absl::InvalidArgumentError(absl::StrCat("'", CutText(text), "' is not one of ", absl::StrJoin(choices, ", ")));
+}
+
+absl::StatusOr<std::string> ParseText(absl::string_view text, const std::string& type_name) {
+  // Of a variable that is not set in a script, say; what is left out is left out as a whole.
+  const bool names_something =
+      type_name == "FILE" || type_name == "DIR" || type_name == "PATH" || type_name == "PROGRAM" || type_name == "LIST";
+  if (!text.empty() || !names_something) return std::string(text);
+  return absl::InvalidArgumentError(absl::StrCat("is empty, expected ", type_name));
+}
+
+CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description,
+                       const std::string& type_name, const std::string& shown_default,
+                       std::function<absl::Status(const std::string&)> parse) {
+  // The names are known to the option only, and it does not exist yet when its callback is made.
+  auto shown_name = std::make_shared<std::string>();
+  CLI::Option* option = app->add_option(
+      names,
+      [parse = std::move(parse), shown_name](const CLI::results_t& values) {
+        for (const std::string& value : values) {
+          if (absl::Status status = parse(value); !status.ok()) {
+            throw CLI::ValidationError(*shown_name, std::string(status.message()));
+          }
+        }
+        return true;
+      },
+      description);
+  *shown_name = option->get_name();
+  option->type_name(type_name);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  if (!shown_default.empty()) option->default_str(shown_default);
+  return option;
+}
+
 CLI::Option* AddInteger(CLI::App* app, const std::string& names, int64_t* out, IntegerRange range,
                         const std::string& description, const std::string& shown_default) {
   return AddParsed(app, names, description, "N", shown_default,
@@ -174,13 +186,9 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::strin
                        const std::string& description) {
   return AddParsed(app, names, description, absl::StrJoin(choices, "|"), shown_default,
                    [choices, set = std::move(set)](const std::string& text) -> absl::Status {
-                     const auto chosen = std::find(choices.begin(), choices.end(), text);
-                     if (chosen == choices.end()) {
-                       return absl::InvalidArgumentError(
-                           absl::StrCat("'", CutText(text), "' is not one of ", absl::StrJoin(choices, ", ")));
-                     }
-                     set(static_cast<size_t>(chosen - choices.begin()));
-                     return absl::OkStatus();
+                     const absl::StatusOr<size_t> chosen = ParseChoice(text, choices);
+                     if (chosen.ok()) set(*chosen);
+                     return chosen.status();
                    });
 }
 
@@ -196,16 +204,8 @@ CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const s
 
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description) {
-  // Of a variable that is not set in a script, say; what is left out is left out as a whole.
-  const bool names_something =
-      type_name == "FILE" || type_name == "DIR" || type_name == "PATH" || type_name == "PROGRAM" || type_name == "LIST";
-  return AddParsed(app, names, description, type_name, *out, [=](const std::string& text) {
-    if (text.empty() && names_something) {
-      return absl::InvalidArgumentError(absl::StrCat("is empty, expected ", type_name));
-    }
-    *out = text;
-    return absl::OkStatus();
-  });
+  return AddParsed(app, names, description, type_name, *out,
+                   [=](const std::string& text) { return Store(ParseText(text, type_name), out); });
 }
 
 void AddRequiredText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,

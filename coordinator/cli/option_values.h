@@ -28,10 +28,15 @@ absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range)
 absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range);      // finite
 absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);  // 1048576, 64K, 512M, 4G, 4GiB; at least 1
 absl::StatusOr<double> ParseDuration(absl::string_view text, NumberRange seconds);  // 80ms, 0.2s, 1m30s; in seconds
-absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, IntegerRange range);  // 10,9,9
+absl::StatusOr<std::vector<int64_t>> ParseIntegerList(absl::string_view text, IntegerRange range);    // 10,9,9
+absl::StatusOr<size_t> ParseChoice(absl::string_view text, const std::vector<std::string>& choices);  // its index
+absl::StatusOr<std::string> ParseText(absl::string_view text, const std::string& type_name);          // as of AddText
 
 // `names` is CLI11's form: "-n,--predict". `shown_default` appears in the help; empty: none is shown. What is written
 // to `out` only changes when the option is given; `out` outlives the parsing.
+CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description,
+                       const std::string& type_name, const std::string& shown_default,
+                       std::function<absl::Status(const std::string&)> parse);
 CLI::Option* AddInteger(CLI::App* app, const std::string& names, int64_t* out, IntegerRange range,
                         const std::string& description, const std::string& shown_default);
 CLI::Option* AddInteger(CLI::App* app, const std::string& names, std::optional<int64_t>* out, IntegerRange range,
