@@ -14,25 +14,13 @@ namespace stagecoach {
 namespace {
 
 // Every configuration with every value of one list in one of its fields.
-template <typename Value>
-void Multiply(const std::vector<Value>& values, Value SweepConfig::*field, std::vector<SweepConfig>* configs) {
+template <typename Value, typename Member>
+void Multiply(const std::vector<Value>& values, Member field, std::vector<SweepConfig>* configs) {
   std::vector<SweepConfig> product;
   for (const SweepConfig& config : *configs) {
     for (const Value& value : values) {
       product.push_back(config);
       product.back().*field = value;
-    }
-  }
-  *configs = std::move(product);
-}
-
-void MultiplyLinks(const std::vector<EmulatedLink>& links, std::vector<SweepConfig>* configs) {
-  std::vector<SweepConfig> product;
-  for (const SweepConfig& config : *configs) {
-    for (const EmulatedLink& link : links) {
-      product.push_back(config);
-      product.back().link_latency_s = link.latency_s;
-      product.back().link_bytes_per_s = link.bytes_per_s;
     }
   }
   *configs = std::move(product);
@@ -89,7 +77,7 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
   std::vector<int64_t> repetitions;
   for (int64_t i = 0; i < lists.repetitions; ++i) repetitions.push_back(i);
   Multiply(repetitions, &SweepConfig::repetition, &jobs);
-  MultiplyLinks(lists.links, &jobs);
+  Multiply(lists.links, &SweepConfig::emulated_link, &jobs);
   Multiply(lists.policies, &SweepConfig::policy, &jobs);
   Multiply(lists.chunkings, &SweepConfig::chunking, &jobs);
   Multiply(lists.wire_types, &SweepConfig::wire_type, &jobs);
@@ -127,21 +115,18 @@ absl::Status CheckPointCount(const SweepLists& lists) {
                                                  "; shorten them, or split them over several sweeps"));
 }
 
-EmulatedLink LinkOf(const SweepConfig& point) {
-  return {.latency_s = point.link_latency_s, .bytes_per_s = point.link_bytes_per_s};
-}
-
 std::string PointName(const SweepConfig& point) {
   std::string name = point.stages > 0 ? absl::StrCat("pp ", point.stages) : "pp auto";
   if (point.threads > 0) absl::StrAppend(&name, ", t ", point.threads);
   if (point.decode_groups > 0) absl::StrAppend(&name, ", groups ", point.decode_groups);
   if (point.micro_batches > 0) absl::StrAppend(&name, ", micro-batches ", point.micro_batches);
-  absl::StrAppend(&name, ", ", point.policy, "/", point.prefill_chunk);
-  if (point.chunking != NameOf(kChunkings, Chunking::kConstant)) absl::StrAppend(&name, " ", point.chunking);
-  absl::StrAppend(&name, ", ", point.wire_type, ", ", point.arrivals);
+  absl::StrAppend(&name, ", ", PolicyName(point.policy), "/", point.prefill_chunk);
+  if (point.chunking != Chunking::kConstant) absl::StrAppend(&name, " ", NameOf(kChunkings, point.chunking));
+  absl::StrAppend(&name, ", ", WireTypeName(point.wire_type), ", ", point.arrivals);
   if (point.concurrency > 0) absl::StrAppend(&name, " x", point.concurrency);
-  const EmulatedLink link = LinkOf(point);
-  if (link != EmulatedLink()) absl::StrAppend(&name, ", emulated ", EmulatedLinkText(link));
+  if (point.emulated_link != EmulatedLink()) {
+    absl::StrAppend(&name, ", emulated ", EmulatedLinkText(point.emulated_link));
+  }
   absl::StrAppend(&name, ", ", point.prompt, " -> ", point.output, ", run ", point.repetition + 1);
   return name;
 }
@@ -156,7 +141,7 @@ SweepConfig JobOf(const SweepConfig& point) {
   job.requests = none.requests;
   job.duration_s = none.duration_s;
   job.slo_ttft_s = none.slo_ttft_s;
-  if (point.policy != PolicyName(Policy::kThrottled)) job.slo_itl_s = none.slo_itl_s;  // which that keeps to
+  if (point.policy != Policy::kThrottled) job.slo_itl_s = none.slo_itl_s;  // which that keeps to
   job.seed = none.seed;
   job.repetition = none.repetition;
   return job;

@@ -23,7 +23,10 @@ struct SweepLists {
   std::vector<int64_t> stages = {0}, threads = {0}, decode_groups = {0}, micro_batches = {0};
   std::vector<int64_t> prefill_chunks = {512}, max_num_batched_tokens = {512}, block_tokens = {32};
   std::vector<int64_t> max_num_seqs;  // empty: the most of `concurrency`, at least kFewestSeqs
-  std::vector<std::string> policies, chunkings, wire_types, kv_types;
+  std::vector<Policy> policies = {JobSettings().policy};
+  std::vector<Chunking> chunkings = {JobSettings().chunking};
+  std::vector<WireType> wire_types = {JobSettings().wire_type};
+  std::vector<KvType> kv_types = {JobSettings().kv_type};
   std::vector<EmulatedLink> links = {EmulatedLink()};
   // Of the load.
   std::vector<std::string> arrivals = {"closed"};                // as ParseArrivals takes them
@@ -42,9 +45,6 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists);
 absl::Status CheckPointCount(const SweepLists& lists);
 inline constexpr double kMostPoints = 100'000;
 inline constexpr int64_t kRoundsOfClosedLoop = 4, kFewestRequests = 8, kRequestsOfPoisson = 64;
-
-// Between all ranks of a point; one that delays nothing: none is emulated.
-EmulatedLink LinkOf(const SweepConfig& point);
 
 // A point in a few words, for people: "pp 2, t 1, throttled/512, f32, closed x8, 128 -> 64, run 1".
 std::string PointName(const SweepConfig& point);

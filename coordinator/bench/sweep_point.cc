@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
-#include "common/job/job_limits.h"
 #include "common/json/json.h"
 #include "common/json/json_input.h"
 #include "common/json/json_value.h"
@@ -33,28 +35,27 @@ void VisitPercentiles(Visitor& visit, Record& p) {
   visit("max", p.max);
 }
 
+// The job's settings of these names, in this order.
+template <typename Visitor, typename Record>
+void VisitSettings(Visitor& visit, Record& c, std::initializer_list<absl::string_view> names) {
+  for (const absl::string_view name : names) {
+    VisitJobSettings(c, [&](const JobSetting& setting, auto& value, const auto&... range_or_names) {
+      if (setting.name == name) visit(setting, value, range_or_names...);
+    });
+  }
+}
+
+// Keys of points are hashes of what this writes, in this order (SweepKey).
+// default.
 template <typename Visitor, typename Record>
 void VisitConfig(Visitor& visit, Record& c) {
   visit("model", c.model);
-  visit("stages", c.stages, JobLimits::kStages.range.max);
-  visit("threads", c.threads, JobLimits::kThreads.range.max);
+  VisitSettings(visit, c, {"stages", "threads"});
   visit("hosts", c.hosts);
-  visit("decode_groups", c.decode_groups, JobLimits::kDecodeGroups.range.max);
-  visit("micro_batches", c.micro_batches, JobLimits::kMicroBatches.range.max);
-  visit("max_num_seqs", c.max_num_seqs, JobLimits::kMaxNumSeqs.range.max);
-  visit("max_num_batched_tokens", c.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range.max);
-  visit("prefill_chunk", c.prefill_chunk, JobLimits::kPrefillChunk.range.max);
-  visit("chunking", c.chunking);
-  visit("policy", c.policy);
-  visit("wire_type", c.wire_type);
-  visit("kv_type", c.kv_type);
-  visit("isa", c.isa);
-  visit("cpu_bind", c.cpu_bind);
-  visit("weights", c.weights);
-  visit("block_tokens", c.block_tokens, JobLimits::kBlockTokens.range.max);
-  visit("kv_cache_bytes", c.kv_cache_bytes);
-  visit("link_latency_s", c.link_latency_s);
-  visit("link_bytes_per_s", c.link_bytes_per_s);
+  VisitSettings(visit, c,
+                {"decode_groups", "micro_batches", "max_num_seqs", "max_num_batched_tokens", "prefill_chunk",
+                 "chunking", "policy", "wire_type", "kv_type", "isa", "cpu_bind", "weights", "block_tokens",
+                 "kv_cache_bytes", "emulated_link"});
   visit("arrivals", c.arrivals);
   visit("concurrency", c.concurrency);
   visit("prompt", c.prompt);
@@ -62,7 +63,7 @@ void VisitConfig(Visitor& visit, Record& c) {
   visit("requests", c.requests);
   visit("duration_s", c.duration_s);
   visit("slo_ttft_s", c.slo_ttft_s);
-  visit("slo_itl_s", c.slo_itl_s);
+  VisitSettings(visit, c, {"slo_itl_s"});
   visit("seed", c.seed);
   visit("repetition", c.repetition);
 }
@@ -167,6 +168,29 @@ class FieldWriter {
     json[name] = std::move(inner.json);
   }
 
+  // Settings of a job, by their names.
+  template <typename Value>
+  void operator()(const JobSetting& setting, const Value& value) {
+    (*this)(setting.name, value);
+  }
+  template <typename Value, typename Range>
+  void operator()(const JobSetting& setting, const Value& value, const Range&) {
+    (*this)(setting.name, value);
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, Enum value, const NamedValue<Enum> (&names)[kCount]) {
+    json[setting.name] = NameOf(names, value);
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, std::optional<Enum> value, const NamedValue<Enum> (&names)[kCount]) {
+    json[setting.name] = value.has_value() ? NameOf(names, *value) : setting.unset;
+  }
+  void operator()(const JobSetting&, const std::vector<int64_t>&, IntegerRange) {}  // the record has no lists
+  void operator()(const JobSetting&, const EmulatedLink& link) {
+    json["link_latency_s"] = link.latency_s;
+    json["link_bytes_per_s"] = link.bytes_per_s;
+  }
+
   Json json = Json::object();
 };
 
@@ -221,6 +245,41 @@ class FieldReader {
     if (found == nullptr) return;
     FieldReader inner(absl::StrCat(path_, name, "."), *found, &status_);
     VisitPercentiles(inner, value);
+  }
+
+  template <typename Value>
+  void operator()(const JobSetting& setting, Value& value) {
+    (*this)(setting.name, value);
+  }
+  template <typename Value, typename Range>
+  void operator()(const JobSetting& setting, Value& value, const Range&) {
+    (*this)(setting.name, value);
+  }
+  void operator()(const JobSetting& setting, int64_t& value, IntegerRange range) {
+    (*this)(setting.name, value, range.max);
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, Enum& value, const NamedValue<Enum> (&names)[kCount]) {
+    std::string name = NameOf(names, value);
+    (*this)(setting.name, name);
+    const absl::StatusOr<Enum> known = ParseName(names, setting.name, name);
+    if (known.ok()) {
+      value = *known;
+    } else {
+      Fail(setting.name, absl::StrCat("one of ", NamesIn(names)), absl::StrCat("'", CutText(name), "'"));
+    }
+  }
+  template <typename Enum, size_t kCount>
+  void operator()(const JobSetting& setting, std::optional<Enum>& value, const NamedValue<Enum> (&names)[kCount]) {
+    std::string name = setting.unset;
+    (*this)(setting.name, name);
+    value.reset();
+    if (name != setting.unset) (*this)(setting, value.emplace(), names);
+  }
+  void operator()(const JobSetting&, std::vector<int64_t>&, IntegerRange) {}
+  void operator()(const JobSetting&, EmulatedLink& link) {
+    (*this)("link_latency_s", link.latency_s);
+    (*this)("link_bytes_per_s", link.bytes_per_s);
   }
 
   void Fail(absl::string_view name, absl::string_view expected, absl::string_view found) {

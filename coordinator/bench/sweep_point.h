@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/job/job_settings.h"
 
 namespace stagecoach {
 
@@ -37,28 +38,11 @@ struct Percentiles {
 };
 Percentiles PercentilesOf(std::vector<double> values);  // finite ones
 
-// What a point asks for. Two points are the same when all of this is.
-struct SweepConfig {
-  std::string model;          // absolute path, or dummy://<shape>/<type>
-  int64_t stages = 0;         // 0: as many as the hosts have slots
-  int64_t threads = 0;        // of a stage; 0: allowed cores / stages of the host
-  std::string hosts;          // host list or host file as it was given; empty: this host
-  int64_t decode_groups = 0;  // 0: found out from the stages' times
-  int64_t micro_batches = 0;  // in flight; 0: the number of stages
-  int64_t max_num_seqs = 0;   // sequences that run at once
-  int64_t max_num_batched_tokens = 0;
-  int64_t prefill_chunk = 0;
-  std::string chunking = "constant";
-  std::string policy;  // these as their options name them
-  std::string wire_type;
-  std::string kv_type;
-  std::string isa = "auto";
-  std::string cpu_bind = "auto";
-  std::string weights = "file";
-  int64_t block_tokens = 0;
-  uint64_t kv_cache_bytes = 0;  // per stage; 0: from free memory
-  double link_latency_s = 0;    // emulated between all ranks; both 0: none
-  double link_bytes_per_s = 0;  // 0: no limit
+// What a point asks for. Of the job's settings the record has those that a sweep can be given: two points are the same
+// when all that the record has is (SweepKey).
+struct SweepConfig : JobSettings {
+  std::string model;  // absolute path, or dummy://<shape>/<type>
+  std::string hosts;  // host list or host file as it was given; empty: this host
 
   std::string arrivals = "closed";  // "closed", "poisson:<requests a second>", "trace:<file>"
   int64_t concurrency = 0;          // closed loop: requests under way at any time; 0: open loop
@@ -66,9 +50,9 @@ struct SweepConfig {
   std::string output;               // "
   int64_t requests = 0;             // that arrive; 0: as many as do in duration_s
   double duration_s = 0;            // after which no more arrive; 0: no such limit
-  double slo_ttft_s = 0, slo_itl_s = 0;
-  uint64_t seed = 0;       // of arrivals, lengths and prompts
-  int64_t repetition = 0;  // from 0
+  double slo_ttft_s = 0;            // slo_itl_s is a setting of the job, too
+  uint64_t seed = 0;                // of arrivals, lengths and prompts
+  int64_t repetition = 0;           // from 0
   friend bool operator==(const SweepConfig&, const SweepConfig&) = default;
 };
 
@@ -163,7 +147,7 @@ struct SweepPoint {
   std::optional<SweepPrediction> prediction;
 
   bool ok() const { return error.empty(); }
-  bool link_emulated() const { return config.link_latency_s > 0 || config.link_bytes_per_s > 0; }
+  bool link_emulated() const { return config.emulated_link != EmulatedLink(); }
   friend bool operator==(const SweepPoint&, const SweepPoint&) = default;
 };
 

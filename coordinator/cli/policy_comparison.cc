@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
@@ -51,14 +52,14 @@ double MedianOf(const PolicyResults& row, const ComparedFigure& figure) {
 
 // The cells of one figure, the best ones starred.
 std::vector<std::string> CellsOf(const std::vector<PolicyResults>& rows, const ComparedFigure& figure) {
-  std::vector<double> values;
-  for (const PolicyResults& row : rows) values.push_back(MedianOf(row, figure));
+  std::vector<double> values(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) values[i] = MedianOf(rows[i], figure);
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const double best = figure.better == Better::kMore ? *most : *least;
   const bool differ = figure.better != Better::kNeither && *least < *most;
-  std::vector<std::string> cells;
-  for (const double value : values) {
-    cells.push_back(absl::StrFormat("%.*f%s", figure.digits, value, !differ ? "" : value == best ? "*" : " "));
+  std::vector<std::string> cells(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    cells[i] = absl::StrFormat("%.*f%s", figure.digits, values[i], !differ ? "" : values[i] == best ? "*" : " ");
   }
   return cells;
 }
@@ -90,9 +91,11 @@ std::string PolicyTable(const std::vector<SweepPoint>& points) {
   bool bounds = false;
   for (const SweepPoint& point : points) {
     bounds = bounds || point.config.slo_ttft_s > 0 || point.config.slo_itl_s > 0;
-    const auto found = std::find_if(rows.begin(), rows.end(),
-                                    [&](const PolicyResults& row) { return row.policy == point.config.policy; });
-    PolicyResults& row = found == rows.end() ? rows.emplace_back(PolicyResults{point.config.policy, {}}) : *found;
+    const auto found = std::find_if(rows.begin(), rows.end(), [&](const PolicyResults& row) {
+      return row.policy == PolicyName(point.config.policy);
+    });
+    PolicyResults& row =
+        found == rows.end() ? rows.emplace_back(PolicyResults{PolicyName(point.config.policy), {}}) : *found;
     row.results.push_back(&point.result);
   }
   if (rows.empty()) return "";
@@ -115,27 +118,29 @@ std::string PolicyTable(const std::vector<SweepPoint>& points) {
 
 std::string PolicyTables(const std::vector<SweepPoint>& points) {
   struct Load {
-    SweepConfig config;  // without policy and repetition
+    SweepConfig config;  // with one policy and repetition for all
     std::vector<SweepPoint> points;
   };
   std::vector<Load> loads;
   for (const SweepPoint& point : points) {
     if (!point.ok()) continue;
     SweepConfig config = point.config;
-    config.policy = "each policy";
+    config.policy = Policy();
     config.repetition = 0;
-    const auto found = std::find_if(loads.begin(), loads.end(), [&](const Load& l) { return l.config == config; });
+    const auto found =
+        std::find_if(loads.begin(), loads.end(), [&](const Load& l) { return SweepKey(l.config) == SweepKey(config); });
     Load& load = found == loads.end() ? loads.emplace_back(Load{std::move(config), {}}) : *found;
     load.points.push_back(point);
   }
   std::string text;
   for (const Load& load : loads) {
-    const std::string& first = load.points.front().config.policy;
+    const Policy first = load.points.front().config.policy;
     if (std::all_of(load.points.begin(), load.points.end(),
                     [&](const SweepPoint& point) { return point.config.policy == first; })) {
       continue;
     }
-    const std::string name = PointName(load.config);
+    const std::string name =
+        absl::StrReplaceAll(PointName(load.config), {{absl::StrCat(PolicyName(Policy()), "/"), "each policy/"}});
     absl::StrAppend(&text, "\n", name.substr(0, name.rfind(", run ")), "\n", PolicyTable(load.points));
   }
   return text;

@@ -182,24 +182,18 @@ absl::StatusOr<std::string> LengthsForm(const std::string& text) {
   return LengthsText(lengths);
 }
 
-absl::StatusOr<std::string> PolicyForm(const std::string& text) {
-  ASSIGN_OR_RETURN(const Policy policy, ParsePolicy(text));
-  return std::string(PolicyName(policy));
-}
-
-absl::StatusOr<std::string> ChunkingForm(const std::string& text) {
-  ASSIGN_OR_RETURN(const Chunking chunking, ParseName(kChunkings, "chunking", text));
-  return std::string(NameOf(kChunkings, chunking));
-}
-
-absl::StatusOr<std::string> WireTypeForm(const std::string& text) {
-  ASSIGN_OR_RETURN(const WireType type, ParseWireType(text));
-  return std::string(WireTypeName(type));
-}
-
-absl::StatusOr<std::string> KvTypeForm(const std::string& text) {
-  ASSIGN_OR_RETURN(const KvType type, ParseKvType(text));
-  return std::string(KvTypeName(type));
+// The same of an enum's names, which its setting's declaration has.
+template <typename Enum, size_t kCount>
+absl::Status ReadChoices(const char* name, const std::vector<std::string>& given,
+                         const NamedValue<Enum> (&names)[kCount], std::vector<Enum>* values) {
+  if (given.empty()) return absl::OkStatus();
+  values->clear();
+  for (const std::string& text : SplitValues(given, "")) {
+    const absl::StatusOr<Enum> value = ParseName(names, name, text);
+    if (!value.ok()) return UsageError(value.status().message());
+    values->push_back(*value);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<EmulatedLink>> ResolveLinks(const std::vector<std::string>& given) {
@@ -243,12 +237,10 @@ absl::Status ResolveSweepLists(SweepOptions* o) {
   ASSIGN_OR_RETURN(o->cluster.model, ModelOf(o->cluster.model, o->dummy, /*required=*/true));
   if (o->directory.empty() && !o->cluster.dry_run) return UsageError("-o is required: a directory for the points");
   SweepLists& lists = o->lists;
-  ASSIGN_OR_RETURN(lists.policies, Values("--policy", o->policies, PolicyName(o->cluster.policy), PolicyForm));
-  ASSIGN_OR_RETURN(lists.chunkings,
-                   Values("--chunking", o->chunkings, NameOf(kChunkings, o->cluster.chunking), ChunkingForm));
-  ASSIGN_OR_RETURN(lists.wire_types,
-                   Values("--wire-dtype", o->wire_types, WireTypeName(o->cluster.wire_type), WireTypeForm));
-  ASSIGN_OR_RETURN(lists.kv_types, Values("--kv-type", o->kv_types, KvTypeName(o->cluster.kv_type), KvTypeForm));
+  RETURN_IF_ERROR(ReadChoices("policy", o->policies, kPolicies, &lists.policies));
+  RETURN_IF_ERROR(ReadChoices("chunking", o->chunkings, kChunkings, &lists.chunkings));
+  RETURN_IF_ERROR(ReadChoices("wire_type", o->wire_types, kWireTypes, &lists.wire_types));
+  RETURN_IF_ERROR(ReadChoices("kv_type", o->kv_types, kKvTypes, &lists.kv_types));
   ASSIGN_OR_RETURN(lists.arrivals, Values("--arrivals", o->arrivals, "closed", ArrivalsForm));
   ASSIGN_OR_RETURN(lists.prompts, Values("--prompt", o->prompts, "128", LengthsForm));
   ASSIGN_OR_RETURN(lists.outputs, Values("--output", o->outputs, "64", LengthsForm));
@@ -256,13 +248,12 @@ absl::Status ResolveSweepLists(SweepOptions* o) {
   if (absl::Status status = CheckPointCount(lists); !status.ok()) return UsageError(status.message());
   SweepConfig& base = lists.base;
   const ClusterOptions& cluster = o->cluster;
+  const double slo_itl_s = base.slo_itl_s;
+  static_cast<JobSettings&>(base) = cluster;
+  base.slo_itl_s = slo_itl_s;
   base.model = IsDummyModelPath(cluster.model) ? cluster.model : AbsolutePath(cluster.model);
   base.hosts = cluster.hostfile.empty() ? cluster.hosts : AbsolutePath(cluster.hostfile);
   base.seed = o->seed.value_or(0);
-  base.kv_cache_bytes = cluster.kv_cache_bytes;
-  base.isa = cluster.isa.has_value() ? InstructionSetName(*cluster.isa) : "auto";
-  base.cpu_bind = NameOf(kCpuBinds, cluster.cpu_bind);
-  base.weights = NameOf(kWeightSources, cluster.weights);
   return absl::OkStatus();
 }
 
@@ -272,27 +263,15 @@ ClusterOptions ProbeOptionsOf(const SweepOptions& options) {
   o.stages = *std::max_element(lists.stages.begin(), lists.stages.end());
   // The profile has the speeds of so many threads and of all cores, and the planner draws lines between.
   o.threads = *std::min_element(lists.threads.begin(), lists.threads.end());
-  if (const auto type = ParseKvType(lists.kv_types.front()); type.ok()) o.kv_type = *type;
+  o.kv_type = lists.kv_types.front();
   return o;
 }
 
 ClusterOptions ClusterOptionsOf(const SweepOptions& options, const SweepConfig& point, int64_t context) {
   ClusterOptions o = options.cluster;
+  static_cast<JobSettings&>(o) = point;
   o.context = context;
-  o.stages = point.stages;
-  o.threads = point.threads;
-  o.decode_groups = point.decode_groups;
-  o.micro_batches = point.micro_batches;
-  o.max_num_seqs = point.max_num_seqs;
-  o.max_num_batched_tokens = point.max_num_batched_tokens;
-  o.prefill_chunk = point.prefill_chunk;
-  o.block_tokens = point.block_tokens;
-  if (const auto policy = ParsePolicy(point.policy); policy.ok()) o.policy = *policy;
-  o.slo_itl_s = o.policy == Policy::kThrottled ? point.slo_itl_s : 0;
-  if (const auto chunking = ParseName(kChunkings, "chunking", point.chunking); chunking.ok()) o.chunking = *chunking;
-  if (const auto type = ParseWireType(point.wire_type); type.ok()) o.wire_type = *type;
-  if (const auto type = ParseKvType(point.kv_type); type.ok()) o.kv_type = *type;
-  o.emulated_link = LinkOf(point);
+  if (o.policy != Policy::kThrottled) o.slo_itl_s = 0;  // then it is a bound of goodput alone
   return o;
 }
 
@@ -326,10 +305,10 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   number("--max-num-batched-tokens", point.max_num_batched_tokens);
   number("--max-num-seqs", point.max_num_seqs);
   number("--block-size", point.block_tokens);
-  text("--policy", point.policy);
-  text("--chunking", point.chunking, NameOf(kChunkings, Chunking::kConstant));
-  text("--wire-dtype", point.wire_type);
-  text("--kv-type", point.kv_type);
+  text("--policy", PolicyName(point.policy));
+  text("--chunking", NameOf(kChunkings, point.chunking), NameOf(kChunkings, Chunking::kConstant));
+  text("--wire-dtype", WireTypeName(point.wire_type));
+  text("--kv-type", KvTypeName(point.kv_type));
   number("--kv-cache-memory", point.kv_cache_bytes);
   text("--arrivals", point.arrivals);
   number("--concurrency", point.concurrency);
@@ -340,10 +319,10 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   if (point.slo_ttft_s > 0) text("--slo-ttft", ExactText(point.slo_ttft_s) + "s");
   if (point.slo_itl_s > 0) text("--slo-itl", ExactText(point.slo_itl_s) + "s");
   number("--seed", point.seed);
-  text("--emulate-link", EmulatedLinkText(LinkOf(point)));
-  text("--isa", point.isa, "auto");
-  text("--cpu-bind", point.cpu_bind, "auto");
-  text("--weights", point.weights, "file");
+  text("--emulate-link", EmulatedLinkText(point.emulated_link));
+  if (point.isa.has_value()) text("--isa", InstructionSetName(*point.isa));
+  text("--cpu-bind", NameOf(kCpuBinds, point.cpu_bind), "auto");
+  text("--weights", NameOf(kWeightSources, point.weights), "file");
   text("--weights-cache", cluster.weights_cache);
   if (cluster.allow_damaged) words.push_back("--allow-damaged");
   text(cluster.hostfile.empty() ? "--host" : "--hostfile", point.hosts);

@@ -38,8 +38,9 @@ std::string CountText(int64_t count, absl::string_view noun, absl::string_view n
 
 std::string LinkText(const SweepConfig& config) {
   std::vector<std::string> parts;
-  if (config.link_latency_s > 0) parts.push_back(DurationText(config.link_latency_s));
-  if (config.link_bytes_per_s > 0) parts.push_back(absl::StrCat(RateText(config.link_bytes_per_s * 8), "bit/s"));
+  if (config.emulated_link.latency_s > 0) parts.push_back(DurationText(config.emulated_link.latency_s));
+  if (config.emulated_link.bytes_per_s > 0)
+    parts.push_back(absl::StrCat(RateText(config.emulated_link.bytes_per_s * 8), "bit/s"));
   return parts.empty() ? "real links" : absl::StrCat("emulated links (", absl::StrJoin(parts, ", "), ")");
 }
 
@@ -160,20 +161,21 @@ std::string FieldText(const SweepCell& cell, SweepField field) {
     case SweepField::kArrivals: return absl::StrCat(config.arrivals, " arrivals");
     case SweepField::kPrompt: return absl::StrCat("prompt ", config.prompt);
     case SweepField::kOutput: return absl::StrCat("output ", config.output);
-    case SweepField::kPolicy: return absl::StrCat("policy ", config.policy);
+    case SweepField::kPolicy: return absl::StrCat("policy ", PolicyName(config.policy));
     case SweepField::kDecodeGroups: return CountText(config.decode_groups, "decode group", "decode groups fitted");
     case SweepField::kMicroBatches: return CountText(config.micro_batches, "micro-batch", "a micro-batch a stage");
     case SweepField::kPrefillChunk: return absl::StrCat("chunk ", config.prefill_chunk);
-    case SweepField::kChunking: return absl::StrCat(config.chunking, " chunks");
-    case SweepField::kWireType: return absl::StrCat(config.wire_type, " wire");
-    case SweepField::kKvType: return absl::StrCat(config.kv_type, " KV");
+    case SweepField::kChunking: return absl::StrCat(NameOf(kChunkings, config.chunking), " chunks");
+    case SweepField::kWireType: return absl::StrCat(WireTypeName(config.wire_type), " wire");
+    case SweepField::kKvType: return absl::StrCat(KvTypeName(config.kv_type), " KV");
     case SweepField::kBlockTokens: return absl::StrCat("blocks of ", config.block_tokens);
     case SweepField::kLink: return LinkText(config);
     case SweepField::kSimulated: return cell.simulated ? "simulated" : "measured";
     case SweepField::kHosts: return config.hosts.empty() ? "this host" : absl::StrCat("hosts ", config.hosts);
-    case SweepField::kIsa: return absl::StrCat("isa ", config.isa);
-    case SweepField::kCpuBind: return absl::StrCat("binding ", config.cpu_bind);
-    case SweepField::kWeights: return absl::StrCat("weights ", config.weights);
+    case SweepField::kIsa:
+      return absl::StrCat("isa ", config.isa.has_value() ? InstructionSetName(*config.isa) : "auto");
+    case SweepField::kCpuBind: return absl::StrCat("binding ", NameOf(kCpuBinds, config.cpu_bind));
+    case SweepField::kWeights: return absl::StrCat("weights ", NameOf(kWeightSources, config.weights));
     case SweepField::kMaxNumSeqs: return absl::StrCat("at most ", config.max_num_seqs, " running");
     case SweepField::kMaxNumBatchedTokens: return absl::StrCat(config.max_num_batched_tokens, " rows a micro-batch");
     case SweepField::kKvCacheBytes:

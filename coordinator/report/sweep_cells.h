@@ -31,7 +31,7 @@ struct SweepCell {
   std::vector<const SweepPoint*> failures;
   std::vector<bool> unusual;  // [kSweepFields] its value is not the one that most configurations of the sweep have
 
-  bool link_emulated() const { return config.link_latency_s > 0 || config.link_bytes_per_s > 0; }
+  bool link_emulated() const { return config.emulated_link != EmulatedLink(); }
   int64_t cores() const { return stages * threads; }
   // Only one token comes out of each prompt: what is measured is prefill.
   bool prefill_only() const { return config.output == "1"; }

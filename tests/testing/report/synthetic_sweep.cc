@@ -33,10 +33,7 @@ Percentiles Around(double median, double spread) {
 SweepConfig BaseConfig(const SyntheticMatrix& matrix) {
   SweepConfig config;
   config.model = "/models/synthetic-0.6b-q8_0.gguf";
-  config.max_num_batched_tokens = 512;
-  config.kv_type = "f16";
-  config.block_tokens = 32;
-  config.link_latency_s = matrix.link_latency_s;
+  config.emulated_link.latency_s = matrix.link_latency_s;
   config.prompt = absl::StrCat(kPrompt);
   config.output = matrix.prefill_only ? "1" : absl::StrCat(kOutput);
   config.slo_ttft_s = matrix.prefill_only ? 0 : 2;
@@ -47,9 +44,10 @@ SweepConfig BaseConfig(const SyntheticMatrix& matrix) {
 SweepOrigin Origin(const SweepConfig& config) {
   SweepOrigin origin;
   origin.program_version = "0.1.0";
-  origin.command = absl::StrCat("coordinator sweep -m ", config.model, " --pp ", config.stages, " --threads ",
-                                config.threads, " --concurrency ", config.concurrency, " --policy ", config.policy,
-                                " --prompt ", config.prompt, " --output ", config.output, " --out synthetic");
+  origin.command =
+      absl::StrCat("coordinator sweep -m ", config.model, " --pp ", config.stages, " --threads ", config.threads,
+                   " --concurrency ", config.concurrency, " --policy ", PolicyName(config.policy), " --prompt ",
+                   config.prompt, " --output ", config.output, " --out synthetic");
   origin.started_at = absl::StrCat("2000-01-01T0", config.stages % 10, ":00:00Z");
   origin.model_type = "synthetic 0.6B Q8_0";
   origin.model_bytes = uint64_t{604} << 20;
@@ -105,15 +103,15 @@ SweepPoint Point(const SyntheticMatrix& matrix, const SweepConfig& config) {
   const double groups =
       std::min(sequences, config.decode_groups > 0 ? static_cast<double>(config.decode_groups) : stages);
   const double rows = sequences / groups;
-  const double speed = std::pow(threads, 0.8) * (config.policy == "prefill-first" ? 0.94 : 1);
+  const double speed = std::pow(threads, 0.8) * (config.policy == Policy::kPrefillFirst ? 0.94 : 1);
   const double stage_s = (kPassSeconds + kRowSeconds * rows) / stages / speed + 0.0002;
-  const double hop = kHopSeconds * (config.wire_type == "f32" ? 1 : 0.6) + config.link_latency_s;
+  const double hop = kHopSeconds * (config.wire_type == WireType::kF32 ? 1 : 0.6) + config.emulated_link.latency_s;
   const double round = stages * (stage_s + hop), cycle = std::max(round, groups * stage_s * 1.04);
   const double noise = 1 + 0.025 * Scatter(config, 1);
   SweepResult& result = point.result;
   const double prompt_s =
       1.1e-3 * static_cast<double>(kPrompt) / speed * (1 + 24.0 / static_cast<double>(config.prefill_chunk));
-  result.itl_s = Around(cycle * noise, config.policy == "prefill-first" ? 0.9 : 0.4);
+  result.itl_s = Around(cycle * noise, config.policy == Policy::kPrefillFirst ? 0.9 : 0.4);
   result.ttft_s = Around((prompt_s * (1 + 0.15 * sequences / stages) + stages * hop) * noise, 0.5);
   const double request_s =
       matrix.prefill_only ? prompt_s * std::max(1.0, sequences / (0.93 * stages)) : result.ttft_s.p50 + kOutput * cycle;
@@ -180,10 +178,11 @@ std::vector<SweepPoint> SyntheticExperiment() {
   std::vector<SweepPoint> points = SyntheticSweep({});
   SyntheticMatrix threads, policies, groups, links, simulated, prefill;
   threads.threads = {2}, threads.stages = {1, 2}, threads.concurrency = {8};
-  policies.policies = {"prefill-first"}, policies.stages = {2}, policies.concurrency = {8, 16},
+  policies.policies = {Policy::kPrefillFirst}, policies.stages = {2}, policies.concurrency = {8, 16},
   policies.chunks = {64, 256};
   groups.decode_groups = {1, 2, 4}, groups.stages = {4}, groups.concurrency = {16};
-  links.link_latency_s = 0.002, links.stages = {2}, links.wire_types = {"f32", "bf16"}, links.concurrency = {4, 8, 16};
+  links.link_latency_s = 0.002, links.stages = {2}, links.wire_types = {WireType::kF32, WireType::kBF16},
+  links.concurrency = {4, 8, 16};
   simulated.simulated = true, simulated.stages = {8, 16, 32}, simulated.concurrency = {32}, simulated.repetitions = 1;
   prefill.prefill_only = true, prefill.concurrency = {1, 8};
   for (const SyntheticMatrix* matrix : {&threads, &policies, &groups, &links, &simulated, &prefill}) {

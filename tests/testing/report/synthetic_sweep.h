@@ -15,8 +15,8 @@ struct SyntheticMatrix {
   std::vector<int64_t> stages = {1, 2, 4};
   std::vector<int64_t> threads = {1};
   std::vector<int64_t> concurrency = {1, 2, 4, 8, 16, 32};
-  std::vector<std::string> policies = {"decode-first"};
-  std::vector<std::string> wire_types = {"f32"};
+  std::vector<Policy> policies = {Policy::kDecodePriority};
+  std::vector<WireType> wire_types = {WireType::kF32};
   std::vector<int64_t> decode_groups = {0};
   std::vector<int64_t> chunks = {256};
   int64_t repetitions = 3;

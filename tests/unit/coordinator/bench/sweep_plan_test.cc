@@ -13,10 +13,7 @@ using ::testing::HasSubstr;
 
 SweepLists Lists() {
   SweepLists lists;
-  lists.policies = {"interleaved"};
-  lists.chunkings = {"constant"};
-  lists.wire_types = {"f32"};
-  lists.kv_types = {"f16"};
+  lists.policies = {Policy::kInterleaved};
   return lists;
 }
 
@@ -81,8 +78,8 @@ TEST(SweepPlan, GivesEveryEmulatedLinkALaunchOfItsOwn) {
   lists.links = {EmulatedLink(), slow};
   const std::vector<SweepConfig> points = PointsOf(lists);
   ASSERT_EQ(points.size(), 2u);
-  EXPECT_EQ(LinkOf(points[0]), EmulatedLink());
-  EXPECT_EQ(LinkOf(points[1]), slow);
+  EXPECT_EQ(points[0].emulated_link, EmulatedLink());
+  EXPECT_EQ(points[1].emulated_link, slow);
   EXPECT_THAT(PointName(points[1]), HasSubstr("emulated latency=2ms,bandwidth=1Gbit"));
   EXPECT_EQ(LaunchesOf(points).size(), 2u);
 }

@@ -19,10 +19,10 @@ SweepPoint Sample() {
   SweepPoint point;
   point.config.model = "dummy:qwen3-0.6b:q8_0";
   point.config.stages = 2;
-  point.config.policy = "interleaved";
+  point.config.policy = Policy::kInterleaved;
   point.config.concurrency = 8;
   point.config.prompt = "128";
-  point.config.link_latency_s = 0.002;
+  point.config.emulated_link.latency_s = 0.002;
   point.config.seed = std::numeric_limits<uint64_t>::max();
   point.origin.command = "coordinator sweep -m \"a b\"\n";
   point.origin.bf16_dot = true;
@@ -115,7 +115,8 @@ TEST(SweepPoint, RefusesHostileLinesByField) {
       {"\"count\":3", "\"count\":[]", "result.ttft_s.count"},
       {"\"host\":\"n2\"", "\"host\":7", "stages[1].host: expected a text"},
       {"\"config\":{", "\"config\":7,\"old\":{", "config: expected an object"},
-      {"\"policy\":\"interleaved\"", "\"policy\":\"other\"", "key: expected"},
+      {"\"policy\":\"interleaved\"", "\"policy\":\"throttled\"", "key: expected"},
+      {"\"policy\":\"interleaved\"", "\"policy\":\"other\"", "config.policy: expected one of prefill-first, "},
       {"\"stages\":[{", "\"stages\":[7,{", "stages[0]: expected an object"},
   };
   for (const Case& c : cases) {

@@ -30,7 +30,7 @@ TEST(ParsePolicies, NamesTheChoicesOfOneThatIsUnknown) {
   }
 }
 
-SweepPoint PointOf(const std::string& policy, double rate, double first_s, double gap_s) {
+SweepPoint PointOf(Policy policy, double rate, double first_s, double gap_s) {
   SweepPoint point;
   point.config.policy = policy;
   point.result.output_tokens_per_s = rate;
@@ -43,21 +43,22 @@ SweepPoint PointOf(const std::string& policy, double rate, double first_s, doubl
 }
 
 TEST(PolicyTable, HasARowForEachPolicyAndStarsTheBestOfAColumn) {
-  EXPECT_EQ(PolicyTable({PointOf("interleaved", 120.5, 0.5, 0.02), PointOf("throttled", 150, 0.6, 0.01)}),
+  EXPECT_EQ(PolicyTable({PointOf(Policy::kInterleaved, 120.5, 0.5, 0.02), PointOf(Policy::kThrottled, 150, 0.6, 0.01)}),
             "policy       tokens/s  TTFT p50 ms     p99  ITL p50 ms     p99  bubble %  rows a pass\n"
             "interleaved    120.5        500.0*  500.0*      20.00   40.00       25.0         12.0\n"
             "throttled      150.0*       600.0   600.0       10.00*  20.00*      25.0         12.0\n");
 }
 
 TEST(PolicyTable, TakesTheMedianOfRepetitions) {
-  const std::string table = PolicyTable({PointOf("phases", 100, 1, 0.01), PointOf("throttled", 1, 1, 0.01),
-                                         PointOf("phases", 300, 1, 0.01), PointOf("phases", 200, 1, 0.01)});
+  const std::string table =
+      PolicyTable({PointOf(Policy::kPhases, 100, 1, 0.01), PointOf(Policy::kThrottled, 1, 1, 0.01),
+                   PointOf(Policy::kPhases, 300, 1, 0.01), PointOf(Policy::kPhases, 200, 1, 0.01)});
   EXPECT_THAT(table, HasSubstr("phases       200.0*"));
   EXPECT_THAT(table, Not(HasSubstr("300.0")));
 }
 
 TEST(PolicyTable, ShowsTheShareOfGoodRequestsWhereThereAreBounds) {
-  SweepPoint point = PointOf("throttled", 100, 1, 0.01);
+  SweepPoint point = PointOf(Policy::kThrottled, 100, 1, 0.01);
   EXPECT_THAT(PolicyTable({point}), Not(HasSubstr("good %")));
   point.config.slo_ttft_s = 0.5;
   point.result.slo_share = 0.75;
@@ -67,12 +68,12 @@ TEST(PolicyTable, ShowsTheShareOfGoodRequestsWhereThereAreBounds) {
 }
 
 TEST(PolicyTables, HaveOneForEachLoadThatSeveralPoliciesMet) {
-  std::vector<SweepPoint> points = {PointOf("throttled", 100, 1, 0.01), PointOf("phases", 100, 1, 0.01),
-                                    PointOf("phases", 100, 1, 0.01), PointOf("throttled", 100, 1, 0.01)};
+  std::vector<SweepPoint> points = {PointOf(Policy::kThrottled, 100, 1, 0.01), PointOf(Policy::kPhases, 100, 1, 0.01),
+                                    PointOf(Policy::kPhases, 100, 1, 0.01), PointOf(Policy::kThrottled, 100, 1, 0.01)};
   for (SweepPoint& point : points) point.config.prompt = "128", point.config.output = "64", point.config.stages = 2;
   points[2].config.concurrency = 8;
   points[3].config.repetition = 1;
-  EXPECT_THAT(PolicyTables(points), HasSubstr("\npp 2, each policy/0, , closed, 128 -> 64\npolicy"));
+  EXPECT_THAT(PolicyTables(points), HasSubstr("\npp 2, each policy/512, f32, closed, 128 -> 64\npolicy"));
   EXPECT_THAT(PolicyTables(points), Not(HasSubstr("x8"))) << "there is one policy";
   points[1].error = "lost";
   EXPECT_EQ(PolicyTables(points), "");

@@ -79,14 +79,14 @@ TEST(SweepCells, NamesModelsByTheirFileUnlessThatIsAmbiguous) {
 TEST(CellLabels, TellWhatDiffersAndWhatIsUnusual) {
   std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1});
   const std::vector<SweepPoint> other =
-      SyntheticSweep({.stages = {2}, .concurrency = {8}, .policies = {"prefill-first"}, .repetitions = 1});
+      SyntheticSweep({.stages = {2}, .concurrency = {8}, .policies = {Policy::kPrefillFirst}, .repetitions = 1});
   points.insert(points.end(), other.begin(), other.end());
   const std::vector<SweepCell> cells = SweepCells(points);
   EXPECT_THAT(LabelsOf(PointersTo(cells), {}),
               ElementsAre("1 stage, 4 at once", "1 stage, 8 at once", "2 stages, 4 at once", "2 stages, 8 at once",
                           "2 stages, 8 at once, policy prefill-first"));
-  EXPECT_THAT(LabelsOf({&cells[3], &cells[4]}, {}), ElementsAre("policy decode-first", "policy prefill-first"));
-  EXPECT_THAT(UsualTexts(PointersTo(cells)), ElementsAre("policy decode-first"));
+  EXPECT_THAT(LabelsOf({&cells[3], &cells[4]}, {}), ElementsAre("policy decode-priority", "policy prefill-first"));
+  EXPECT_THAT(UsualTexts(PointersTo(cells)), ElementsAre("policy decode-priority"));
 }
 
 TEST(CellLabels, SayWhatWasNotReal) {

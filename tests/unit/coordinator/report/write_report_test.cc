@@ -164,12 +164,12 @@ TEST(ReportFigures, NameWhatSimulatedPointsRestOn) {
 TEST(ReportFigures, ShowTheChoiceThatMattersMostFirst) {
   std::vector<SweepPoint> points = SyntheticSweep({.stages = {2},
                                                    .concurrency = {8},
-                                                   .policies = {"decode-first", "prefill-first"},
+                                                   .policies = {Policy::kDecodePriority, Policy::kPrefillFirst},
                                                    .chunks = {64, 256},
                                                    .repetitions = 1});
   const auto choices = [&](double by_policy, double by_chunk) {
     for (SweepPoint& point : points) {
-      point.result.output_tokens_per_s = 100 * (point.config.policy == "decode-first" ? by_policy : 1) *
+      point.result.output_tokens_per_s = 100 * (point.config.policy == Policy::kDecodePriority ? by_policy : 1) *
                                          (point.config.prefill_chunk == 64 ? by_chunk : 1);
     }
     const std::vector<SweepCell> cells = SweepCells(points);
@@ -241,9 +241,7 @@ TEST(ReportPage, EscapesWhatUsersCanName) {
   for (size_t i = 0; i < points.size(); ++i) {
     SweepPoint& point = points[i];
     point.config.model = attack + std::to_string(i % 2);
-    point.config.hosts = point.config.policy = point.config.arrivals = point.config.prompt =
-        attack + std::to_string(i % 3);
-    point.config.wire_type = point.config.kv_type = point.config.isa = point.config.chunking = attack;
+    point.config.hosts = point.config.arrivals = point.config.prompt = attack + std::to_string(i % 3);
     point.origin = {attack, attack, attack, attack, 1, 1, 1, attack, attack, attack};
     if (!point.ok()) point.error = attack;
     for (SweepStage& stage : point.stages) stage.host = stage.isa = stage.cpus = attack;
