@@ -103,8 +103,9 @@ class FormMaker {
  private:
   template <typename T, typename Parsed>
   static absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
-    if (parsed.ok()) *out = *std::move(parsed);
-    return parsed.status();
+    if (!parsed.ok()) return parsed.status();
+    *out = *std::move(parsed);
+    return absl::OkStatus();
   }
   template <typename Enum, size_t kCount>
   static std::vector<std::string> NamesOf(const NamedValue<Enum> (&table)[kCount]) {
