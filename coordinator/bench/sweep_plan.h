@@ -21,7 +21,8 @@ struct SweepLists {
   SweepConfig base;  // what all points share
   // Of a job.
   std::vector<int64_t> stages = {0}, threads = {0}, decode_groups = {0}, micro_batches = {0};
-  std::vector<int64_t> prefill_chunks = {512}, max_num_batched_tokens = {512}, block_tokens = {32};
+  std::vector<int64_t> prefill_chunks = {JobSettings().prefill_chunk}, block_tokens = {JobSettings().block_tokens};
+  std::vector<int64_t> max_num_batched_tokens = {JobSettings().max_num_batched_tokens};
   std::vector<int64_t> max_num_seqs;  // empty: the most of `concurrency`, at least kFewestSeqs
   std::vector<Policy> policies = {JobSettings().policy};
   std::vector<Chunking> chunkings = {JobSettings().chunking};

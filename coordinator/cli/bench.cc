@@ -109,12 +109,9 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddIntegerList(app, "-d,--n-depth", &lists_.depths, kTokensRange, "tokens of context before those (0)");
   AddIntegerList(app, "-b,--n-parallel", &lists_.sequences, JobLimits::kMaxNumSeqs.range,
                  "sequences that decode at once (1)");
-  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists_.stages, JobLimits::kStages.range,
-                 "pipeline stages (the slots of the hosts, else 1)");
-  AddIntegerList(app, "--layer-split", &cluster_options_.layer_split, {1, kMaxLayers},
-                 "layers of each stage, such as 10,9,9 (otherwise split by cost)");
-  AddIntegerList(app, "-t,--threads", &lists_.threads, JobLimits::kThreads.range,
-                 "compute threads per stage (allowed cores / stages of the host)");
+  AddJobSettingList(app, "stages", &lists_.stages);
+  AddJobSettings(app, &cluster_options_, Settings({"layer_split"}));
+  AddJobSettingList(app, "threads", &lists_.threads);
   AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up",
              absl::StrCat(repetitions_));
   AddChoice(app, "-o,--output", &output_, {"md", "csv", "json", "jsonl"}, "form of the result");

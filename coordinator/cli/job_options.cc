@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/check.h"
 #include "coordinator/cli/option_values.h"
 
 namespace stagecoach {
@@ -40,6 +41,7 @@ class FormMaker {
     const bool unset = value == 0 && *s.unset != '\0';
     Add(s, "N", unset ? "" : absl::StrCat(value),
         [&value, range](const std::string& text) { return Store(ParseInteger(text, range), &value); });
+    forms.back().range = range;
   }
   void operator()(const JobSetting& s, double& value, NumberRange range) {
     char digits[32];  // the fewest that give this number back
@@ -169,6 +171,19 @@ void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& w
   }
 }
 
+CLI::Option* AddJobSettingList(CLI::App* app, const char* name, std::vector<int64_t>* values,
+                               const std::string& unset) {
+  JobSettings defaults;
+  const std::vector<SettingForm> forms = FormsOf(&defaults);
+  const auto form = std::find_if(forms.begin(), forms.end(),
+                                 [&](const SettingForm& f) { return f.setting.name == absl::string_view(name); });
+  CHECK(form != forms.end() && form->type_name == "N");
+  const JobSetting& setting = form->setting;
+  const std::string default_text = form->text.empty() ? setting.unset : form->text;
+  return AddIntegerList(app, setting.flags, values, {form->text.empty() ? 0 : form->range.min, form->range.max},
+                        absl::StrCat(setting.help, " (", unset.empty() ? default_text : unset, ")"));
+}
+
 void AddQ2LayoutOption(CLI::App* app, std::string* layout) {
   ForEachDeclaration([&](const JobSetting& setting) {
     if (setting.name != absl::string_view("q2_layout")) return;
@@ -183,11 +198,12 @@ std::vector<std::string> JobSettingWords(const JobSettings& settings, const Whic
   const std::vector<SettingForm> forms = FormsOf(&given), unset = FormsOf(&defaults);
   std::vector<std::string> words;
   for (size_t i = 0; i < forms.size(); ++i) {
-    const auto& [setting, type_name, text, parse, flag] = forms[i];
-    if (!which(setting) || text == unset[i].text) continue;
-    const std::string name = FlagOf(setting);
-    words.push_back(flag != nullptr && !*flag ? absl::StrCat("--no-", name.substr(2)) : name);
-    if (flag == nullptr) words.push_back(text);
+    const SettingForm& form = forms[i];
+    if (!which(form.setting) || form.text == unset[i].text) continue;
+    const std::string name = FlagOf(form.setting);
+    const bool off = form.flag != nullptr && !*form.flag;
+    words.push_back(off ? absl::StrCat("--no-", name.substr(2)) : name);
+    if (form.flag == nullptr) words.push_back(form.text);
   }
   return words;
 }

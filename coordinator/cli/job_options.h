@@ -16,7 +16,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace stagecoach {
 
@@ -35,12 +36,18 @@ struct SettingForm {
   std::string text;                                       // what it is; empty: unset
   std::function<absl::Status(const std::string&)> parse;  // makes it another one; messages do not name it
   bool* flag = nullptr;                                   // where the option has no value
+  IntegerRange range = {0, 0};                            // of a number
 };
 // Of all, in the order of their declarations; for as long as `settings` are there.
 std::vector<SettingForm> FormsOf(JobSettings* settings);
 
 // An option for each of these. Defaults are what `settings` holds, which outlives the parsing.
 void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& which);
+
+// The same option for a list of numbers of one setting, such as --pp 1,2,4; 0 is one where it stands for a default.
+// `unset`: what none means, where that is not the setting's own default.
+CLI::Option* AddJobSettingList(CLI::App* app, const char* name, std::vector<int64_t>* values,
+                               const std::string& unset = "");
 
 // --q2-layout, for the few files whose layout of type id 42 cannot be found; `layout` holds the default, "auto".
 void AddQ2LayoutOption(CLI::App* app, std::string* layout);

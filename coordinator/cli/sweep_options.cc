@@ -28,8 +28,6 @@ constexpr char kFactsGroup[] = "Predictions";
 constexpr IntegerRange kSweepRepetitions = {1, 1000};
 constexpr NumberRange kSecondsRange = {0, 1e6, /*open_min=*/true};
 
-constexpr IntegerRange OrDefault(IntegerRange range) { return {0, range.max}; }
-
 // "which rows ...: one, another (interleaved)".
 template <typename Enum, size_t kCount>
 std::string ChoiceHelp(absl::string_view what, const NamedValue<Enum> (&choices)[kCount], Enum unset) {
@@ -49,29 +47,14 @@ void AddModel(CLI::App* app, SweepOptions* o) {
 void AddMatrix(CLI::App* app, SweepOptions* o) {
   const char* group = kMatrixGroup;
   SweepLists& lists = o->lists;
-  AddIntegerList(app, "--pp,--pipeline-parallel-size", &lists.stages, JobLimits::kStages.range,
-                 "pipeline stages (the slots of the hosts, else 1)")
-      ->group(group);
-  AddIntegerList(app, "-t,--threads", &lists.threads, JobLimits::kThreads.range,
-                 "compute threads per stage (allowed cores / stages of the host)")
-      ->group(group);
-  AddIntegerList(app, "--decode-groups", &lists.decode_groups, OrDefault(JobLimits::kDecodeGroups.range),
-                 "groups that decoding sequences go round in; 0: found out from the stages' times (0)")
-      ->group(group);
-  AddIntegerList(app, "--micro-batches", &lists.micro_batches, OrDefault(JobLimits::kMicroBatches.range),
-                 "micro-batches in flight; 0: the number of stages (0)")
-      ->group(group);
-  AddIntegerList(app, "--prefill-chunk", &lists.prefill_chunks, JobLimits::kPrefillChunk.range,
-                 "rows of one prompt in a micro-batch (512)")
-      ->group(group);
-  AddIntegerList(app, "--max-num-batched-tokens", &lists.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range,
-                 "token rows of a micro-batch (512)")
-      ->group(group);
-  AddIntegerList(app, "--max-num-seqs", &lists.max_num_seqs, JobLimits::kMaxNumSeqs.range,
-                 "sequences that run at once (the most of --concurrency, at least 8)")
-      ->group(group);
-  AddIntegerList(app, "--block-size", &lists.block_tokens, JobLimits::kBlockTokens.range, "tokens of a KV block (32)")
-      ->group(group);
+  AddJobSettingList(app, "stages", &lists.stages)->group(group);
+  AddJobSettingList(app, "threads", &lists.threads)->group(group);
+  AddJobSettingList(app, "decode_groups", &lists.decode_groups)->group(group);
+  AddJobSettingList(app, "micro_batches", &lists.micro_batches)->group(group);
+  AddJobSettingList(app, "prefill_chunk", &lists.prefill_chunks)->group(group);
+  AddJobSettingList(app, "max_num_batched_tokens", &lists.max_num_batched_tokens)->group(group);
+  AddJobSettingList(app, "max_num_seqs", &lists.max_num_seqs, "the most of --concurrency, at least 8")->group(group);
+  AddJobSettingList(app, "block_tokens", &lists.block_tokens)->group(group);
   AddTexts(app, "--policy", &o->policies, "NAME,...",
            ChoiceHelp("which rows a micro-batch takes first; several are compared in a table at the end", kPolicies,
                       o->cluster.policy))
