@@ -19,7 +19,7 @@ struct JobField {
 struct JobLimits {
   static constexpr JobField kStages = {"stages", {1, 1024}};
   static constexpr JobField kThreads = {"threads", {1, 1024}};          // of a stage
-  static constexpr IntegerRange kLayersOfAStage = {1, INT32_MAX};       // all together as many as the model has
+  static constexpr IntegerRange kLayersOfAStage = {1, 1024};            // all together as many as the model has
   static constexpr JobField kContext = {"context", {1, INT32_MAX}};     // tokens of a sequence; positions are int32
   static constexpr JobField kMaxNumSeqs = {"max_num_seqs", {1, 4096}};  // also the slices of a micro-batch
   static constexpr JobField kMaxNumBatchedTokens = {"max_num_batched_tokens", {1, 65536}};  // rows of a micro-batch

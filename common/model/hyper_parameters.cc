@@ -8,6 +8,7 @@
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
+#include "common/job/job_limits.h"
 #include "common/model/architectures.h"
 #include "common/model/attention_keys.h"
 #include "common/model/ffn_keys.h"
@@ -17,6 +18,7 @@
 namespace stagecoach {
 namespace {
 
+static_assert(JobLimits::kLayersOfAStage.max == kMaxLayers, "one stage may have all layers of any model");
 static_assert(kMostDummyLayers == kMaxLayers, "a model without weights may have as many layers as any");
 
 absl::StatusOr<const Architecture*> ReadArchitecture(const GgufMetadata& metadata) {

@@ -91,11 +91,8 @@ class JobWriter {
   }
   void operator()(const JobSetting& setting, uint64_t value) { Fields().SetUInt64(job_, FieldOf(setting), value); }
   void operator()(const JobSetting& setting, bool value) { Fields().SetBool(job_, FieldOf(setting), value); }
-  void operator()(const JobSetting& setting, const std::string& value) {
-    Fields().SetString(job_, FieldOf(setting), value);
-  }
-  template <size_t kCount>
-  void operator()(const JobSetting& setting, const std::string& value, const char* const (&)[kCount]) {
+  template <typename... Choices>
+  void operator()(const JobSetting& setting, const std::string& value, const Choices&...) {
     Fields().SetString(job_, FieldOf(setting), value);
   }
   template <typename Enum, size_t kCount>
@@ -134,9 +131,10 @@ class JobReader {
   }
   void operator()(const JobSetting& setting, double& value, NumberRange range) {
     value = Fields().GetDouble(job_, FieldOf(setting));
-    if (value == 0 || Contains(range, value)) return;
+    const bool has_default = *setting.unset != '\0';
+    if ((value == 0 && has_default) || Contains(range, value)) return;
     Keep(absl::InvalidArgumentError(absl::StrCat("`", setting.name, "` is ", value, " s, ", Expected(range),
-                                                 *setting.unset == '\0' ? "" : ", or 0 for the default")));
+                                                 has_default ? ", or 0 for the default" : "")));
   }
   void operator()(const JobSetting& setting, std::vector<int64_t>& values, IntegerRange range) {
     const FieldDescriptor* field = FieldOf(setting);
@@ -148,10 +146,9 @@ class JobReader {
   }
   void operator()(const JobSetting& setting, uint64_t& value) { value = Fields().GetUInt64(job_, FieldOf(setting)); }
   void operator()(const JobSetting& setting, bool& value) { value = Fields().GetBool(job_, FieldOf(setting)); }
-  void operator()(const JobSetting& setting, std::string& value) { value = Fields().GetString(job_, FieldOf(setting)); }
   // What is none of the choices, the opening of the file says.
-  template <size_t kCount>
-  void operator()(const JobSetting& setting, std::string& value, const char* const (&)[kCount]) {
+  template <typename... Choices>
+  void operator()(const JobSetting& setting, std::string& value, const Choices&...) {
     value = Fields().GetString(job_, FieldOf(setting));
   }
   template <typename Enum, size_t kCount>

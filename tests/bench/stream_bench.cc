@@ -20,6 +20,7 @@
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/transport/wait_ladder.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/job_plan.h"
 #include "stage_worker/kernels/kernels.h"
@@ -44,18 +45,16 @@ int Make(const std::string& path, int64_t mib) {
 
 pb::ConfigureJob Job() {
   pb::ConfigureJob job;
-  job.set_threads(1);
-  job.set_max_num_seqs(1);
-  job.set_max_num_batched_tokens(64);
-  job.set_prefill_chunk(64);
-  job.set_context(64);
-  job.set_policy(pb::POLICY_INTERLEAVED);
-  job.set_block_tokens(32);
-  job.set_kv_type(pb::KV_TYPE_F16);
-  job.set_wire_type(pb::WIRE_TYPE_F32);
-  job.set_cpu_bind(pb::CPU_BIND_NONE);
-  job.set_stage_timeout_s(60);
-  job.set_weights(pb::WEIGHT_SOURCE_STREAM);
+  SetJobSettings({.context = 64,
+                  .threads = 1,
+                  .cpu_bind = CpuBind::kNone,
+                  .weights = WeightSource::kStream,
+                  .max_num_seqs = 1,
+                  .policy = Policy::kInterleaved,
+                  .max_num_batched_tokens = 64,
+                  .prefill_chunk = 64,
+                  .prefix_caching = false},
+                 &job);
   return job;
 }
 

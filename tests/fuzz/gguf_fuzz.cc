@@ -13,6 +13,7 @@
 #include "common/gguf/gguf_file.h"
 #include "common/model/footprint.h"
 #include "common/model/model_description.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/text/tokenizer.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -96,15 +97,13 @@ void CheckPlan(std::shared_ptr<const ModelDescription> model) {
   }
   question.profile.default_link = AssumedLink();
   question.load = {.prompt_tokens = 24, .output_tokens = 8};
-  question.job.set_max_num_seqs(4);
-  question.job.set_max_num_batched_tokens(64);
-  question.job.set_prefill_chunk(32);
-  question.job.set_micro_batches(2);
-  question.job.set_block_tokens(32);
-  question.job.set_policy(pb::POLICY_INTERLEAVED);
-  question.job.set_kv_type(pb::KV_TYPE_F16);
-  question.job.set_wire_type(pb::WIRE_TYPE_F32);
-  question.job.set_cpu_bind(pb::CPU_BIND_AUTO);
+  SetJobSettings({.max_num_seqs = 4,
+                  .policy = Policy::kInterleaved,
+                  .max_num_batched_tokens = 64,
+                  .prefill_chunk = 32,
+                  .micro_batches = 2,
+                  .prefix_caching = false},
+                 &question.job);
   const absl::StatusOr<ClusterPlan> plan = PlanCluster(question);
   CheckRefusal(plan.status());
   if (!plan.ok()) return;

@@ -167,16 +167,7 @@ pb::SamplingParams GreedyParams() {
 pb::ConfigureJob DefaultJob(const std::string& model_path) {
   pb::ConfigureJob job;
   job.set_model_path(model_path);
-  job.set_threads(1);
-  job.set_max_num_seqs(8);
-  job.set_max_num_batched_tokens(512);
-  job.set_prefill_chunk(512);
-  job.set_policy(pb::POLICY_INTERLEAVED);
-  job.set_block_tokens(32);
-  job.set_kv_type(pb::KV_TYPE_F16);
-  job.set_wire_type(pb::WIRE_TYPE_F32);
-  job.set_cpu_bind(pb::CPU_BIND_AUTO);
-  job.set_stage_timeout_s(60);
+  SetJobSettings({.threads = 1, .policy = Policy::kInterleaved, .prefix_caching = false}, &job);
   return job;
 }
 

@@ -123,9 +123,11 @@ TEST(JobProto, ASettingOutsideOfItsRangeIsNamed) {
   EXPECT_EQ(refusal([](pb::ConfigureJob* job) { job->set_block_tokens(24); }),
             "`block_tokens` is 24, expected a multiple of 16");
   EXPECT_EQ(refusal([](pb::ConfigureJob* job) { job->add_layer_split(-3); }),
-            "`layer_split` is -3, expected 1 to 2147483647");
+            "`layer_split` is -3, expected 1 to 1024");
   EXPECT_EQ(refusal([](pb::ConfigureJob* job) { job->set_slo_itl_s(5000); }),
             "`slo_itl_s` is 5000 s, expected 0.0001 to 3600, or 0 for the default");
+  EXPECT_EQ(refusal([](pb::ConfigureJob* job) { job->set_stage_timeout_s(0); }),
+            "`stage_timeout_s` is 0 s, expected 0.1 to 86400");
   EXPECT_EQ(
       refusal([](pb::ConfigureJob* job) { job->set_isa(static_cast<pb::InstructionSet>(99)); }),
       "`isa` is number 99, expected one of scalar, avx2, avx512, avx512-vnni, avx512-bf16, neon-dotprod, neon-i8mm");

@@ -16,6 +16,7 @@
 #include "common/model/model_description.h"
 #include "common/transport/loopback.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/plan/job_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -48,14 +49,14 @@ pb::Hello HelloOf(int stage, uint64_t available_bytes) {
 
 pb::ConfigureJob Job() {
   pb::ConfigureJob job;
-  job.set_max_num_seqs(4);
-  job.set_max_num_batched_tokens(64);
-  job.set_prefill_chunk(64);
-  job.set_policy(pb::POLICY_INTERLEAVED);
-  job.set_block_tokens(16);
-  job.set_kv_type(pb::KV_TYPE_F16);
-  job.set_wire_type(pb::WIRE_TYPE_F32);
-  job.set_cpu_bind(pb::CPU_BIND_NONE);
+  SetJobSettings({.cpu_bind = CpuBind::kNone,
+                  .max_num_seqs = 4,
+                  .policy = Policy::kInterleaved,
+                  .max_num_batched_tokens = 64,
+                  .prefill_chunk = 64,
+                  .block_tokens = 16,
+                  .prefix_caching = false},
+                 &job);
   return job;
 }
 

@@ -10,6 +10,7 @@
 #include "common/model/footprint.h"
 #include "common/wire/frame.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/plan/plan_inputs.h"
@@ -36,14 +37,7 @@ pb::Hello StageOn(const std::string& host, uint64_t available_bytes, int cores =
 
 pb::ConfigureJob Job() {
   pb::ConfigureJob job;
-  job.set_max_num_seqs(8);
-  job.set_max_num_batched_tokens(512);
-  job.set_prefill_chunk(512);
-  job.set_block_tokens(32);
-  job.set_policy(pb::POLICY_INTERLEAVED);
-  job.set_kv_type(pb::KV_TYPE_F16);
-  job.set_wire_type(pb::WIRE_TYPE_F32);
-  job.set_cpu_bind(pb::CPU_BIND_AUTO);
+  SetJobSettings({.policy = Policy::kInterleaved, .prefix_caching = false}, &job);
   return job;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/model/model_description.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/plan/assumed_facts.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "gtest/gtest.h"
@@ -37,13 +38,7 @@ inline ClusterQuestion Question(int hosts, const std::string& model = "qwen3-0.6
     question.stage_hosts.push_back(i);
   }
   question.profile.default_link = AssumedLink();
-  question.job.set_max_num_seqs(8);
-  question.job.set_max_num_batched_tokens(512);
-  question.job.set_block_tokens(32);
-  question.job.set_policy(pb::POLICY_INTERLEAVED);
-  question.job.set_kv_type(pb::KV_TYPE_F16);
-  question.job.set_wire_type(pb::WIRE_TYPE_F32);
-  question.job.set_cpu_bind(pb::CPU_BIND_AUTO);
+  SetJobSettings({.policy = Policy::kInterleaved, .prefill_chunk = 0, .prefix_caching = false}, &question.job);
   return question;
 }
 

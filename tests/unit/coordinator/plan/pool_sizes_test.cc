@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/plan/job_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,14 +23,7 @@ using ::testing::SizeIs;
 
 pb::ConfigureJob WindowJob() {
   pb::ConfigureJob job;
-  job.set_max_num_seqs(8);
-  job.set_max_num_batched_tokens(512);
-  job.set_prefill_chunk(512);
-  job.set_block_tokens(32);
-  job.set_policy(pb::POLICY_INTERLEAVED);
-  job.set_kv_type(pb::KV_TYPE_F16);
-  job.set_wire_type(pb::WIRE_TYPE_F32);
-  job.set_cpu_bind(pb::CPU_BIND_AUTO);
+  SetJobSettings({.policy = Policy::kInterleaved, .prefix_caching = false}, &job);
   return job;
 }
 

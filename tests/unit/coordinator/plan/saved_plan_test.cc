@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/json/json_value.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/plan/job_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -115,14 +116,7 @@ TEST(SavedPlan, AnAddressMayBeAnyHost) {
 TEST(SavedPlan, IsHeldAgainstTheHostsInTheFirstLaunchAlone) {
   const auto model = Model();
   pb::ConfigureJob job;
-  job.set_max_num_seqs(8);
-  job.set_max_num_batched_tokens(512);
-  job.set_prefill_chunk(512);
-  job.set_block_tokens(32);
-  job.set_policy(pb::POLICY_INTERLEAVED);
-  job.set_kv_type(pb::KV_TYPE_F16);
-  job.set_wire_type(pb::WIRE_TYPE_F32);
-  job.set_cpu_bind(pb::CPU_BIND_AUTO);
+  SetJobSettings({.policy = Policy::kInterleaved, .prefix_caching = false}, &job);
   *job.mutable_planned_for() = PlannedForOf(Saved());
   const std::vector<pb::Hello> hosts = {HelloOf("a"), HelloOf("a"), HelloOf("c")};
   EXPECT_EQ(PlanJob(job, hosts, *model, {}).status().code(), absl::StatusCode::kFailedPrecondition);
