@@ -51,7 +51,9 @@ class StageLoop {
   absl::StatusOr<bool> CarryWeights();  // whether a request was sent
   absl::Status DeliverWeights(ReceivedFrame frame);
   absl::Status AnnounceReady();
+  absl::Status WakeNextStage(int next);
   absl::Status SendToCoordinator(const ControlBody& body);
+  absl::Status SendControl(Channel channel, int destination, const ControlBody& body);
   absl::Status SendHeartbeat();
   absl::Status Report(const absl::Status& failure);
   void NoteSend();
@@ -80,6 +82,7 @@ class StageLoop {
   FramePool control_pool_;
   bool announced_ = false;
   int64_t next_heartbeat_us_ = 0;
+  int64_t step_sent_us_ = 0;   // when the last step was passed on
   int64_t noted_send_us_ = 0;  // begin of the send that last_send_ is of
   int64_t answered_us_ = 0;    // when an answer for the stream last came, or was first waited for
 };

@@ -18,7 +18,7 @@
 namespace stagecoach {
 
 enum class Channel : int {
-  kSetup = 1,      // coordinator -> stage: its assignment
+  kSetup = 1,      // coordinator -> stage: its assignment; empty ones, also from the stage before, end its sleep
   kStep = 2,       // coordinator -> first stage -> ... -> last stage
   kResult = 3,     // last stage -> coordinator
   kTelemetry = 4,  // stage -> coordinator: ready, failure, heartbeats

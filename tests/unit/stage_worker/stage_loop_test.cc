@@ -124,6 +124,7 @@ class StageLoopTest : public ::testing::Test {
     } else {
       next_ = world_->Connect(assignment_.next_rank());
       ASSERT_TRUE(next_->OpenReceive(Channel::kStep, rank, limits_.MaxStepFrameBytes(), 8).ok());
+      ASSERT_TRUE(next_->OpenReceive(Channel::kSetup, rank, kMaxTelemetryFrameBytes, 8).ok());
     }
     if (!assignment_.owns_embedding()) previous_ = world_->Connect(assignment_.previous_rank());
   }
@@ -200,6 +201,10 @@ class StageLoopTest : public ::testing::Test {
     while (next_ != nullptr) {
       const std::optional<ReceivedFrame> frame = TakeFrom(next_.get());
       if (!frame.has_value()) break;
+      if (frame->channel() == Channel::kSetup) {
+        ++woken_;
+        continue;
+      }
       auto step = DecodeStep(limits_, frame->bytes(), passed_on_.size(), /*expect_hidden=*/true);
       ASSERT_TRUE(step.ok()) << step.status();
       passed_on_.push_back({step->batch, step->times});
@@ -251,6 +256,7 @@ class StageLoopTest : public ::testing::Test {
   Heard heard_;
   std::vector<StepResult> results_;
   std::vector<PassedOn> passed_on_;
+  int woken_ = 0;  // empty frames to the next stage
 };
 
 TEST_F(StageLoopTest, AMiddleStagePassesFramesOnInTheirOrderWithItsTimesAdded) {
@@ -273,6 +279,22 @@ TEST_F(StageLoopTest, AMiddleStagePassesFramesOnInTheirOrderWithItsTimesAdded) {
   }
   EXPECT_TRUE(passed_on_.back().batch.shutdown);
   EXPECT_FALSE(heard_.failure.has_value());
+}
+
+// A frame of many pieces takes seconds to a stage that polls every 20 ms.
+TEST_F(StageLoopTest, TheNextStageIsWokenBeforeAStepThatItMayHaveWaitedLongFor) {
+  Start(1, 3);
+  ASSERT_TRUE(AwaitReady());
+  for (uint64_t number = 0; number < 4; ++number) {
+    now_us_ += number == 2 ? kSecond / 2 : kSecond / 2 - 1;
+    Send(Step(number));
+    ASSERT_TRUE(Poll([&] { return passed_on_.size() == number + 1; }));
+    Collect();  // what was sent before the step has arrived
+    EXPECT_EQ(woken_, number < 2 ? 1 : 2) << "step " << number;
+  }
+  Send(Shutdown(4));
+  ASSERT_TRUE(Poll([this] { return passed_on_.size() == 5; }));
+  EXPECT_TRUE(Join().ok()) << status_;
 }
 
 TEST_F(StageLoopTest, TheLastStageSendsEveryResultStraightToTheCoordinator) {
