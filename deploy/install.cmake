@@ -1,5 +1,5 @@
 # What `cmake --install` puts where, all of it relative to the prefix: the two programs, which find each other by lying beside each other,
-# their manual pages, completion for three shells, and the files of this folder that show how to start them elsewhere.
+# their manual pages, completion for three shells, the documents, and the files of this folder that show how to start them elsewhere.
 
 # Manual pages and completion are what the programs say of themselves. A program for another kind of machine needs an emulator for that
 # (CMAKE_CROSSCOMPILING_EMULATOR); without one they are left out.
@@ -27,6 +27,7 @@ endif()
 set_target_properties(coordinator stage_worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS coordinator stage_worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES README.md LICENSE TYPE DOC)
+install(DIRECTORY deploy/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(FILES LICENSE TYPE DOC RENAME copyright) # where a Debian looks for it
 install(DIRECTORY deploy/hostfiles deploy/slurm deploy/modules deploy/spack deploy/k8s deploy/containers deploy/systemd deploy/nginx deploy/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES deploy/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

@@ -143,8 +143,20 @@ while read -r lines file; do
   [ "$lines" -le 600 ] || violation "$file: $lines lines, at most 600"
 done < <(xargs wc -l <<<"$sources")
 
-placeholders=$(grep -nE '@[A-Z_]+@' README.md)
-[ -z "$placeholders" ] || violation "README.md: a placeholder was left: $placeholders"
+# What people read: a short front page, and no page that names a file which is not there.
+pages=(README.md deploy/README.md deploy/docs/*.md deploy/docs/clients/*.md)
+placeholders=$(grep -nE '@[A-Z_]+@' "${pages[@]}")
+[ -z "$placeholders" ] || violation "a placeholder was left: $placeholders"
+words=$(wc -w <README.md)
+[ "$words" -le 1200 ] || violation "README.md: $words words, at most 1200"
+for page in "${pages[@]}"; do
+  while read -r target; do
+    [ -e "$(dirname "$page")/${target%%#*}" ] || violation "$page: links to $target, which is not there"
+  done < <(grep -oE '\]\([^)]+\)' "$page" | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^(https?:|#)')
+  while read -r file; do
+    [ -e "$file" ] || violation "$page: names $file, which is not there"
+  done < <(grep -oE '(common|coordinator|stage_worker|proto|tests|deploy)/[A-Za-z0-9_/.-]+\.(h|cc|proto|py|sh|sbatch|yaml|json)\b' "$page" | sort -u)
+done
 
 for entry in * .[a-z]*; do
   case $entry in

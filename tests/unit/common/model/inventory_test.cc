@@ -1,4 +1,4 @@
-// The README's table of models is that of the architectures.
+// The documented table of models is that of the architectures.
 
 #include <fstream>
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 
 // The names in the first column of the table with that heading.
 std::vector<std::string> FirstColumn(const std::string& heading) {
-  std::ifstream file(testing::SourcePath("README.md"));
+  std::ifstream file(testing::SourcePath("deploy/docs/models.md"));
   std::vector<std::string> names;
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
@@ -33,7 +33,7 @@ std::vector<std::string> FirstColumn(const std::string& heading) {
   return names;
 }
 
-TEST(Inventory, OfTheReadmeNamesEveryArchitectureAndNoOther) {
+TEST(Inventory, OfTheDocumentsNamesEveryArchitectureAndNoOther) {
   const std::vector<std::string> supported = absl::StrSplit(SupportedArchitectures(), ", ");
   EXPECT_THAT(FirstColumn("architecture"), ::testing::UnorderedElementsAreArray(supported));
 }

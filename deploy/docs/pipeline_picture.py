@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Draws parts of a trace (--trace FILE of the coordinator) as SVG: a panel a part, a row a stage, a box a micro-batch, which keeps its
+colour from stage to stage. Usage: pipeline_picture.py TRACE FROM:TO,TITLE... >picture.svg, in milliseconds from the first step."""
+import html
+import json
+import sys
+
+WIDTH, LEFT, RIGHT, ROW, GAP, HEAD, FOOT = 860, 62, 10, 24, 4, 30, 26
+COLOURS = ["#0b559f", "#c24b00", "#00785a", "#8a3a9e", "#a07600", "#3d97cf", "#c2185b", "#3a3a3a"]
+
+
+def steps(path):
+    """Of every stage: (begin and length in milliseconds, name, micro-batch)."""
+    with open(path, encoding="utf-8") as lines:
+        events = [json.loads(line.rstrip(",\n")) for line in lines if line.startswith("{")]
+    boxes = [e for e in events if e["ph"] == "X" and e["pid"] > 1 and "waited_us" in e.get("args", {})]
+    first = min(e["ts"] for e in boxes)
+    stages = {}
+    for e in boxes:
+        box = ((e["ts"] - first) / 1000, e["dur"] / 1000, e["name"], e["args"]["micro_batch"])
+        stages.setdefault(e["pid"] - 2, []).append(box)
+    return stages
+
+
+def panel(stages, begin, end, title, top):
+    """The panel's elements and its bottom."""
+    scale = (WIDTH - LEFT - RIGHT) / (end - begin)
+    parts = [f'<text x="{LEFT}" y="{top + 19}" font-size="14" font-weight="bold">{html.escape(title)}</text>']
+    y = top + HEAD
+    for stage in sorted(stages):
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 16}" text-anchor="end">stage {stage}</text>')
+        parts.append(f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{ROW - GAP}" fill="#eee"/>')
+        for start, length, name, number in stages[stage]:
+            left, right = max(start, begin), min(start + length, end)
+            if left >= right:
+                continue
+            x, width = LEFT + (left - begin) * scale, (right - left) * scale
+            parts.append(f'<rect x="{x:.1f}" y="{y}" width="{max(width - 0.6, 0.6):.1f}" height="{ROW - GAP}" '
+                         f'fill="{COLOURS[number % len(COLOURS)]}"><title>{name}, {length:.0f} ms</title></rect>')
+            if width > 22:
+                parts.append(f'<text x="{x + width / 2:.1f}" y="{y + 14}" text-anchor="middle" fill="#fff">{name.split()[1]}</text>')
+        y += ROW
+    parts.append(f'<text x="{LEFT}" y="{y + 13}">0</text>')
+    parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 13}" text-anchor="end">{end - begin:.0f} ms</text>')
+    return parts, y + FOOT
+
+
+def main():
+    stages = steps(sys.argv[1])
+    body, top = [], 0
+    for part in sys.argv[2:]:
+        span, title = part.split(",", 1)
+        begin, end = (float(ms) for ms in span.split(":"))
+        elements, top = panel(stages, begin, end, title, top)
+        body += elements
+    print(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" height="{top}" '
+          'font-family="sans-serif" font-size="11" fill="#222">')
+    print(f'<rect width="{WIDTH}" height="{top}" fill="#fff"/>')
+    print("\n".join(body) + "\n</svg>")
+
+
+main()
